@@ -5,10 +5,12 @@ import math
 import os
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from nearmetal.plain import plain
 
@@ -23,6 +25,14 @@ _ENDLESS = 1_000_000
 """Columns of what has no width: no line of ours is as long."""
 
 
+class _Plain(Console):
+    """Shows nothing that steers a terminal but what it draws itself: no place that prints has to think of it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+
 def console_for(as_json: bool) -> Console:
     """Words for people go to stderr when stdout is for a script.
 
@@ -30,7 +40,7 @@ def console_for(as_json: bool) -> Console:
     """
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="backslashreplace")
-    console = Console(stderr=as_json, markup=False, highlight=False)
+    console = _Plain(stderr=as_json, markup=False, highlight=False)
     if console.width < 1:
         console.width = _UNKNOWN
     return console
@@ -54,9 +64,13 @@ def print_table(table: RenderableType, console: Console) -> None:
     console.out(lines, end="", highlight=False)
 
 
-def warn(text: str) -> None:
+def beside(text: str) -> None:
     """On stderr, without characters that steer a terminal."""
-    click.echo(f"warning: {plain(text)}", err=True)
+    click.echo(plain(text), err=True)
+
+
+def warn(text: str) -> None:
+    beside(f"warning: {text}")
 
 
 def folded(text: str) -> str:

@@ -15,8 +15,7 @@ import click
 
 from nearmetal import pipes, system_errors
 from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
-from nearmetal.plain import plain
-from nearmetal.printing import console_for, print_json
+from nearmetal.printing import beside, console_for, print_json
 from nearmetal.units import show_size
 
 if TYPE_CHECKING:
@@ -59,12 +58,12 @@ def down(name: str, as_json: bool) -> int:
     from nearmetal.by_hand.documents import Down
     from nearmetal.by_hand.down import down as end
 
-    left = asyncio.run(end(name, lambda text: click.echo(text, err=True)))
+    left = asyncio.run(end(name, beside))
     if as_json:
         print_json(Down(name=name, left=tuple(left)))
         return ExitCode.HOST_CANNOT if left else ExitCode.DONE
     for what in left:
-        click.echo(f"still there (nearmetal clean tries again): {plain(what)}", err=True)
+        beside(f"still there (nearmetal clean tries again): {what}")
     if not left:
         click.echo(f"{name} is down")
     return ExitCode.HOST_CANNOT if left else ExitCode.DONE
@@ -101,12 +100,12 @@ def own_failures_apart(work: Callable[[], int]) -> int:
     try:
         return work()
     except NearmetalError as error:
-        click.echo(f"nearmetal: {plain(str(error))}", err=True)
+        beside(f"nearmetal: {error}")
     except BrokenPipeError:
         pipes.fall_silent(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as error:
-        click.echo(f"nearmetal: {plain(system_errors.in_full(error))}", err=True)
+        beside(f"nearmetal: {system_errors.in_full(error)}")
     return ExitCode.OWN_FAILURE
 
 

@@ -21,7 +21,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.plan_sight import share
-from nearmetal.printing import console_for, print_json, warn
+from nearmetal.printing import beside, console_for, print_json, warn
 from nearmetal.report import figures, words
 from nearmetal.report.reading import read
 from nearmetal.report.sections import calibration
@@ -120,7 +120,7 @@ def _interrupted(folder: RunFolder) -> int:
     if folder.has_manifest:
         path = quote(str(folder.path))
         told = f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}"
-        click.echo(told, err=True)
+        beside(told)
     else:
         click.echo("interrupted before anything was measured: run it again", err=True)
     return ExitCode.INTERRUPTED

@@ -10,7 +10,7 @@ from rich.text import Text
 from nearmetal.errors import ExitCode, Interrupted
 from nearmetal.interrupts import until_interrupted
 from nearmetal.plain import plain
-from nearmetal.printing import console_for, print_json, warn
+from nearmetal.printing import beside, console_for, print_json, warn
 
 _HANGING = 4
 """Columns of the mark before what was found."""
@@ -29,7 +29,7 @@ def doctor(as_json: bool) -> int:
         examined.append(await examine())
 
     with console.status("trying what this host can do"):
-        finished = until_interrupted(examine_it(), lambda text: click.echo(text, err=True))
+        finished = until_interrupted(examine_it(), beside)
     if not finished:
         raise Interrupted("nothing was found out, and nothing is left of what was tried", remedy="run it again")
     found = examined[0]
@@ -51,7 +51,7 @@ def clean(as_json: bool) -> int:
     from nearmetal.lab.machines import kept
 
     async def put_right() -> Cleaned:
-        done = await clean_everything(lambda text: click.echo(text, err=True))
+        done = await clean_everything(beside)
         await kept.forget_dead()
         return done
 

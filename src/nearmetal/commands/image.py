@@ -17,7 +17,7 @@ from nearmetal.lab.image.documents import Boxed, Built, Images, Listed, Snapshot
 from nearmetal.lab.machines.kept import everything
 from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.vagrant import box as vagrant_box
-from nearmetal.printing import console_for, print_json
+from nearmetal.printing import beside, console_for, print_json
 from nearmetal.report import figures
 from nearmetal.tables import Column, fitted
 from nearmetal.units import show_size
@@ -116,7 +116,7 @@ def box(name: str, out: Path | None, as_json: bool) -> None:
 
 def rm(name: str) -> int:
     """1 where an engine may still have a copy, which is told."""
-    gone = image.rm(Paths.default().cache, name, _who, lambda text: click.echo(text, err=True))
+    gone = image.rm(Paths.default().cache, name, _who, beside)
     for removed in gone:
         click.echo(f"removed {removed.name} {removed.digest[:12]}")
     snapshot.sweep()
@@ -126,7 +126,7 @@ def rm(name: str) -> int:
             if address := asyncio.run(copies.remove(removed, brand)):
                 click.echo(f"removed {copies.tag(removed)} from the {brand.called} at {address}")
         except HostCannot as error:
-            click.echo(f"nearmetal: {error}", err=True)
+            beside(f"nearmetal: {error}")
             left = True
     return ExitCode.NOT_ALL_OF_IT if left else ExitCode.DONE
 

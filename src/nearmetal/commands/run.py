@@ -24,7 +24,8 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
-from nearmetal.printing import console_for, print_json, print_table, unfolded, warn
+from nearmetal.plain import plain
+from nearmetal.printing import beside, console_for, print_json, print_table, unfolded, warn
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.run.progress import Progress
@@ -125,14 +126,14 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
         trials = _tell(folder, took, as_json)
     except KeyboardInterrupt:
         again = f"nearmetal report {quote(str(folder.path))}"
-        click.echo(f"interrupted; all trials are recorded; write the report by: {again}", err=True)
+        beside(f"interrupted; all trials are recorded; write the report by: {again}")
         return ExitCode.INTERRUPTED
     return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
 
 
 def _interrupted(folder: RunFolder) -> int:
     if folder.has_manifest:
-        click.echo(f"interrupted; {_how_to_go_on(folder)}", err=True)
+        beside(f"interrupted; {_how_to_go_on(folder)}")
     else:
         click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
     return ExitCode.INTERRUPTED
@@ -276,7 +277,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
     if machines:
         by_hand_commands.print_machines(machines)
     if not places:
-        click.echo(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one")
+        click.echo(plain(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one"))
         return
     console = console_for(False)
     if listed:
