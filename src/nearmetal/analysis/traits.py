@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,7 +59,11 @@ _CLOSE = 0.001
 
 
 def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
-    return [one for one in places(record, "usage", "server-") if one.get("seconds")]
+    return _watched(record, "server-")
+
+
+def _watched(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
+    return [one for one in places(record, "usage", prefix) if one.get("seconds")]
 
 
 def has_foreign_time(record: TrialRecord) -> bool:
@@ -69,12 +73,20 @@ def has_foreign_time(record: TrialRecord) -> bool:
     )
 
 
-def _per_second(record: TrialRecord) -> float | None:
-    """Requests or events in a second."""
+def _shared_out(record: TrialRecord, rates: Iterable[tuple[Mapping[str, Any], float]]) -> float | None:
+    """What happened in these places, at so much in a second, for each request or event; None where none is told.
+
+    A rate is an average over all the time in which its place was watched, and that is longer than the load: servers
+    wait for the instant at which several clients begin, and for what is late at the end. So all that happened in it is
+    shared out to all requests. Of events there is only their rate; the one program that makes them waits for nobody.
+    """
+    count = record.responses.get("transactions")
+    if count is not None and not count.unit and count.value > 0:
+        return sum(rate * float(place["seconds"]) for place, rate in rates) / count.value
     for name in ("throughput", "events"):
-        response = record.responses.get(name)
-        if response is not None and response.unit == "1/s" and response.value > 0:
-            return response.value
+        each = record.responses.get(name)
+        if each is not None and each.unit == "1/s" and each.value > 0:
+            return sum(rate for _, rate in rates) / each.value
     return None
 
 
@@ -82,9 +94,8 @@ def _rate(name: str) -> Callable[[TrialRecord], float | None]:
     """Of all servers together, for each request or event."""
 
     def of(record: TrialRecord) -> float | None:
-        told = [one[name] for one in _servers(record) if name in one]
-        each = _per_second(record)
-        return sum(told) / each if told and each else None
+        told = [(one, one[name]) for one in _servers(record) if name in one]
+        return _shared_out(record, told) if told else None
 
     return of
 
@@ -93,9 +104,8 @@ def _of_host(name: str) -> Callable[[TrialRecord], float | None]:
     """Of the servers' whole host, whoever's, for each request or event."""
 
     def of(record: TrialRecord) -> float | None:
-        told = [one[name] for one in places(record, "usage", "host") if name in one]
-        each = _per_second(record)
-        return sum(told) / each if told and each else None
+        told = [(one, one[name]) for one in _watched(record, "host") if name in one]
+        return _shared_out(record, told) if told else None
 
     return of
 
@@ -117,11 +127,11 @@ def _time(states: Sequence[str]) -> Callable[[TrialRecord], float | None]:
     """
 
     def of(record: TrialRecord) -> float | None:
-        servers, each = _servers(record), _per_second(record)
-        if not servers or not each:
-            return None
-        seconds = sum(_cpus(one) * sum(one.get(f"cpu.all.{state}", 0.0) for state in states) / 100 for one in servers)
-        return float(seconds / each)
+        told = [
+            (one, _cpus(one) * sum(one.get(f"cpu.all.{state}", 0.0) for state in states) / 100)
+            for one in _servers(record)
+        ]
+        return _shared_out(record, told) if told else None
 
     return of
 
