@@ -4,6 +4,7 @@ Bytes and bits per second are integers, seconds and shares are floats. Each pars
 sentence that says what would be right; `show_*` are the inverse, for people.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -93,7 +94,18 @@ Share = Annotated[float, _quantity(float, share), _as_text("2%")]
 
 def _three_digits(value: float) -> str:
     """Three significant digits, or all before the point: never an exponent."""
-    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return _digits(value, 3)
+
+
+def _digits(value: float, digits: int) -> str:
+    if abs(value) >= 10**digits - 0.5:
+        return f"{value:.0f}"
+    text = f"{value:.{digits}g}"
+    return f"{Decimal(text):f}" if "e" in text and abs(value) > _NEXT_TO_NOTHING else text
+
+
+_NEXT_TO_NOTHING = 1e-10
+"""Percent. So much no measurement tells from nothing, nor so much less than all from all."""
 
 
 def show_size(value: float) -> str:
@@ -130,9 +142,17 @@ def show_elapsed(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def show_share(value: float, decimals: int | None = None) -> str:
-    """ "2 %", "98.8 %" from a share: three digits at most, or so many decimals."""
-    return f"{value * 100:.3g} %" if decimals is None else f"{value * 100:.{decimals}f} %"
+def show_share(value: float, decimals: int | None = None, digits: int = 3) -> str:
+    """ "2 %", "98.8 %" from a share: three digits at most, or so many decimals.
+
+    What is not all is not written as 100 %, nor what is not nothing as 0 %: it has the first digit that tells.
+    """
+    percent = value * 100
+    text = _digits(percent, digits) if decimals is None else f"{percent:.{decimals}f}"
+    apart = abs(percent - float(text)) if float(text) in (0, 100) else 0.0
+    if apart > _NEXT_TO_NOTHING:
+        text = f"{percent:.{math.ceil(-math.log10(apart))}f}".rstrip("0")
+    return f"{text} %"
 
 
 def show(value: float, unit: str) -> str:

@@ -142,7 +142,7 @@ def test_true_and_one_are_different_levels() -> None:
         (1.00006, (1.00002, 1.00044), "1.00006 × (1.00002 to 1.00044)"),
         (1.001, (1.00002, 1.0034), "1.00100 × (1.00002 to 1.00340)"),
         (0.98, (0.93, 0.999997), "0.980000 × (0.930000 to 0.999997)"),
-        (1.0000002, (1.0000001, 1.0000004), "1.000 × (1.000 to 1.000)"),
+        (1.0000002, (1.0000001, 1.0000004), "1.0000002 × (1.0000001 to 1.0000004)"),
         (0.3, (0.04, 2.0), "0.30 × (0.04 to 2.00)"),
         (1.0, (1.0, 1.0), "1.000 × (1.000 to 1.000)"),
         # Nor where the interval spans more than anyone can write with one number of decimals.
@@ -182,6 +182,38 @@ def test_an_interval_tells_on_which_side_of_the_margin_it_ends(spread: tuple[flo
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "spread", "text"),
+    [
+        (3.70213, (1.00007, 10.3333), "3.70 × (1.00007 to 10.33)"),
+        (3.70213, (0.99993, 10.3333), "3.70 × (0.99993 to 10.33)"),
+        (1.0002, (1.00000036, 1.0011), "1.0002 × (1.0000004 to 1.001)"),
+        (1.00002, (1.00000038, 1.00047), "1.00002 × (1.0000004 to 1.0005)"),
+        (0.99983, (0.99964, 0.99999994), "0.9998 × (0.9996 to 0.99999994)"),
+        (1.00000001, (0.9, 1.2), "1.00 × (0.90 to 1.20)"),  # an estimate tells nothing that its interval does not
+        (2.0, (1.0, 10.3333), "2.0 × (1.0 to 10.3)"),
+    ],
+)
+def test_an_end_that_lies_beyond_1_is_written_so(value: float, spread: tuple[float, float], text: str) -> None:
+    assert words.size(value, spread, "ratio", "") == text
+
+
+@pytest.mark.parametrize(
+    ("level", "text"), [(0.05, "95 %"), (0.05 / 4, "98.75 %"), (0.05 / 18, "99.72 %"), (0.001 / 20, "99.995 %")]
+)
+def test_no_interval_is_at_all_of_100_percent(level: float, text: str) -> None:
+    assert figures.percent(1 - level) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(44_820.3, "44,820"), (1234.5, "1,234"), (12.3456, "12.35"), (0.00025, "0.00025"), (0.00002, "< 0.0001")],
+)
+def test_plain_numbers_of_a_table_have_no_exponent(value: float, text: str) -> None:
+    assert cells.for_people(value) == text
+    assert float(cells.for_programs(value)) == value
+
+
 @pytest.mark.parametrize(("value", "text"), [(float("nan"), "not a number"), (float("inf"), "without limit")])
 def test_what_is_no_number_is_said_in_words(value: float, text: str) -> None:
     assert figures.ratio(value) == text
@@ -200,9 +232,12 @@ def test_an_interval_has_two_digits_of_its_width_at_most_unless_it_ends_beside_0
     said = figures.interval(value, (low, high))
     written = said.split(" to ")
     assert not {end for end in written if not float(end.replace(",", ""))}
-    # An end that is small beyond all proportion has two digits, whatever the other has.
-    places = len(written[1].partition(".")[2])
-    assert len(written[0].partition(".")[2]) == places or round(low, places) == 0
+    # An end that is small beyond all proportion has two digits, and one that is hard by 1 tells its side, whatever the
+    # other has.
+    of_low, of_high = (len(end.partition(".")[2]) for end in written)
+    is_usual = of_low == of_high or round(low, of_high) in (0, 1)
+    assert is_usual or round(high, of_low) == 1
+    places = of_high if is_usual else of_low
     width = (high - low) * 10**places
     coarser = [round(end, places - 1) for end in (low, high)]
     assert places == 0 or width < 100 * (1 + 1e-9) or {0.0, 1.0} & set(coarser)

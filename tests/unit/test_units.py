@@ -112,9 +112,24 @@ def test_how_long_something_took(seconds: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("share", "decimals", "text"),
-    [(0.02, None, "2 %"), (0.98765, None, "98.8 %"), (0.69, 1, "69.0 %"), (0.996, 0, "100 %")],
+    [
+        (0.02, None, "2 %"),
+        (0.98765, None, "98.8 %"),
+        (0.69, 1, "69.0 %"),
+        (1, 0, "100 %"),
+        (1 - 1e-15, None, "100 %"),  # what is left of arithmetic
+        (0, 1, "0.0 %"),
+        (0.9996, None, "99.96 %"),
+        (0.99999, None, "99.999 %"),
+        (0.996, 0, "99.6 %"),
+        (0.9996, 1, "99.96 %"),
+        (1.0004, None, "100.04 %"),
+        (0.0004, 1, "0.04 %"),
+        (9.5e-7, None, "0.000095 %"),
+        (12.5, None, "1250 %"),
+    ],
 )
-def test_a_share_is_written_with_a_space(share: float, decimals: int | None, text: str) -> None:
+def test_a_share_that_is_not_all_or_nothing_is_not_written_so(share: float, decimals: int | None, text: str) -> None:
     assert units.show_share(share, decimals) == text
 
 

@@ -25,7 +25,7 @@ def for_people(value: Value) -> str:
     if isinstance(value, float):
         if 0 < abs(value) < _LEAST:
             return f"< {_LEAST}" if value > 0 else f"> −{_LEAST}"
-        return f"{value:.4g}"
+        return figures.rounded(value)
     if isinstance(value, int):
         return f"{value:,}"
     return words.plain(value)

@@ -14,15 +14,15 @@ def quantity(value: float, unit: str, decimals: int | None = None) -> str:
     if abs(value) >= _LARGEST:
         text = f"{value:.3g}{'' if unit == '1/s' else ' '}{unit.removeprefix('1')}".rstrip()
     elif unit == "1/s":
-        text = f"{_rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
+        text = f"{rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
     elif not unit and abs(value) < 10_000_000:  # a count, as it stands on an axis
-        text = _rounded(value)
+        text = rounded(value)
     else:
         text = units.show(value, unit).replace(" us", " µs")
     return text.replace("-", "−")
 
 
-def _rounded(value: float) -> str:
+def rounded(value: float) -> str:
     """Four digits or, above 1000, none after the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
@@ -41,7 +41,9 @@ def ratio(value: float, spread: tuple[float, float] | None = None, bounds: Seque
 
     Of `bounds`, as of 1, an end of the interval tells on which side it lies.
     """
-    return _plainly(value, _decimals(value, spread, (1, *bounds)))
+    decimals = _decimals(value, spread, (1, *bounds))
+    is_apart = spread is not None and not spread[0] <= 1 <= spread[1]
+    return _never_1(value, decimals) if is_apart else _plainly(value, decimals)
 
 
 def _plainly(value: float, decimals: int) -> str:
@@ -70,7 +72,18 @@ _SMALLEST, _LARGEST = 1e-24, 1e24
 def interval(value: float, spread: tuple[float, float], bounds: Sequence[float] = ()) -> str:
     """The interval of a ratio, with the same decimals: "0.95 to 0.99"."""
     decimals = _decimals(value, spread, (1, *bounds))
-    return " to ".join(_plainly(end, decimals) for end in spread)
+    return " to ".join(_never_1(end, decimals) for end in spread)
+
+
+def _never_1(value: float, decimals: int) -> str:
+    """With so many decimals, or as many as it takes to lie beyond 1 where it does: "1.00007"."""
+    apart = abs(value - 1)
+    is_hidden = math.isfinite(value) and apart > _SAME and round(value, decimals) == 1
+    return _plainly(value, math.ceil(-math.log10(apart)) if is_hidden else decimals)
+
+
+_SAME = 1e-13
+"""A ratio that is no farther from 1 is 1: verdicts are by what is ten times as far."""
 
 
 def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence[float] = ()) -> int:
@@ -155,8 +168,8 @@ def probability(p: float) -> str:
 
 
 def percent(share: float) -> str:
-    """ "2 %", "98.75 %": a share with no more digits than it has."""
-    return f"{share * 100:.4g} %"
+    """ "2 %", "98.75 %": a share with no more digits than it has, four at most unless it would be 100 %."""
+    return units.show_share(share, digits=4)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
