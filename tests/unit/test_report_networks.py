@@ -195,7 +195,7 @@ def test_where_nobody_could_tell_an_odd_client_it_is_said_how_many_blocks_it_tak
         Paragraph("Too few blocks to tell: it takes 7 with 3 clients, 8 with 4 clients and 8 with 5 clients."),
     )
     seven = chapters(plausible_networks.shared(tmp_path / "seven", blocks=7))["odd-clients"].blocks
-    assert isinstance(seven[0], Table) and {row[-1] for row in seven[0].rows} == {0.047}  # of three clients
+    assert isinstance(seven[0], Table) and {row[-1] for row in seven[0].rows} == {Quantity(3 * 2**-6, "p")}
     assert seven[1] == Paragraph(
         "Of 12 of them there are too few blocks to tell: it takes 8 with 4 clients and 8 with 5 clients."
     )

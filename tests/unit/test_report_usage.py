@@ -8,13 +8,13 @@ import pytest
 
 from nearmetal.model import Artifact, TrialRecord
 from nearmetal.observers._usage_samples import Own, Span, averages, parsed
-from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Table
+from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Quantity, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.usage import plugin
 from nearmetal.report.usage import course
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import journals, plausible_run
 
 from .workloads_stage import golden
 
@@ -85,7 +85,7 @@ def test_averages_are_over_all_trials_in_the_columns_of_mpstat(report: ReportInp
         *("%usr", "%nice", "%sys", "%iowait", "%irq", "%soft", "%steal", "%guest", "%gnice", "%idle")
     ]
     indices = sorted({record.trial.block for record in report.records})
-    assert rows[0]["%usr"] == round(sum(indices) / len(indices), 2)
+    assert rows[0]["%usr"] == sum(indices) / len(indices)
     assert (rows[0]["where"], rows[1]["where"]) == ("inside", "its host")
 
 
@@ -94,15 +94,29 @@ def test_disks_are_in_the_columns_of_iostat(report: ReportInput) -> None:
     told = counters(GUEST, {})
     assert row["device"] == "vda"
     written = told["disk.vda.written"] / 1024
-    assert (row["tps"], row["kB_wrtn/s"]) == pytest.approx((told["disk.vda.tps"], written), abs=0.51)
+    assert (row["tps"], row["kB_wrtn/s"]) == pytest.approx((told["disk.vda.tps"], written))
+    assert row["% busy"] == pytest.approx(100 * told["disk.vda.busy"])
 
 
 def test_machines_are_in_the_columns_of_docker_stats(report: ReportInput) -> None:
     row = table(report, "usage-machines")[0]
     told = counters(HOST, {})
-    assert row["CPU %"] == round(told["group.server-0.cpu"], 2)
+    assert row["CPU %"] == pytest.approx(told["group.server-0.cpu"])
     assert row["memory"].value == told["group.server-0.memory"]
     assert row["limit"] is None, "a guest's group has none"
+
+
+def test_what_one_of_several_servers_did_not_do_at_all_is_nothing_there(tmp_path: Path) -> None:
+    """The observer leaves out what was 0."""
+    groups = {"group.server-0.cpu": 50.0, "group.server-0.read": 3_000.0, "group.server-1.cpu": 25.0}
+    folder = made(tmp_path / "run")
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            host = record["observers"]["usage"]["host"]
+            kept = {name: value for name, value in host.items() if not name.startswith("group.")}
+            record["observers"]["usage"]["host"] = kept | groups
+    row = table(read(folder), "usage-machines")[0]
+    assert (row["CPU %"], row["block in"], row["block out"]) == (37.5, Quantity(1_500, "B/s"), None)
 
 
 def test_the_course_is_that_of_the_middle_trial_on_the_measurings_clock(report: ReportInput) -> None:

@@ -1,5 +1,6 @@
 """What goes along with a verdict: what differs most, in its chapter and in a terminal, and what cannot be told."""
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.model import Scale
 from nearmetal.report.blocks import Paragraph, Statements
 from nearmetal.report.cells import for_people
+from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
@@ -75,6 +77,22 @@ def test_the_packets_of_a_connection_are_no_difference_between_its_requests(tmp_
     packets = table(anatomy.render(told), "anatomy-packets")
     at = [column.title for column in packets.columns].index("ACKs")
     assert [row[at] for row in packets.rows] == [0.0002, 0.0002, 0.002]
+
+
+def test_both_sides_have_the_ratio_that_stands_beside_them(tmp_path: Path) -> None:
+    """Three ACKs of 20,000 requests, and five: 1.667 times as many."""
+    told = with_traces(tmp_path / "run", host={"acks": 0.00015}, docker={"acks": 0.00015}, qemu={"acks": 0.00025})
+    row = next(row for row in table(why.render(told), "why-2").rows if str(row[0]).startswith("bare ACKs"))
+    assert list(map(for_people, row))[1:3] == ["0.00025", "0.00015"]
+    (written,) = [
+        row
+        for row in csv.DictReader(comma_separated(table(why.render(told), "why")).splitlines())
+        if row["what"].startswith("bare ACKs") and row["comparison"].startswith("qemu")
+    ]
+    assert [float(written[side]) for side in ("treatment", "reference")] == [0.00025, 0.00015]
+    packets = table(anatomy.render(told), "anatomy-packets")
+    at = [column.title for column in packets.columns].index("ACKs")
+    assert [row[at] for row in packets.rows] == pytest.approx([0.00015, 0.00015, 0.00025], rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def _table(
         (
             words.workload(one.workload),
             report.labels.treatment(one.treatment),
-            round(one.figures["requests"]),
+            one.figures["requests"],
             *(_figure(one, key, of) for _, key in there),
         )
         for one in found
@@ -80,9 +80,7 @@ def _figure(one: Seen, key: str, of: int) -> Value:
     if key == "bytes":
         return Quantity(one.figures[key], "B")
     whole = one.figures["requests"] if of > 1 else 1
-    value = of * one.figures[key] / whole
-    # What was seldom is not 0: other tables tell by what factor it differs.
-    return round(value) if value >= 1000 else round(value, 3) or float(f"{value:.1g}")
+    return of * one.figures[key] / whole
 
 
 def contrasts(report: ReportInput) -> Iterator[Table]:

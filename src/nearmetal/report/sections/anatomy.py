@@ -202,7 +202,7 @@ def _spreads(
 def _value(value: float, key: str) -> Value:
     if key.endswith("_ns"):
         return Quantity(value / 1e9, "s")
-    return Quantity(value, "B") if key.endswith("_bytes") else round(value, 3)
+    return Quantity(value, "B") if key.endswith("_bytes") else value
 
 
 plugin = Anatomy()

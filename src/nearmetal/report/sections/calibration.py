@@ -128,7 +128,7 @@ def _cells(noise: Noise) -> Iterable[Value]:
     yield words.response(noise.response)
     found = {one.blocks: Quantity(one.smallest, "share") for one in noise.finds}
     yield from (found.get(blocks) for blocks in BLOCKS)
-    yield None if noise.doubt is None else round(noise.doubt, 2)
+    yield noise.doubt
     yield Quantity(noise.spread, "share")
 
 

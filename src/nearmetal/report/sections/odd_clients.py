@@ -7,7 +7,7 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import TrialRecord
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Column, Paragraph, Section, Table, Value
+from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
 
@@ -92,7 +92,7 @@ def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Tabl
             odd.deviation,
             "share" if cell.scale == "ratio" else cell.unit,
             f"{odd.agreeing} of {odd.trials}",
-            float(f"{odd.p:.2g}"),
+            Quantity(odd.p, "p"),
         )
         for cell, odd in found
     )

@@ -83,7 +83,7 @@ _PLACE = (Column("workload"), Column("treatment"), Column("where"))
 
 
 def _states(told: dict[str, float], cpu: str) -> tuple[Value, ...]:
-    return tuple(round(told.get(f"cpu.{cpu}.{state}", 0.0), 2) for state in CPU_STATES)
+    return tuple(told.get(f"cpu.{cpu}.{state}", 0.0) for state in CPU_STATES)
 
 
 def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
@@ -123,15 +123,10 @@ def _disks(used: Sequence[Used], report: ReportInput) -> Table:
                 tps, read, written, busy = (
                     told.get(f"disk.{disk}.{figure}", 0.0) for figure in ("tps", "read", "written", "busy")
                 )
-                rates = map(_legible, (tps, read / _KIBIBYTE, written / _KIBIBYTE))
-                rows.append((*_named(one, report), where, disk, *rates, round(100 * busy, 2)))
+                told_of = (tps, read / _KIBIBYTE, written / _KIBIBYTE, 100 * busy)
+                rows.append((*_named(one, report), where, disk, *told_of))
     caption = "Disks that did something, in iostat's columns (1 kB is 1,024 bytes); a container has the host's disks"
     return Table("usage-disk", caption, columns, tuple(rows), folded=len(rows) > LONG)
-
-
-def _legible(rate: float) -> int | float:
-    """Never with an exponent."""
-    return round(rate) if rate >= 1000 else round(rate, 2)
 
 
 def _machines(used: Sequence[Used], report: ReportInput) -> Table:
@@ -146,23 +141,23 @@ def _machines(used: Sequence[Used], report: ReportInput) -> Table:
 
 
 def _machine(one: Used) -> Iterator[Value]:
-    """Mean over the servers, where there are several."""
+    """Mean over the servers, where there are several; of one that a record leaves out, it was nothing."""
     servers = sorted({name.split(".")[1] for name in one.host if name.startswith("group.")})
     group = {
-        figure: sum(one.host[f"group.{server}.{figure}"] for server in servers) / len(servers)
+        figure: sum(one.host.get(f"group.{server}.{figure}", 0.0) for server in servers) / len(servers)
         for figure in ("cpu", "memory", "memory_limit", "read", "written", "processes")
         if any(f"group.{server}.{figure}" in one.host for server in servers)
     }
     limit = group.get("memory_limit")
-    yield round(group["cpu"], 2) if "cpu" in group else None
+    yield group.get("cpu")
     yield _quantity(group.get("memory"), "B")
     yield _quantity(limit, "B")
-    yield round(100 * group["memory"] / limit, 2) if limit and "memory" in group else None
+    yield 100 * group["memory"] / limit if limit and "memory" in group else None
     yield _quantity(one.inside.get("nic.data.received"), "B/s")
     yield _quantity(one.inside.get("nic.data.sent"), "B/s")
     yield _quantity(group.get("read"), "B/s")
     yield _quantity(group.get("written"), "B/s")
-    yield round(group["processes"], 1) if "processes" in group else None
+    yield group.get("processes")
 
 
 def _quantity(value: float | None, unit: str) -> Quantity | None:
@@ -175,8 +170,8 @@ def _cost(used: Sequence[Used]) -> str:
         for told_of in zip(*((one.inside, one.host) for one in used), strict=True)
     )
     return (
-        f"Sampling itself took at most {figures.percent(round(host, 4))} of a CPU on the host and "
-        f"{figures.percent(round(inside, 4))} of a CPU in a server; it is contained in the figures above."
+        f"Sampling itself took at most {figures.quantity(host, 'share')} of a CPU on the host and "
+        f"{figures.quantity(inside, 'share')} of a CPU in a server; it is contained in the figures above."
     )
 
 

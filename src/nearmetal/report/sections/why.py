@@ -182,7 +182,7 @@ def _row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Valu
 
 
 def _quantity(value: float, unit: str) -> Value:
-    return Quantity(value, unit) if unit else round(value, 4) or float(f"{value:.1g}")
+    return Quantity(value, unit) if unit else value
 
 
 def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
