@@ -189,15 +189,45 @@ def test_the_client_that_gets_less_is_found_and_no_other(shared: RunFolder) -> N
         assert row["deviation"] == pytest.approx(-0.2, abs=0.03)
 
 
+@pytest.mark.parametrize("blocks", [8, 12])
+def test_the_clients_of_the_chapter_are_those_that_the_run_is_warned_of(tmp_path: Path, blocks: int) -> None:
+    """In eight blocks those of primary responses alone: others are held against one percent."""
+    folder = plausible_networks.shared(tmp_path / "run", blocks=blocks)
+    warned = [one.text for one in read(folder).analysis.warnings if one.code == "odd-client"]
+    rows = table(chapters(folder)["odd-clients"], "odd-clients")
+    assert len(rows) == len(warned)
+    assert {row["workload"] for row in rows} == ({"tcp"} if blocks == 8 else {"tcp", "udp"})
+
+
+def test_repeats_that_are_off_to_either_side_make_no_client_odd(tmp_path: Path) -> None:
+    """By the factor 1.6, whose mean with its inverse is 1.11, and 1 on the response's scale."""
+    source = f"{plausible_networks.SHARED}repeats = 2\n"
+    folder = plausible_networks.make(tmp_path / "run", source, 12, plausible_networks._shared)
+    with journals.changed(folder.journal) as records:
+        for record in records:
+            factor = 1.6 if record["trial"]["repeat"] else 1 / 1.6
+            for response in record["responses"].values():
+                if response.get("by_client"):
+                    response["by_client"] = [
+                        factor if client == 2 else 1.0 for client in range(len(response["by_client"]))
+                    ]
+    assert not [one for one in read(folder).analysis.warnings if one.code == "odd-client"]
+    assert chapters(folder)["odd-clients"].blocks == (Paragraph("None is."),)
+
+
 def test_where_nobody_could_tell_an_odd_client_it_is_said_how_many_blocks_it_takes(tmp_path: Path) -> None:
     few = chapters(plausible_networks.shared(tmp_path / "few", blocks=2))["odd-clients"].blocks
     assert few == (
-        Paragraph("Too few blocks to tell: it takes 7 with 3 clients, 8 with 4 clients and 8 with 5 clients."),
+        Paragraph(
+            "Too few blocks to tell: it takes 7 with 3 clients, 8 with 4 clients and 8 with 5 clients; of a response "
+            "that is not primary, 10 with 3 clients, 10 with 4 clients and 10 with 5 clients."
+        ),
     )
     seven = chapters(plausible_networks.shared(tmp_path / "seven", blocks=7))["odd-clients"].blocks
     assert isinstance(seven[0], Table) and {row[-1] for row in seven[0].rows} == {Quantity(3 * 2**-6, "p")}
     assert seven[1] == Paragraph(
-        "Of 12 of them there are too few blocks to tell: it takes 8 with 4 clients and 8 with 5 clients."
+        "Of 14 of them there are too few blocks to tell: it takes 8 with 4 clients and 8 with 5 clients; of a response "
+        "that is not primary, 10 with 3 clients, 10 with 4 clients and 10 with 5 clients."
     )
 
 
@@ -209,7 +239,9 @@ def test_where_no_client_is_odd_it_is_said(shared: RunFolder, tmp_path: Path) ->
             for response in record["responses"].values():
                 if response.get("by_client"):
                     response["by_client"] = [1.0] * len(response["by_client"])
-    assert chapters(equal)["odd-clients"].blocks == (Paragraph("None is."),)
+    few, none = chapters(equal)["odd-clients"].blocks
+    assert isinstance(few, Paragraph) and few.text.startswith("Of 6 of them there are too few blocks to tell")
+    assert none == Paragraph("None of the others is.")
 
 
 # ── Saturation ────────────────────────────────────────────────────────────────────────────────────────────────────

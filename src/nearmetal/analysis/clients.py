@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from nearmetal import factors
 from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
-from nearmetal.analysis.responses import Arm, Arms, mean
+from nearmetal.analysis.responses import BOOT, Arm, Arms, mean
 from nearmetal.model import Response, Scale, Warned
 from nearmetal.units import show, show_share
 
@@ -116,33 +116,52 @@ def _holm(raw: Sequence[float]) -> list[float]:
 # ── In a run ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A response of a treatment and workload of which each client's value is known."""
+
+    kind: Response
+    """One of them: its scale and unit."""
+    trials: Sequence[Sequence[float]]
+    """The value of each client, one row a block, whose boot is the unit: repeats are averaged."""
+
+
+def level(primary: bool) -> float:
+    """At which a response's clients are tested. Nobody asked for the others, and there are many of them."""
+    return ALARM_PRIMARY if primary else ALARM_EXPLORATORY
+
+
+def told_by_client(arm: Arm) -> dict[str, Told]:
+    """By the response's name."""
+    names = {name for one in arm.trials for name, response in one.responses.items() if response.by_client}
+    found = {}
+    for name in sorted(names):
+        boots = [[record.responses.get(name) for record in replicate.records] for replicate in arm.first]
+        told = [responses for one in boots if (responses := [response for response in one if response is not None])]
+        trials = [clients for responses in told if (clients := _averaged(responses))]
+        if len({len(clients) for clients in trials}) == 1:
+            found[name] = Told(told[0][0], trials)
+    return found
+
+
 def about_clients(arms: Arms, primaries: Mapping[str, str], margin: float) -> tuple[Warned, ...]:
-    """A warning for each odd client of each treatment, workload and response. A block's boot is the unit."""
+    """A warning for each odd client of each treatment, workload and response."""
     return tuple(
         warning
         for (_, workload), arm in arms.items()
-        for response in _told_by_client(arm)
-        for warning in _about(arm, workload, response, response == primaries.get(workload), margin)
+        if workload != BOOT  # which has the responses of all of its workloads' records, and no client of its own
+        for name, told in told_by_client(arm).items()
+        for warning in _about(arm, workload, name, told, margin, level(name == primaries.get(workload)))
     )
 
 
-def _told_by_client(arm: Arm) -> list[str]:
-    records = arm.trials
-    return sorted({name for record in records for name, response in record.responses.items() if response.by_client})
-
-
-def _about(arm: Arm, workload: str, name: str, primary: bool, margin: float) -> Iterable[Warned]:
-    boots = [[record.responses.get(name) for record in replicate.records] for replicate in arm.first]
-    told = [responses for one in boots if (responses := [response for response in one if response is not None])]
-    trials = [clients for responses in told if (clients := _averaged(responses))]
-    if len({len(clients) for clients in trials}) != 1:
-        return
-    kind = told[0][0]
+def _about(arm: Arm, workload: str, name: str, told: Told, margin: float, level: float) -> Iterable[Warned]:
+    kind = told.kind
     where = f"{factors.key(arm.first[0].records[0].trial.treatment)}, {workload}"
-    for odd in odd_clients(trials, kind.scale, margin, ALARM_PRIMARY if primary else ALARM_EXPLORATORY):
+    for odd in odd_clients(told.trials, kind.scale, margin, level):
         size = show_share(abs(odd.deviation), 1) if kind.scale == "ratio" else show(abs(odd.deviation), kind.unit)
         text = (
-            f"{where}: {name} of client {odd.client + 1} (of 1 to {len(trials[0])}) was {size} "
+            f"{where}: {name} of client {odd.client + 1} (of 1 to {len(told.trials[0])}) was {size} "
             f"{'above' if odd.deviation > 0 else 'below'} the median client's, in {odd.agreeing} of {odd.trials} blocks"
         )
         yield Warned(code="odd-client", text=text)
@@ -153,6 +172,8 @@ def _averaged(repeats: Sequence[Response]) -> list[float]:
     rows = [response.by_client for response in repeats if response.by_client]
     if len(rows) != len(repeats) or len(set(map(len, rows))) != 1:
         return []
+    if len(rows) == 1:
+        return list(rows[0])
     columns = list(zip(*rows, strict=True))
     geometric = repeats[0].scale == "ratio" and all(value > 0 for column in columns for value in column)
     return [geometric_mean(column) if geometric else mean(column) for column in columns]

@@ -1,11 +1,20 @@
 """Clients that do not get what the others get, of everything that is known for each client."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from nearmetal.analysis.clients import FEWEST, OddClient, fewest_blocks, held, odd_clients
-from nearmetal.analysis.responses import key_of
+from nearmetal.analysis.clients import (
+    FEWEST,
+    OddClient,
+    Told,
+    fewest_blocks,
+    held,
+    level,
+    odd_clients,
+    told_by_client,
+)
+from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Cell
-from nearmetal.model import TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
@@ -20,54 +29,66 @@ class OddClients:
         looked_at = list(_looked_at(report))
         if not looked_at:
             return None
-        design = report.manifest.study.design
+        margin = report.manifest.study.design.margin
         found = [
-            (cell, odd)
-            for cell, rows in looked_at
-            for odd in odd_clients(rows, cell.scale, design.margin, design.alpha)
+            (one.cell, odd) for one in looked_at for odd in odd_clients(one.trials, one.cell.scale, margin, one.level)
         ]
         lead = (
             "A client is odd when it lies on one side of the others in more blocks than chance allows, by more than "
-            f"{figures.percent(design.margin)}, and by more than the others differ among themselves. Looked at: "
+            f"{figures.percent(margin)}, and by more than the others differ among themselves. Looked at: "
             f"{figures.count(len(looked_at), 'response of a treatment', 'responses of treatments')} with at least "
-            f"{FEWEST} clients, each at the level {design.alpha:g}."
+            f"{FEWEST} clients, a primary one at the level {level(True):g}, others at {level(False):g} each."
         )
-        few = [
-            rows for cell, rows in looked_at if len(held(rows, cell.scale)) < fewest_blocks(len(rows[0]), design.alpha)
-        ]
+        few = [one for one in looked_at if len(held(one.trials, one.cell.scale)) < one.fewest]
         blocks: list[Block] = [_table(found, report)] if found else []
         if few:
-            blocks.append(Paragraph(_too_few(few, len(looked_at), design.alpha)))
+            blocks.append(Paragraph(_too_few(few, len(looked_at))))
         if not found and len(few) < len(looked_at):
             blocks.append(Paragraph("None of the others is." if few else "None is."))
         return Section(self.name, self.title, lead, tuple(blocks))
 
 
-def _too_few(few: Sequence[Sequence[Sequence[float]]], looked_at: int, level: float) -> str:
+@dataclass(frozen=True)
+class _LookedAt:
+    cell: Cell
+    trials: Sequence[Sequence[float]]
+    is_primary: bool
+
+    @property
+    def level(self) -> float:
+        return level(self.is_primary)
+
+    @property
+    def clients(self) -> int:
+        return len(self.trials[0])
+
+    @property
+    def fewest(self) -> int:
+        """Blocks with which anything can be told."""
+        return fewest_blocks(self.clients, self.level)
+
+
+def _looked_at(report: ReportInput) -> Iterator[_LookedAt]:
+    """What the warnings of the run are about too, of trials that count."""
+    of: dict[tuple[Key, str], dict[str, Told]] = {}
+    for cell in report.analysis.cells:
+        where = key_of(cell.treatment), cell.workload
+        if where not in of:
+            of[where] = told_by_client(report.arms[where]) if where in report.arms else {}
+        told = of[where].get(cell.response)
+        if told and len(told.trials[0]) >= FEWEST:
+            yield _LookedAt(cell, told.trials, (cell.workload, cell.response) in report.primaries)
+
+
+def _too_few(few: Sequence[_LookedAt], looked_at: int) -> str:
     """What nobody can say; and how many blocks it would take, by the number of clients."""
     begin = "Too" if len(few) == looked_at else f"Of {len(few)} of them there are too"
-    numbers = sorted({len(rows[0]) for rows in few})
-    needed = figures.listing(f"{fewest_blocks(clients, level)} with {clients} clients" for clients in numbers)
-    return f"{begin} few blocks to tell: it takes {needed}."
-
-
-def _looked_at(report: ReportInput) -> Iterable[tuple[Cell, list[list[float]]]]:
-    """Each cell with the values of each client, one row a block; of trials that count."""
-    for cell in report.analysis.cells:
-        arm = report.arms.get((key_of(cell.treatment), cell.workload))
-        rows = [_row(cell.response, replicate.records) for replicate in arm.first] if arm else []
-        told = [row for row in rows if len(row) >= FEWEST]
-        if told and len({len(row) for row in told}) == 1:
-            yield cell, told
-
-
-def _row(response: str, repeats: Sequence[TrialRecord]) -> list[float]:
-    """One value a client, repeats averaged; nothing where a trial did not tell them."""
-    told = [record.responses[response].by_client for record in repeats if response in record.responses]
-    known = [each for each in told if each is not None]
-    if not known or len(known) < len(repeats):
-        return []
-    return [sum(values) / len(values) for values in zip(*known, strict=True)]
+    needed = [
+        f"{of}{figures.listing(f'{blocks} with {clients} clients' for clients, blocks in sorted(of_these))}"
+        for is_primary, of in ((True, ""), (False, "of a response that is not primary, "))
+        if (of_these := {(one.clients, one.fewest) for one in few if one.is_primary is is_primary})
+    ]
+    return f"{begin} few blocks to tell: it takes {'; '.join(needed)}."
 
 
 def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:
