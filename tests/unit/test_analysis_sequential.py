@@ -102,6 +102,7 @@ def conclude(of: Manifest, ratio: Of, looked: int, ran: int | None = None) -> Co
 def test_a_clear_difference_is_decided_at_the_first_look() -> None:
     contrast = conclude(manifest(blocks=SEQUENTIAL), lambda block: 0.5 + wobble(block, 0.01), 8)
     assert (contrast.verdict, contrast.look, contrast.blocks, contrast.level) == (Verdict.DIFFERENT, 1, 8, 0.05)
+    assert contrast.look_level == manifest(blocks=SEQUENTIAL).plan.looks[0].level < 0.05
     assert contrast.naive is not None and contrast.interval is not None
     assert contrast.interval[0] <= contrast.naive[0] < contrast.naive[1] <= contrast.interval[1]
 
@@ -118,6 +119,7 @@ def test_a_verdict_stays_as_it_was_at_its_look() -> None:
 def test_noise_is_looked_at_to_the_end() -> None:
     contrast = conclude(manifest(blocks=SEQUENTIAL), lambda block: 1 + wobble(block, 0.1), 40)
     assert (contrast.verdict, contrast.reason, contrast.look, contrast.blocks) == (Verdict.UNDECIDED, None, 6, 40)
+    assert contrast.p is not None and contrast.look_level is not None and contrast.p > contrast.look_level
 
 
 def test_blocks_after_the_last_look_do_not_count() -> None:

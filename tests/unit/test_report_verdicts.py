@@ -1,5 +1,6 @@
 """The chapter of the verdicts: what its picture shows, what the caption says of that, and what the table has."""
 
+import csv
 import json
 import math
 import re
@@ -13,6 +14,7 @@ import pytest
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import looks
 from nearmetal.model import Warned
+from nearmetal.report import cells
 from nearmetal.report.blocks import Block, Chart, Notice, Statements, Table
 from nearmetal.report.chapters import sections
 from nearmetal.report.formats import comma_separated
@@ -244,3 +246,16 @@ def test_what_a_look_before_the_last_found_is_said_once_to_look_larger_than_it_i
     notices = [block.text for block in blocks(of, found, found) if isinstance(block, Notice)]
     assert [text for text in notices if "tends to lie too far from no effect" in text] == notices
     assert len(notices) == told
+
+
+def test_the_p_of_a_look_stands_beside_the_level_it_is_held_against_and_not_on_the_page(report: ReportInput) -> None:
+    """Of 40 blocks at the sixth look: less than 5 %, and undecided."""
+    plan = report.manifest.plan.model_copy(update={"looks": looks(8, 40, 0.05)})
+    of = replace(report, manifest=report.manifest.model_copy(update={"plan": plan}))
+    found = contrast(verdict=Verdict.UNDECIDED, interval=(0.95, 1.01), p=0.0229, look=6, look_level=0.0162)
+    _, table = chapter(of, found)
+    assert "p" not in [column.title for _, column in cells.shown(table, "page")]
+    (row,) = csv.DictReader(comma_separated(table).splitlines())
+    assert (row["p"], row["look"], row["look_level"], row["level"]) == ("0.0229", "6", "0.0162", "0.05")
+    _, table = chapter(report, contrast())
+    assert "p" in [column.title for _, column in cells.shown(table, "page")]

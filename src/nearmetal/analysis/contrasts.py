@@ -103,7 +103,7 @@ def _primary(
         upto = tuple(pair for pair in pairs if pair[0].block < look.blocks)
         found = _contrast(planned, response, kind, upto, Criterion(look.level, margin, True))
         naive = _contrast(planned, response, kind, upto, at_once).contrast.interval
-        found = found.changed({"look": number, "level": plan.level, "naive": naive})
+        found = found.changed({"look": number, "look_level": look.level, "level": plan.level, "naive": naive})
         if found.contrast.verdict is not Verdict.UNDECIDED:
             break
     # Before the first look there is an estimate, and nothing to be said of it.

@@ -42,7 +42,7 @@ class Concluded(Frozen):
     None when there are too few blocks to tell, or when the scale does not apply; `reason` then says why.
     Of a sequential design `look` counts the looks from 1 on: the one that decided this contrast, or else the last.
     `interval` then holds at all looks together, and `naive` is what it would be had there been this look alone; p is
-    of this look alone, and held against the look's own level, not against `level`.
+    of this look alone, and held against the look's own level, `look_level`, not against `level`.
     `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
     the median of the reference either side of 0 for a difference, and None where that median is 0. `workload` is ""
     for what belongs to a boot that several workloads share.
@@ -58,6 +58,7 @@ class Concluded(Frozen):
     reference: Mapping[str, Level]
     blocks: int
     look: int | None = None
+    look_level: float | None = None
     level: float
     ratio: float | None = None
     difference: float | None = None

@@ -245,7 +245,11 @@ def _arm(contrast: Contrast, label: str, report: ReportInput, divisor: float) ->
 def contrast_table(
     name: str, caption: str, contrasts: Sequence[Contrast], report: ReportInput, folded: bool = False
 ) -> Table:
-    """Contrasts as rows: for people in words, for programs with the plain numbers."""
+    """Contrasts as rows: for people in words, for programs with the plain numbers.
+
+    Of several looks, p of one says less than it seems to: programs get it with the level that it is held against.
+    """
+    is_looked_at = bool(report.manifest.plan.looks) and any(contrast.primary for contrast in contrasts)
     columns = (
         Column("workload"),
         Column("response"),
@@ -263,11 +267,12 @@ def contrast_table(
         Column("margin_low", numeric=True, where="data"),
         Column("margin_high", numeric=True, where="data"),
         Column("level", numeric=True, where="data"),
-        Column("p", numeric=True),
+        Column("p", numeric=True, where="data" if is_looked_at else "both"),
         Column("blocks", numeric=True),
         Column("verdict"),
         Column("reason", where="data"),
         Column("look", numeric=True, where="data"),
+        Column("look_level", numeric=True, where="data"),
         Column("naive_low", numeric=True, where="data"),
         Column("naive_high", numeric=True, where="data"),
     )
@@ -300,6 +305,7 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
         words.verdict(contrast),
         contrast.reason,
         contrast.look,
+        contrast.look_level,
         naive_low,
         naive_high,
     )
