@@ -17,8 +17,8 @@ const EXACT: f64 = 1.0;
 pub const PARTS: usize = 3;
 /// Enough for thirds of a range to become too small for a number to tell.
 const THIRDS: usize = 100;
-/// The same for halves.
-const HALVES: usize = 60;
+/// Slopes between which one is looked for where there may be several that are better than those around them.
+const STEPS: usize = 32;
 
 /// What a clock is ahead by at a time: at most, or at least. Both in nanoseconds from some origin, not from the epoch, of
 /// which a floating-point number does not hold each.
@@ -46,31 +46,45 @@ impl Line {
     }
 }
 
-/// Of all bounds of each part of the time, those that a line of any slope meets first.
+/// What bounds lines on both sides.
 #[derive(Debug)]
 pub struct Bounds {
-    above: Parts,
+    above: Side,
     /// Upside down.
-    below: Parts,
+    below: Side,
     /// The first time and the last.
     pub ends: [f64; 2],
 }
 
-type Parts = [Vec<Bound>; PARTS];
-
 impl Bounds {
     /// None where nothing bounds one of the sides.
     pub fn new(above: Vec<Bound>, below: Vec<Bound>) -> Option<Bounds> {
-        if above.is_empty() || below.is_empty() {
+        Bounds::of([vec![above], vec![below]], [false; 2])
+    }
+
+    /// Of each group, any one may be wrong: lines are all those that are possible without one or another. A bound that is
+    /// alone on its side is taken for right.
+    pub fn doubted(above: Vec<Vec<Bound>>, below: Vec<Vec<Bound>>) -> Option<Bounds> {
+        let sides = [above, below];
+        let are_doubted = sides
+            .each_ref()
+            .map(|side| side.iter().flatten().count() > 1);
+        Bounds::of(sides, are_doubted)
+    }
+
+    fn of(sides: [Vec<Vec<Bound>>; 2], [is_above, is_below]: [bool; 2]) -> Option<Bounds> {
+        let is_bounded = |side: &Vec<Vec<Bound>>| side.iter().any(|group| !group.is_empty());
+        if !sides.iter().all(is_bounded) {
             return None;
         }
-        let ends = ends(above.iter().chain(&below).map(|bound| bound.at));
-        let turned = below
-            .into_iter()
-            .map(|Bound { at, ahead }| Bound { at, ahead: -ahead });
+        let ends = ends(sides.iter().flatten().flatten().map(|bound| bound.at));
+        let [above, mut below] = sides;
+        for bound in below.iter_mut().flatten() {
+            bound.ahead = -bound.ahead;
+        }
         Some(Bounds {
-            below: parts(turned.collect(), ends),
-            above: parts(above, ends),
+            above: Side::new(above, is_above, ends),
+            below: Side::new(below, is_below, ends),
             ends,
         })
     }
@@ -91,23 +105,21 @@ impl Bounds {
 
     /// What a line of this slope has at the origin of time at most.
     fn most(&self, slope: f64) -> f64 {
-        met(self.above.iter().flatten(), slope)
+        self.above.level(slope)
     }
 
     fn least(&self, slope: f64) -> f64 {
-        -met(self.below.iter().flatten(), -slope)
+        -self.below.level(-slope)
     }
 
-    /// Whether packets of both ways come near to the band between lines of this slope at all times.
-    fn is_borne_out(&self, slope: f64) -> bool {
-        let near = self.gap(slope) / 4.0;
-        let (most, least) = (self.most(slope), self.least(slope));
-        let come_near = |part: &Vec<Bound>, slope, edge| met(part, slope) - edge <= near;
-        self.above.iter().all(|part| come_near(part, slope, most))
-            && self
-                .below
-                .iter()
-                .all(|part| come_near(part, -slope, -least))
+    /// Whether lines of one slope leave clearly more between both sides than those of another, and packets of both ways come
+    /// near to that at all times.
+    pub fn is_clearer(&self, slope: f64, than: f64) -> bool {
+        let (gained, other) = (self.gap(slope), self.gap(than));
+        let near = gained / 4.0;
+        gained - other > near.max(STAMPED_APART as f64)
+            && self.above.comes_near(slope, near, self.ends)
+            && self.below.comes_near(-slope, near, self.ends)
     }
 
     /// Of their time.
@@ -118,14 +130,39 @@ impl Bounds {
 
     /// All lines that lie between, of slopes around this one. None if there are none.
     pub fn lines(&self, around: f64) -> Option<Lines<'_>> {
-        let slopes = [around - MOST_GAINED, around + MOST_GAINED];
-        let widest = highest(slopes, |slope| self.gap(slope));
-        let has_lines = |slope: f64| self.gap(slope) > -EXACT;
-        has_lines(widest).then(|| Lines {
+        let [least, most] = [around - MOST_GAINED, around + MOST_GAINED];
+        let slopes = [
+            self.first_slope(least, most)?,
+            self.first_slope(most, least)?,
+        ];
+        Some(Lines {
             bounds: self,
-            slopes: slopes.map(|end| furthest(widest, end, has_lines)),
-            widest,
+            slopes,
         })
+    }
+
+    /// From a slope on towards another one, the first of which there are lines. Where one may be wrong, there may be none of
+    /// those between two of which there are.
+    fn first_slope(&self, mut slope: f64, last: f64) -> Option<f64> {
+        let towards = (last - slope).signum();
+        loop {
+            let (above, below) = (self.above.met(slope), self.below.met(-slope));
+            if above[1].level + below[1].level > -EXACT {
+                return Some(slope);
+            }
+            // There are none as long as all these are beyond each other.
+            let pairs = above
+                .iter()
+                .flat_map(|one| below.map(|other| (one.bound, other.bound)));
+            let passing = pairs.map(|(above, below)| {
+                (above.ahead + below.ahead + EXACT / 2.0) / (above.at - below.at)
+            });
+            let ahead = passing.filter(|next| (next - slope) * towards > 0.0);
+            slope = ahead.min_by(|one, other| (one * towards).total_cmp(&(other * towards)))?;
+            if (last - slope) * towards < 0.0 {
+                return None;
+            }
+        }
     }
 }
 
@@ -133,10 +170,8 @@ impl Bounds {
 #[derive(Debug)]
 pub struct Lines<'a> {
     bounds: &'a Bounds,
-    /// From the least to the greatest.
+    /// The least and the greatest.
     slopes: [f64; 2],
-    /// Between lines of this slope lies most.
-    widest: f64,
 }
 
 impl Lines<'_> {
@@ -144,26 +179,116 @@ impl Lines<'_> {
     /// bounds and is borne out: what single packets waited looks like one, and so do queues that move from one way to the
     /// other.
     pub fn likeliest(&self) -> Line {
-        let (alike, gained) = (self.bounds.gap(0.0), self.bounds.gap(self.widest));
-        let is_clear = alike <= -EXACT
-            || gained - alike > (gained / 4.0).max(STAMPED_APART as f64)
-                && self.bounds.is_borne_out(self.widest);
-        let slope = if is_clear { self.widest } else { 0.0 };
+        let widest = self.widest();
+        let is_clear = self.bounds.gap(0.0) <= -EXACT || self.bounds.is_clearer(widest, 0.0);
+        let slope = if is_clear { widest } else { 0.0 };
         self.bounds.between(slope)
     }
 
-    /// How far any of them is from this one between two times. Nothing bends, so that it is furthest at an end.
+    /// The slope between whose lines lies most.
+    pub fn widest(&self) -> f64 {
+        let [least, most] = self.slopes;
+        let step = (most - least) / STEPS as f64;
+        let gap = |slope: &f64| self.bounds.gap(*slope);
+        let steps = (0..=STEPS).map(|number| least + step * number as f64);
+        let near = steps.max_by(|one, other| gap(one).total_cmp(&gap(other)));
+        let near = near.unwrap_or(least);
+        let around = [(near - step).max(least), (near + step).min(most)];
+        highest(around, |slope| self.bounds.gap(slope))
+    }
+
+    /// How far any of them is from this one between two times that have all bounds between them. Nothing bends, so that it is
+    /// furthest at an end, and of the steepest.
     pub fn reach(&self, line: Line, ends: [f64; 2]) -> f64 {
-        let reach = |at: f64| {
-            let most = highest(self.slopes, |slope| self.bounds.most(slope) + slope * at);
-            let least = highest(self.slopes, |slope| {
-                -(self.bounds.least(slope) + slope * at)
-            });
-            let most = self.bounds.most(most) + most * at;
-            let least = self.bounds.least(least) + least * at;
+        let reach = |(slope, at): (f64, f64)| {
+            let most = self.bounds.most(slope) + slope * at;
+            let least = self.bounds.least(slope) + slope * at;
             (most - line.at(at)).max(line.at(at) - least)
         };
-        ends.map(reach).into_iter().fold(0.0, f64::max)
+        let corners = ends
+            .into_iter()
+            .flat_map(|at| self.slopes.map(|slope| (slope, at)));
+        corners.map(reach).fold(0.0, f64::max)
+    }
+}
+
+/// What a line meets that comes from below.
+#[derive(Debug)]
+struct Side {
+    /// Of each, those that a line of any slope meets first in one part of the time; where one may be wrong, also second.
+    groups: Vec<Vec<Bound>>,
+    /// Whether of each group one may be wrong.
+    is_doubted: bool,
+}
+
+/// Where a line meets a bound, seen at the origin of time.
+#[derive(Clone, Copy)]
+struct Met {
+    level: f64,
+    bound: Bound,
+}
+
+const NOTHING: Met = Met {
+    level: f64::INFINITY,
+    bound: Bound {
+        at: 0.0,
+        ahead: f64::INFINITY,
+    },
+};
+
+impl Side {
+    fn new(groups: Vec<Vec<Bound>>, is_doubted: bool, ends: [f64; 2]) -> Side {
+        let groups = groups.into_iter().map(|group| {
+            let mut parts: [Vec<Bound>; PARTS] = Default::default();
+            for bound in group {
+                parts[part(bound.at, ends)].push(bound);
+            }
+            let first = parts.into_iter().flat_map(|mut bounds| {
+                bounds.sort_by(|one, other| {
+                    let by_time = one.at.total_cmp(&other.at);
+                    by_time.then(one.ahead.total_cmp(&other.ahead))
+                });
+                let (mut first, rest) = lowest(bounds);
+                if is_doubted {
+                    first.extend(lowest(rest).0);
+                }
+                first
+            });
+            first.collect()
+        });
+        Side {
+            groups: groups.collect(),
+            is_doubted,
+        }
+    }
+
+    /// What of one group it takes to stop a line of this slope, and where the last of it does.
+    fn met(&self, slope: f64) -> [Met; 2] {
+        let groups = self.groups.iter().map(|group| {
+            let [first, second] = first_two(group, slope);
+            [first, if self.is_doubted { second } else { first }]
+        });
+        groups.fold([NOTHING; 2], |nearest, group| {
+            match group[1].level < nearest[1].level {
+                true => group,
+                false => nearest,
+            }
+        })
+    }
+
+    fn level(&self, slope: f64) -> f64 {
+        self.met(slope)[1].level
+    }
+
+    /// Whether some of each part of the time are as near beyond where a line meets the side.
+    fn comes_near(&self, slope: f64, near: f64, ends: [f64; 2]) -> bool {
+        let edge = self.level(slope);
+        let mut come_near = [false; PARTS];
+        for bound in self.groups.iter().flatten() {
+            let beyond = level(bound, slope) - edge;
+            come_near[part(bound.at, ends)] |= (0.0..=near).contains(&beyond);
+        }
+        come_near == [true; PARTS]
     }
 }
 
@@ -181,41 +306,47 @@ pub fn part(time: f64, [first, last]: [f64; 2]) -> usize {
     ((share * PARTS as f64) as usize).min(PARTS - 1)
 }
 
-/// The lower convex hull of each part of the time.
-fn parts(bounds: Vec<Bound>, ends: [f64; 2]) -> Parts {
-    let mut parts = Parts::default();
-    for bound in bounds {
-        parts[part(bound.at, ends)].push(bound);
-    }
-    parts.map(lowest)
-}
-
-/// The lower convex hull, by time.
-fn lowest(mut bounds: Vec<Bound>) -> Vec<Bound> {
-    bounds.sort_by(|one, other| {
-        let by_time = one.at.total_cmp(&other.at);
-        by_time.then(one.ahead.total_cmp(&other.ahead))
-    });
-    let mut hull: Vec<Bound> = Vec::new();
-    for bound in bounds {
+/// The lower convex hull of what is in the order of time, and what is above it.
+fn lowest(bounds: Vec<Bound>) -> (Vec<Bound>, Vec<Bound>) {
+    let mut hull: Vec<usize> = Vec::new();
+    for (number, bound) in bounds.iter().enumerate() {
         while let [.., before, last] = hull.as_slice() {
+            let (before, last) = (bounds[*before], bounds[*last]);
             let rise = (last.ahead - before.ahead) * (bound.at - before.at);
             if rise < (bound.ahead - before.ahead) * (last.at - before.at) {
                 break;
             }
             hull.pop();
         }
-        hull.push(bound);
+        hull.push(number);
     }
-    hull
+    let mut numbers = 0..;
+    let is_first = |_: &Bound| {
+        numbers
+            .next()
+            .is_some_and(|number| hull.binary_search(&number).is_ok())
+    };
+    bounds.into_iter().partition(is_first)
 }
 
-/// Where a line of this slope that comes from below meets the first of them, seen at the origin of time.
-fn met<'a>(bounds: impl IntoIterator<Item = &'a Bound>, slope: f64) -> f64 {
-    let levels = bounds
-        .into_iter()
-        .map(|bound| bound.ahead - slope * bound.at);
-    levels.fold(f64::INFINITY, f64::min)
+/// What a line of a slope has at the origin of time where it meets a bound.
+fn level(bound: &Bound, slope: f64) -> f64 {
+    bound.ahead - slope * bound.at
+}
+
+/// The two that a line of this slope meets first when it comes from below.
+fn first_two(bounds: &[Bound], slope: f64) -> [Met; 2] {
+    bounds.iter().fold([NOTHING; 2], |[first, second], bound| {
+        let met = Met {
+            level: level(bound, slope),
+            bound: *bound,
+        };
+        match met.level {
+            level if level < first.level => [met, first],
+            level if level < second.level => [first, met],
+            _ => [first, second],
+        }
+    })
 }
 
 /// Where in a range something is highest that has one height.
@@ -228,21 +359,6 @@ fn highest([mut from, mut to]: [f64; 2], height: impl Fn(f64) -> f64) -> f64 {
         }
     }
     from + (to - from) / 2.0
-}
-
-/// How far from here, where it holds, towards an end it still does.
-fn furthest(mut here: f64, mut end: f64, holds: impl Fn(f64) -> bool) -> f64 {
-    if holds(end) {
-        return end;
-    }
-    for _ in 0..HALVES {
-        let middle = here + (end - here) / 2.0;
-        match holds(middle) {
-            true => here = middle,
-            false => end = middle,
-        }
-    }
-    here
 }
 
 #[cfg(test)]

@@ -159,6 +159,8 @@ pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
     let (time, ahead) = first?;
     let origin = Origin { time, ahead };
     let [own, other] = [likely, likely.other()].map(|client| Guess::new(windows, client, origin));
+    // Where few packets are compared, a single one that is late may make the other end likely.
+    let is_sure = is_sure && other.lines().is_none();
     // Packets would arrive before they left.
     let is_odd = |guess: &Guess| {
         let gap = guess.bounds.as_ref().map(|bounds| bounds.gap(0.0));
@@ -209,16 +211,11 @@ impl<'a> Guess<'a> {
             origin,
             bounds: None,
         };
-        let slope = guess.slope();
-        let level = |bound: &Bound| bound.ahead - slope * bound.at;
         let ways = || windows.iter().map(|window| window.ways(client));
         let above = ways().map(|(above, _)| above.iter().map(|gain| gain.bound(gain.most, origin)));
         let below =
             ways().map(|(_, below)| below.iter().map(|gain| gain.bound(gain.least, origin)));
-        guess.bounds = Bounds::new(
-            supported(above, level),
-            supported(below, |bound| -level(bound)),
-        );
+        guess.bounds = Bounds::doubted(groups(above), groups(below));
         guess
     }
 
@@ -318,13 +315,9 @@ impl<'a> Guess<'a> {
     }
 }
 
-/// A busy kernel stamps a packet late, and what left is then nearer to its arrival than it was, or beyond it. So of the
-/// packets of each window, or of some windows where there are few, the one that bounds most is left out: what the next one
-/// tells, two of them tell.
-fn supported(
-    windows: impl Iterator<Item = impl Iterator<Item = Bound>>,
-    level: impl Fn(&Bound) -> f64,
-) -> Vec<Bound> {
+/// A busy kernel stamps a packet late, and what left is then nearer to its arrival than it was, or beyond it. So one of the
+/// packets of each window, or of some windows where there are few, may be wrong: what bounds, two of them tell.
+fn groups(windows: impl Iterator<Item = impl Iterator<Item = Bound>>) -> Vec<Vec<Bound>> {
     let mut groups: Vec<Vec<Bound>> = Vec::new();
     for window in windows {
         match groups.last_mut() {
@@ -336,12 +329,7 @@ fn supported(
         [.., group, rest] if rest.len() < SEVERAL => group.append(rest),
         _ => {}
     }
-    let has_more = groups.iter().map(Vec::len).sum::<usize>() > 1;
-    let supported = groups.into_iter().flat_map(|mut group| {
-        group.sort_by(|one, other| level(one).total_cmp(&level(other)));
-        group.into_iter().skip(usize::from(has_more))
-    });
-    supported.collect()
+    groups
 }
 
 /// Which capture is the client's end, as it seems, and whether that is sure whatever the stamps leave open. None without any.

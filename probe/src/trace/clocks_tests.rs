@@ -52,7 +52,7 @@ fn a_packet_with_a_wrong_time_sways_nothing() {
     assert_eq!((clocks.offset, clocks.drift), (500, 0.0));
     // Half of what lies between both ways, and what clocks may gain in the few ms.
     let uncertainty = clocks.uncertainty.unwrap();
-    assert!((1_500..2_000).contains(&uncertainty), "{uncertainty}");
+    assert!((1_500..=2_000).contains(&uncertainty), "{uncertainty}");
 }
 
 /// One that is late by more than the way takes, and by less than both take, leaves steady clocks possible.
@@ -373,4 +373,56 @@ fn a_clock_that_is_set_leaves_few_packets_in_common() {
         .abs_diff(0)
         .max(clocks.offset.abs_diff(50_000_000));
     assert!(Some(furthest) <= clocks.uncertainty, "{clocks:?}");
+}
+
+/// Few exchanges between clocks that drift, of which one packet is stamped late where it leaves, or none.
+#[test]
+fn of_few_exchanges_between_clocks_that_drift_a_late_packet_sways_nothing_either() {
+    const AHEAD: i64 = 1 << 40;
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut outside = Vec::new();
+    for _ in 0..4_000 {
+        let end: Time = random.choice([10, 60, 600, 3_600]).unwrap_or(1) * 1_000_000_000;
+        let gained = (random.f64() - 0.5) * 60e-6;
+        let ahead = |time: Time| AHEAD + (time as f64 * gained) as i64;
+        let client = random.choice([Place::First, Place::Second]);
+        let ways = [0; 2].map(|_| random.u64(20_000..500_000));
+        let late = random.u64(0..4 * (ways[0] + ways[1]));
+        let exchanges = random.usize(2..13);
+        let late_one = random.usize(0..=2 * exchanges);
+        let mut windows: Vec<_> = (0..33).map(|number| window_at(number * end / 32)).collect();
+        let mut times = Vec::new();
+        for packet in 0..2 * exchanges {
+            let left = match (packet % 2, times.last()) {
+                (1, Some(before)) => before + random.u64(1_000_000..39_000_000),
+                _ => random.u64(0..end - 40_000_000),
+            };
+            let arrived = left + ways[packet % 2] + random.u64(0..ways[packet % 2] / 4);
+            let stamped = left + if packet == late_one { late } else { 0 };
+            let by_second = |time: Time| time.wrapping_add_signed(ahead(time));
+            let gain = match packet % 2 {
+                0 => gain_of(stamped, by_second(arrived)),
+                _ => gain_of(arrived, by_second(stamped)),
+            };
+            let window = &mut windows[(gain.time * 32 / end) as usize];
+            match (packet % 2 == 0) == (client == Some(Place::First)) {
+                true => window.there.push(gain),
+                false => window.back.push(gain),
+            }
+            times.push(gain.time);
+        }
+        let clocks = estimate(&windows, times.len() as u64).unwrap();
+        let is_outside = |time: Time| {
+            let elapsed = time as f64 - clocks.zero as f64;
+            let told = clocks.offset as f64 + elapsed * clocks.drift;
+            (told - ahead(time) as f64).abs() > clocks.uncertainty.unwrap() as f64
+        };
+        let is_mistaken = clocks.is_sure && Some(clocks.client) != client
+            || clocks.uncertainty.unwrap() < (ways[0] + ways[1]) / 2;
+        let ends = [times.iter().min(), times.iter().max()];
+        if is_mistaken || ends.into_iter().flatten().any(|time| is_outside(*time)) {
+            outside.push((exchanges, end, clocks));
+        }
+    }
+    assert!(outside.is_empty(), "{}: {:?}", outside.len(), outside[0]);
 }
