@@ -146,13 +146,17 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
     let mut best: Vec<&Exchange> = exchanges.iter().collect();
     best.sort_by_key(|exchange| exchange.delay_ns());
     best.truncate(exchanges.len().div_ceil(4));
-    let common = common(exchanges);
-    let (offset_ns, bound_ns) = common.unwrap_or_else(|| usual(&best, exchanges));
     let offsets = sorted(best.iter().map(|exchange| exchange.offset_ns()));
     let delays = sorted(best.iter().map(|exchange| exchange.delay_ns()));
     let asked = exchanges.iter().map(|exchange| exchange.asked_ns);
     let duration_ns = asked.clone().max().unwrap_or(0) - asked.min().unwrap_or(0);
     let delay_min_ns = delays.first().copied().unwrap_or(0);
+    let drift = drift(&best, duration_ns);
+    let common = common(exchanges, drift.as_ref());
+    let (offset_ns, bound_ns) = match &common {
+        Some(common) => (common.offset_ns, common.bound_ns),
+        None => usual(&best, exchanges),
+    };
     let mut document = Document {
         schema: "clock.v1",
         server: setting.server,
@@ -169,7 +173,7 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
         round_trip_ns: Spread::of(exchanges.iter().map(Exchange::delay_ns)),
         forward_ns: Spread::of(exchanges.iter().map(Exchange::forward_ns)),
         backward_ns: Spread::of(exchanges.iter().map(Exchange::backward_ns)),
-        drift: drift(&best, duration_ns),
+        drift,
         duration_ns,
         clock: "CLOCK_REALTIME",
         sources: Sources {
@@ -179,13 +183,24 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
         trustworthy: false,
         reasons: Vec::new(),
     };
-    document.reasons = doubts(&document, exchanges, common.is_some());
+    document.reasons = doubts(&document, exchanges, common.as_ref());
     document.trustworthy = document.reasons.is_empty();
     document
 }
 
-/// The offset in the middle of the time, and its bound at all of it. None if exchanges agree on no steady clocks.
-fn common(exchanges: &[Exchange]) -> Option<(i64, i64)> {
+/// What all exchanges agree on.
+struct Common {
+    /// In the middle of the time.
+    offset_ns: i64,
+    /// At all of it.
+    bound_ns: i64,
+    /// Whether the drift that they tell leaves clearly more between them than any that clocks have by themselves. If not, a
+    /// queue that fills or empties explains it.
+    is_drift_clear: bool,
+}
+
+/// None if exchanges agree on no steady clocks.
+fn common(exchanges: &[Exchange], drift: Option<&Drift>) -> Option<Common> {
     let first = exchanges.first()?;
     let bound = |at: i64, ahead: i64| Bound {
         at: (at - first.asked_ns) as f64,
@@ -203,7 +218,12 @@ fn common(exchanges: &[Exchange]) -> Option<(i64, i64)> {
         ..Line::LEVEL
     };
     let bound_ns = lines.reach(told, bounds.ends).ceil() as i64;
-    Some((first.offset_ns() + ahead as i64, bound_ns))
+    Some(Common {
+        offset_ns: first.offset_ns() + ahead as i64,
+        bound_ns,
+        is_drift_clear: drift
+            .is_some_and(|drift| bounds.is_clearer(drift.median_ppm * 1e-6, lines.widest())),
+    })
 }
 
 /// The median offset of the best exchanges, and how far it may be from what the quickest ones of each part of the time say.
@@ -219,7 +239,8 @@ fn usual(best: &[&Exchange], exchanges: &[Exchange]) -> (i64, i64) {
     (offset_ns, reach.max().unwrap_or_default())
 }
 
-fn doubts(document: &Document, exchanges: &[Exchange], do_agree: bool) -> Vec<String> {
+fn doubts(document: &Document, exchanges: &[Exchange], common: Option<&Common>) -> Vec<String> {
+    let do_agree = common.is_some();
     let mut reasons = Vec::new();
     let mut doubt = |there_is: bool, reason: String| {
         if there_is {
@@ -261,10 +282,10 @@ fn doubts(document: &Document, exchanges: &[Exchange], do_agree: bool) -> Vec<St
         ),
     );
     doubt(
-        document
-            .drift
-            .as_ref()
-            .is_some_and(|drift| drift.from_ppm > SLEW_LIMIT_PPM || drift.to_ppm < -SLEW_LIMIT_PPM),
+        common.is_none_or(|common| common.is_drift_clear)
+            && document.drift.as_ref().is_some_and(|drift| {
+                drift.from_ppm > SLEW_LIMIT_PPM || drift.to_ppm < -SLEW_LIMIT_PPM
+            }),
         format!(
             "the clocks drift apart by more than {SLEW_LIMIT_PPM} ppm, which no two quartzes do: one is being slewed"
         ),

@@ -181,3 +181,26 @@ fn a_small_step_is_seen_where_exchanges_agree_on_no_offset() {
         "{result:?}"
     );
 }
+
+/// The way there grows, so that the offsets that exchanges tell alone drift apart by what no quartz does.
+#[test]
+fn a_queue_that_fills_is_no_clock_that_is_slewed() {
+    for (first, more) in [(0, 30_000), (3 * MILLISECOND, -30_000)] {
+        let there = (0..100).map(|number| 50_000 + first + number * more);
+        let ways: Vec<_> = there.map(|there| (there, 50_000)).collect();
+        let result = estimate(&exchanges(&ways, 0.0), 100);
+        assert!(holds(&result, 0.0), "{result:?}");
+        assert!(result.trustworthy, "{:?}", result.reasons);
+    }
+}
+
+/// In a second the clock gains less than the ways take, so that steady clocks are possible as well.
+#[test]
+fn a_clock_that_is_slewed_by_less_than_the_ways_take_is_seen() {
+    let ways = [(1_500_000, 1_500_000); 100];
+    let result = estimate(&exchanges(&ways, 2_500.0), 100);
+    assert!(
+        !result.trustworthy && result.reasons[0].contains("slewed"),
+        "{result:?}"
+    );
+}
