@@ -312,6 +312,30 @@ def test_a_place_in_a_machine_that_cannot_be_is_a_wrong_one_as_on_this_host(door
     assert (tmp_path / "z").read_bytes() == b"x"
 
 
+_STRICT = """
+status=0
+"$@" || status=$?
+exec >&-
+[ -z "$(head -c 1)" ] || { echo "connection reset" >&2; exit 255; }
+exit $status
+"""
+"""A way in that loses what was said by a program which left some of its input unread, as Podman's client does."""
+
+
+def test_nothing_is_sent_to_a_place_that_is_refused(
+    door_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_bytes(bytes(4_000_000))
+    (folder / "file").mkdir(parents=True)
+    monkeypatch.setattr(doors, "of", lambda one: lambda argv, mark="": ["sh", "-c", _STRICT, "strict", *argv])
+    said = refused(2, "cp", str(file), f"mock:{tmp_path}/no/such/y")
+    assert f"there is no folder {tmp_path}/no/such/" in said and "mkdir -p" in said
+    assert "there is a folder of that name already" in refused(2, "cp", str(file), f"mock:{folder}")
+    assert called("cp", str(file), f"mock:{tmp_path}/y").returncode == 0
+    assert (tmp_path / "y").read_bytes() == file.read_bytes()
+
+
 def test_a_place_of_this_host_that_cannot_be_is_named(door_here: None, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x")

@@ -41,6 +41,9 @@ _IS_THERE = "remove it first, or copy to another name"
 _CONTENT, _WHOLE = "content", "whole"
 _NOT_THERE, _TAKEN = 64, 65
 """How the scripts below end where the place is a wrong one, and nothing went wrong; as tar and the shell never do."""
+_READY = b"ready\n"
+"""What is said there when nothing speaks against the place. Only then is anything sent: an engine's client may lose
+what was said by a program that ended before it had read its input, as Podman's does."""
 
 # $1 the destination, $2 the name that the copy has where that is a folder. `whole` comes last in the stream, and only
 # when all else has been read: its end alone would not tell from that of a sender who died.
@@ -57,6 +60,7 @@ into=${{destination%/*}}/
 folder=$(mktemp -d -- "$into.nearmetal-XXXXXX")
 trap 'rm -rf -- "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
+echo {_READY.decode().strip()}
 tar -x -p --no-same-owner -C "$folder" -f -
 [ -e "$folder/{_WHOLE}" ] || {{ echo "the stream was cut off" >&2; exit 1; }}
 if [ -e "$destination" ] && [ -d "$folder/{_CONTENT}" ] && [ ! -L "$folder/{_CONTENT}" ]; then
@@ -142,17 +146,20 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
         return
     with guarded_where_needed(kept, door) as marked, _stderr() as said:
         command = door(["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
-        process = start(command, stdin=subprocess.PIPE, stderr=said)
-        assert process.stdin is not None
-        try:
-            _send(source, process.stdin)
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # it ended first, and says why
-        except BaseException:
-            _cut_off(process)
-            raise
-        if (status := process.wait()) != 0:
+        process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdout:
+            try:
+                if process.stdout.readline() == _READY:
+                    _send(source, process.stdin)
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # it ended first, and says why
+            except BaseException:
+                _cut_off(process)
+                raise
+            status = process.wait()
+        if status != 0:
             require_after(status, kept, door)
             if status == _NOT_THERE:
                 make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
