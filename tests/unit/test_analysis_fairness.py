@@ -152,3 +152,15 @@ def test_machines_that_were_emulated_are_named_whatever_was_asked_for() -> None:
     assert warning.text.startswith("docker ran by emulation (tcg)")
     native = [one.model_copy(update={"readback": {"resources": {"accel": "kvm"}}}) for one in records]
     assert "emulated" not in [warning.code for warning in run(of, native).warnings]
+
+
+def test_a_guest_of_somebody_s_that_shows_itself_that_it_is_emulated_is_named_too() -> None:
+    shown = {"hypervisor_flag": True, "hypervisor_signature": "TCGTCGTCGTCG"}
+    machines = tuple(
+        MachineFacts(treatment=treatment, role="server", facts=facts() | {"virtualization": virtual})
+        for treatment, virtual in ((HOST, {"hypervisor_flag": False}), (DOCKER, shown))
+    )
+    of = manifest().model_copy(update={"fairness": machines})
+    records = whole_run(of, lambda block, environment, repeat: 1.0 + block)
+    (warning,) = [warning for warning in run(of, records).warnings if warning.code == "emulated"]
+    assert warning.text.startswith("docker ran by emulation (tcg)")

@@ -52,7 +52,7 @@ def analyse(
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
         warnings=(
             *about_run(kept, told, left_out, to_run),
-            *about_reality(manifest.study, kept),
+            *about_reality(manifest, kept),
             *about_disturbance(kept),
             *about_clients(arms, primaries, design.margin),
         ),

@@ -2,21 +2,32 @@
 
 from collections.abc import Iterable, Sequence
 
+from nearmetal.analysis.responses import key_of
 from nearmetal.model import Study, TrialRecord, Warned
+from nearmetal.store.folder import Manifest
 
 _EMULATORS = ("tcg",)
 """Accelerators, as QEMU calls them, that are none: they translate each of the guest's instructions."""
+_SIGNATURES = ("TCGTCGTCGTCG",)
+"""How they name themselves to the programs of a guest, which is all that is known of one that somebody else made."""
 
 
-def about_reality(study: Study, records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    yield from _emulated(records)
-    yield from _pretended(study, records)
+def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    yield from _emulated(manifest, records)
+    yield from _pretended(manifest.study, records)
 
 
-def _emulated(records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    """By what was read back of the accelerator, whatever was asked for."""
+def _emulated(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    """By what was read back of the accelerator or is seen inside, whatever was asked for."""
+    shown = {
+        key_of(one.treatment)
+        for one in manifest.fairness
+        if one.role == "server" and one.facts.get("virtualization", {}).get("hypervisor_signature") in _SIGNATURES
+    }
     names = _environments(
-        record for record in records if record.readback.get("resources", {}).get("accel") in _EMULATORS
+        record
+        for record in records
+        if record.readback.get("resources", {}).get("accel") in _EMULATORS or key_of(record.trial.treatment) in shown
     )
     if names:
         yield Warned(

@@ -157,7 +157,7 @@ def _about(run: Ran) -> Iterator[Warned]:
     yield from stopped_at_a_look(len(run.manifest.plan.blocks), run.events)
     to_run = blocks_to_run(len(run.manifest.plan.blocks), run.events)
     yield from (one for one in about_run(run.records, run.events, (), to_run) if one.code in _OF_A_RUN)
-    yield from about_reality(run.manifest.study, run.records)
+    yield from about_reality(run.manifest, run.records)
     yield from about_disturbance(run.records)
 
 
