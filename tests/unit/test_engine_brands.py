@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal import plugins
+from nearmetal.environments.docker import DockerEnvironment
+from nearmetal.environments.podman import PodmanEnvironment
 from nearmetal.errors import HostCannot
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, EnvironmentSpec, Finding, HostSpec, MachineSpec
@@ -111,3 +113,16 @@ async def test_cpus_that_the_hosts_kernel_keeps_free_count_where_they_are_asked_
         machine = MachineSpec(vcpus=vcpus, kernel_arguments=arguments)
         found = await plugins.load("environments", "docker").check(spec, machine, KeepingFree())
     assert [one.ok for one in found if one.what == f"{vcpus} CPUs"] == [ok]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "runc create failed: unable to start container process: error setting rlimit type 7: operation not permitted",
+        "crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied",
+    ],
+)
+def test_limits_that_podman_may_not_raise_are_told_with_where_they_are_set(what: str) -> None:
+    podman = PodmanEnvironment()
+    assert "default_ulimits = []" in podman.remedy(what) and "docs/environments.md" in podman.remedy(what)
+    assert podman.remedy("no space left on device") == DockerEnvironment().remedy(what) == ""

@@ -170,6 +170,10 @@ class DockerEnvironment:
         """Those that can be asked for, from what the engine tells of itself. Pure."""
         return sorted(info["Runtimes"])
 
+    def remedy(self, what: str) -> str:
+        """For what the engine said when it did not start a container; "" where none is known. Pure."""
+        return ""
+
     async def runtime_of(self, engine: Engine, details: Mapping[str, Any]) -> str:
         """The one that a container runs by, from what its inspection tells."""
         return str(details["HostConfig"]["Runtime"])
@@ -198,7 +202,7 @@ class DockerEnvironment:
             details, first = await self._started(engine, container_config.machine(engine.client, order, tag, net), site)
             runtime = await self.runtime_of(engine, details)
         except Refused as error:
-            raise NotProvisioned(error.what, order.name) from error
+            raise NotProvisioned(error.what, order.name, self.remedy(error.what)) from error
         if asked not in (None, runtime) or is_sandboxed(runtime) != sandboxed:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
         if order.port and not keeper:

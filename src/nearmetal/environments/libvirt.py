@@ -290,7 +290,12 @@ async def _connected(uri: str, site: Site) -> Finding:
     try:
         version = await Connection(uri, site).run("version", "--daemon")
     except HostCannot as error:
-        return finding(what, False, error.what, "start it (systemctl start libvirtd), or name another: uri = …")
+        # A libvirtd without the user that this package makes for QEMU ends as soon as it is started.
+        remedy = (
+            "install it (apt-get install libvirt-daemon-system), start it (systemctl start libvirtd), or name another: "
+            "uri = …"
+        )
+        return finding(what, False, error.what, remedy)
     running = next((line for line in version.splitlines() if line.startswith("Running hypervisor")), "")
     return Finding(what=what, ok=True, detail=running)
 

@@ -27,6 +27,12 @@ class PodmanEnvironment(DockerEnvironment):
         """A service has one: what a container asks for is not heard."""
         return [info["DefaultRuntime"]]
 
+    def remedy(self, what: str) -> str:
+        """A service asks for limits of its own, which it may not raise where its starter's are lower."""
+        if "rlimit" not in what:
+            return ""
+        return "start the service with `default_ulimits = []` in its containers.conf: see docs/environments.md (podman)"
+
     async def runtime_of(self, engine: Engine, details: Mapping[str, Any]) -> str:
         """Podman's own API tells; the one that is Docker's says "oci" of all of them."""
         return str((await engine.call(_inspect, engine.client, details["Id"]))["OCIRuntime"])
