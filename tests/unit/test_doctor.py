@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change, EnvironmentSpec, Finding, Handle, MachineSpec, Site
+from tests import fake_vagrant
 
 
 async def test_a_host_without_qemu_is_told_so_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,3 +100,22 @@ def test_free_space_is_told_in_either_case() -> None:
 )
 def test_what_the_host_runs_on(virtual: dict[str, object], named: str | None) -> None:
     assert doctor.hypervisor_of({"virtualization": virtual}) == named
+
+
+async def test_that_no_vagrantfile_is_here_is_nothing_that_this_host_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(plugins, "names", lambda group: ("vagrant",))
+    fake_vagrant.install(tmp_path / "bin", tmp_path / "project")
+    sh = shutil.which("sh")
+    assert sh is not None
+    (tmp_path / "bin/sh").symlink_to(sh)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.chdir(tmp_path)
+    (found,) = await doctor._environments(LocalSite())
+    assert (found.what, found.ok) == ("environment vagrant", True)
+    assert found.detail == "not tried: a study says where its machines are, by `vagrantfile` in [environments.NAME]"
+    (tmp_path / "bin/vagrant").unlink()
+    (found,) = await doctor._environments(LocalSite())
+    assert (found.what, found.ok) == ("environment vagrant: vagrant", False)
+    assert "apt-get install vagrant" in found.remedy and "vagrant-libvirt" in found.remedy

@@ -136,7 +136,10 @@ async def test_no_vagrant_and_no_vagrantfile(fake: FakeVagrant, monkeypatch: pyt
         (empty / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(empty))
     wrong = await found(fake)
-    assert wrong and (wrong.what, wrong.remedy) == ("vagrant", "apt-get install vagrant")
+    assert wrong and (wrong.what, wrong.remedy) == (
+        "vagrant",
+        "apt-get install vagrant, and with it its provider, such as vagrant-libvirt",
+    )
 
 
 @pytest.mark.parametrize("name", ["Vagrantfile", "vagrantfile", "."])

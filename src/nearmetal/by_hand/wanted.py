@@ -60,7 +60,10 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
     if isinstance(plugins.load("environments", environment), Reached):
         raise BadInput(f"machines of kind {environment!r} are up already", remedy="log in: ssh USER@HOST")
     if hosts.is_elsewhere(EnvironmentSpec(kind=environment)):
-        raise _is_there_already(environment)
+        raise BadInput(
+            f"machines of kind {environment!r} are not made by `up`",
+            remedy="have one up by what makes it, and log in: ssh USER@HOST",
+        )
     paths = [parsed_override(text).path for text in overrides]
     for text, path in zip(overrides, paths, strict=True):
         if path[0] not in _SETTABLE or len(path) < 2:
@@ -73,7 +76,10 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
     study = _read(environment, overrides)
     _refuse_what_means_nothing(environment, study.environment(environment), paths)
     if hosts.is_elsewhere(study.environment(environment)):
-        raise _is_there_already(environment)
+        raise BadInput(
+            f"this machine of kind {environment!r} exists already",
+            remedy="have it up by what made it, and log in: ssh USER@HOST",
+        )
     asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
     return Wanted(study, study.environment(environment), shape.server(asked))
 
@@ -98,13 +104,6 @@ def _refuse_what_means_nothing(name: str, environment: EnvironmentSpec, paths: I
         if table == "machine" and key in means_nothing:
             what = f"machine.{key} means nothing to a machine of kind {environment.kind!r}"
             raise BadInput(what, remedy="leave it out")
-
-
-def _is_there_already(environment: str) -> BadInput:
-    return BadInput(
-        f"this machine of kind {environment!r} exists already",
-        remedy="have it up by what made it, and log in: ssh USER@HOST",
-    )
 
 
 def _read(environment: str, overrides: Sequence[str]) -> Study:

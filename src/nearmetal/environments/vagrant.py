@@ -52,6 +52,8 @@ _OFF = ("poweroff", "shutoff", "aborted", "stopped", "not_running", "off")
 _NAMES = ("Vagrantfile", "vagrantfile")
 """What Vagrant looks for in a folder."""
 
+_PACKAGES = "vagrant, and with it its provider, such as vagrant-libvirt"
+
 _LOOK_AGAIN = 0.1
 """Seconds between two looks for the identity of a machine that comes up."""
 
@@ -109,7 +111,7 @@ class VagrantEnvironment:
                 "Vagrantfiles and the keys of their machines are used where nearmetal runs",
                 "leave machine.host out",
             ),
-            *await programs(site, {project.PROGRAM: "vagrant"}),
+            *await programs(site, {project.PROGRAM: _PACKAGES}),
             _vagrantfile(options),
             *permitted(spec.provision, machine),
         ]

@@ -193,8 +193,13 @@ async def _environment(name: str, site: Site) -> list[Finding]:
         keys = " and ".join(f"`{key}`" for key in asked)
         return [_not_tried(name, f"a study says where its machines are, by {keys} in [environments.NAME]")]
     found = await environment.check(EnvironmentSpec(kind=name), MachineSpec(), site)
-    if lacking := [one for one in found if not one.ok and one.fatal]:
-        return [one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in lacking]
+    lacking = [one for one in found if not one.ok and one.fatal]
+    # The Vagrantfile of a study is seldom in the folder where one happens to be.
+    of_host = [one for one in lacking if name != "vagrant" or not one.what.startswith("a Vagrantfile")]
+    if of_host:
+        return [one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in of_host]
+    if lacking:
+        return [_not_tried(name, "a study says where its machines are, by `vagrantfile` in [environments.NAME]")]
     if name == "qemu":
         return [Finding(what="environment qemu", ok=True, detail="guests are tried by accelerator, below")]
     if not environment.on_switch:
