@@ -2,44 +2,171 @@
 
 use super::clock::Nanoseconds;
 
-/// The least-squares line through latencies over the times at which their requests were due.
+/// Times are kept by slices of the window, each twice as wide whenever it is longer than they reach.
+const SLICES: usize = 32;
+/// Slices of about 1 ms at first, by powers of two.
+const FINEST: u32 = 20;
+/// Latencies are kept by four buckets to an octave, from 2^10 ns (1 us) to 2^40 ns (18 minutes); what is beyond goes to
+/// the nearest. Sums are exact, so that buckets only decide which requests are the slowest.
+const OCTAVES: std::ops::Range<u32> = 10..40;
+const BUCKETS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize;
+/// The slowest share of the requests, which tells of some that fall behind among others that do not, and how much of all
+/// is left out of it: a few that are late by themselves.
+const SLOWEST: f64 = 0.10;
+const LATEST: f64 = 0.01;
+/// So few requests scatter: a slope of less than so many of its standard errors is chance.
+const ERRORS: f64 = 3.0;
+
+/// How many requests, the sum of the times at which they were due, and that of their latencies.
+type Cell = [f64; 3];
+
+/// When requests were due, and how long they took.
 #[derive(Clone, Debug, Default)]
 pub struct Growth {
-    /// Number, and sums of times, latencies, squares of times, and products.
-    sums: [f64; 5],
+    /// The buckets of each slice, one slice after the other; it takes no memory before there is a request.
+    cells: Vec<Cell>,
+    /// How many times the slices have become twice as wide.
+    doubled: u32,
 }
 
 impl Growth {
     /// A request was due at a time since the window's begin.
     #[inline]
     pub fn record(&mut self, time: Nanoseconds, latency: Nanoseconds) {
-        let (time, latency) = (time as f64, latency as f64);
-        for (sum, one) in
-            self.sums
-                .iter_mut()
-                .zip([1.0, time, latency, time * time, time * latency])
-        {
-            *sum += one;
+        let mut slice = time >> (FINEST + self.doubled);
+        if slice >= SLICES as u64 || self.cells.is_empty() {
+            self.reach(time);
+            slice = time >> (FINEST + self.doubled);
+        }
+        let cell = &mut self.cells[slice as usize * BUCKETS + bucket(latency)];
+        add(cell, [1.0, time as f64, latency as f64]);
+    }
+
+    /// Make room for that time.
+    #[cold]
+    fn reach(&mut self, time: Nanoseconds) {
+        if self.cells.is_empty() {
+            self.cells = vec![[0.0; 3]; SLICES * BUCKETS];
+        }
+        while time >> (FINEST + self.doubled) >= SLICES as u64 {
+            self.double();
+        }
+    }
+
+    /// Put neighbours into one.
+    fn double(&mut self) {
+        self.doubled += 1;
+        for index in BUCKETS..self.cells.len() {
+            let cell = std::mem::take(&mut self.cells[index]);
+            add(&mut self.cells[halved(index, 1)], cell);
         }
     }
 
     /// Those of another thread in the same window.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.sums.iter_mut().zip(other.sums) {
-            *mine += theirs;
+        if self.cells.is_empty() {
+            self.clone_from(other);
+            return;
+        }
+        while self.doubled < other.doubled {
+            self.double();
+        }
+        for (index, cell) in other.cells.iter().enumerate() {
+            let index = halved(index, self.doubled - other.doubled);
+            add(&mut self.cells[index], *cell);
         }
     }
 
-    /// By how much latencies grow within so much time; 0 where they shrink.
+    /// By how much latencies grow within so much time: those of all requests, or of the slowest, whichever is more. Where
+    /// they shrink, others wait that were due before: a server that serves the last first.
     pub fn within(&self, time: Nanoseconds) -> Nanoseconds {
-        let [number, times, latencies, squares, products] = self.sums;
-        let spread = number * squares - times * times;
-        let slope = (number * products - times * latencies) / spread;
+        let of_all = Line::through(&self.cells);
+        let of_slowest = Line::through(&self.slowest());
+        let slowest = of_slowest.slope.abs();
+        let is_chance = slowest < ERRORS * of_slowest.error;
+        let slope = of_all
+            .slope
+            .abs()
+            .max(if is_chance { 0.0 } else { slowest });
+        (slope * time as f64) as Nanoseconds
+    }
+
+    /// The slowest share but for the latest; of a bucket that lies in it in part, so much of each cell.
+    fn slowest(&self) -> Vec<Cell> {
+        let in_bucket = |bucket: usize| self.cells.iter().skip(bucket).step_by(BUCKETS);
+        let number = |bucket| in_bucket(bucket).map(|[number, ..]| number).sum::<f64>();
+        let all = (0..BUCKETS).map(number).sum::<f64>();
+        let (first, last) = ((LATEST * all).max(1.0), SLOWEST * all);
+        let mut slowest = Vec::new();
+        let mut slower = 0.0;
+        for bucket in (0..BUCKETS).rev() {
+            let here = number(bucket);
+            let within = (slower + here).min(last) - f64::max(slower, first);
+            if within > 0.0 {
+                slowest.extend(in_bucket(bucket).map(|cell| cell.map(|sum| sum * within / here)));
+            }
+            slower += here;
+        }
+        slowest
+    }
+}
+
+/// Where a latency is counted.
+#[inline]
+fn bucket(latency: Nanoseconds) -> usize {
+    let latency = latency.clamp(1 << OCTAVES.start, (1 << OCTAVES.end) - 1);
+    let octave = latency.ilog2();
+    let quarter = latency >> (octave - 2) & 3;
+    (4 * (octave - OCTAVES.start)) as usize + quarter as usize
+}
+
+/// Where a cell goes when slices become twice as wide so many times.
+fn halved(index: usize, times: u32) -> usize {
+    (index / BUCKETS >> times) * BUCKETS + index % BUCKETS
+}
+
+fn add(cell: &mut Cell, other: Cell) {
+    for (sum, one) in cell.iter_mut().zip(other) {
+        *sum += one;
+    }
+}
+
+/// A least-squares line of latencies over the times at which their requests were due.
+struct Line {
+    slope: f64,
+    /// The standard error of the slope.
+    error: f64,
+}
+
+impl Line {
+    /// By the cells' means.
+    fn through(cells: &[Cell]) -> Self {
+        let cells = cells.iter().filter(|[number, ..]| *number > 0.0);
+        let points =
+            cells.map(|[number, times, latencies]| (*number, times / number, latencies / number));
+        let all: f64 = points.clone().map(|(number, ..)| number).sum();
+        let mean = |of: fn((f64, f64, f64)) -> f64| {
+            points.clone().map(|point| point.0 * of(point)).sum::<f64>() / all
+        };
+        let (time, latency) = (mean(|point| point.1), mean(|point| point.2));
+        let (mut spread, mut together) = (0.0, 0.0);
+        for (number, at, took) in points.clone() {
+            spread += number * (at - time).powi(2);
+            together += number * (at - time) * (took - latency);
+        }
+        let slope = together / spread;
         // Not of less than two times.
-        if slope.is_finite() {
-            (slope * time as f64) as Nanoseconds
-        } else {
-            0
+        if !slope.is_finite() {
+            return Self {
+                slope: 0.0,
+                error: 0.0,
+            };
+        }
+        let left = points
+            .map(|(number, at, took)| number * (took - latency - slope * (at - time)).powi(2));
+        Self {
+            slope,
+            error: (left.sum::<f64>() / (all - 2.0) / spread).sqrt(),
         }
     }
 }
@@ -60,20 +187,87 @@ mod tests {
         all.within(10 * SECOND)
     }
 
+    fn close(found: Nanoseconds, to: Nanoseconds) -> bool {
+        found.abs_diff(to) < to / 1000
+    }
+
     #[test]
     fn latencies_that_grow_tell_by_how_much() {
         let grown = of(|number| MILLISECOND * (7 + number));
-        assert!(grown.abs_diff(SECOND) < MILLISECOND / 1000, "{grown}");
-        assert_eq!(of(|number| MILLISECOND * (2000 - number)), 0);
+        assert!(close(grown, SECOND), "{grown}");
+    }
+
+    #[test]
+    fn a_tenth_that_grows_or_shrinks_tells_as_much_as_all() {
+        let grown = of(|number| MILLISECOND * if number % 10 == 3 { 7 + number } else { 1 });
+        assert!(close(grown, SECOND), "{grown}");
+        let shrunk = of(|number| MILLISECOND * if number % 10 == 3 { 2000 - number } else { 1 });
+        assert!(close(shrunk, SECOND), "{shrunk}");
     }
 
     #[test]
     fn latencies_that_are_unlike_and_do_not_grow_tell_of_none() {
-        let grown = of(|number| MILLISECOND * (1 + 400 * (number % 2)));
-        assert!(grown < 3 * MILLISECOND, "{grown}");
+        for each in [2, 10, 20] {
+            let grown = of(|number| MILLISECOND * (1 + 400 * u64::from(number % each == 0)));
+            assert!(grown < 6 * MILLISECOND, "{each}: {grown}");
+        }
         assert_eq!(Growth::default().within(SECOND), 0);
         let mut one = Growth::default();
         one.record(SECOND, SECOND);
         assert_eq!(one.within(SECOND), 0);
+    }
+
+    #[test]
+    fn a_few_that_are_late_by_themselves_tell_of_little() {
+        for late in 1..=10 {
+            let grown = of(|number| MILLISECOND * if number >= 1000 - late { 8000 } else { 1 });
+            assert!(grown < late * SECOND / 20, "{late}: {grown}");
+        }
+    }
+
+    #[test]
+    fn latencies_that_scatter_tell_of_little() {
+        for (number, mean) in [(600, 0.02), (600, 0.03), (3000, 0.03)] {
+            let grown = (0..200).filter(|seed| {
+                let mut random = fastrand::Rng::with_seed(*seed);
+                let mut growth = Growth::default();
+                for due in 0..number {
+                    let latency = -mean * (1.0 - random.f64()).ln();
+                    growth.record(due * 10 * SECOND / number, (latency * 10e9) as Nanoseconds);
+                }
+                growth.within(10 * SECOND) > SECOND / 2
+            });
+            let grown = grown.count();
+            assert!(grown <= 2, "{number} {mean}: {grown} of 200");
+        }
+    }
+
+    #[test]
+    fn threads_whose_slices_differ_make_one() {
+        let (mut short, mut long) = (Growth::default(), Growth::default());
+        let mut one = Growth::default();
+        for number in 0..1000 {
+            let (time, latency) = (number * MILLISECOND, number * number);
+            for growth in [if number < 100 { &mut short } else { &mut long }, &mut one] {
+                growth.record(time, latency);
+            }
+        }
+        assert!(short.doubled < long.doubled);
+        let mut other = long.clone();
+        other.merge(&short);
+        short.merge(&long);
+        assert_eq!(
+            (short.cells, short.doubled),
+            (one.cells.clone(), one.doubled)
+        );
+        assert_eq!(other.cells, one.cells);
+    }
+
+    #[test]
+    fn a_latency_of_any_length_has_its_bucket() {
+        assert_eq!(
+            [0, 1024, 1280, 2048, u64::MAX].map(bucket),
+            [0, 0, 1, 4, BUCKETS - 1]
+        );
     }
 }

@@ -256,10 +256,14 @@ mod tests {
         reply
             .feed_all(b"HTTP/1.1 204 \r\n\r\n", &mut LastHead::default())
             .unwrap();
+        let due = (0..requests).map(|number| start + number * interval);
+        let mut carried: Vec<_> = (0..)
+            .zip(due)
+            .map(|(number, due)| (reply_at(number, due), due))
+            .collect();
+        carried.sort_unstable();
         let mut recorder = Recorder::default();
-        for number in 0..requests {
-            let due = start + number * interval;
-            let at = reply_at(number, due);
+        for (at, due) in carried {
             let mut exchange = Exchange {
                 intended: due,
                 launched: due,
@@ -323,6 +327,70 @@ mod tests {
             assert_eq!(outcome(&found.recorder, 0.01), Outcome::KeptUp);
             let rate = answered(&found.recorder, 200.0);
             assert!((199.7..=200.1).contains(&rate), "{rate}");
+        }
+    }
+
+    /// One path of ten, whose server takes 40 ms for one after the other; the others take none.
+    fn a_slow_path((rate, requests): (f64, u64)) -> Measured {
+        let mut free = 0;
+        answered_at((rate, requests), NEVER, |number, due| {
+            if number % 10 == 9 {
+                free = due.max(free) + 40 * MILLISECOND;
+                free
+            } else {
+                due + MILLISECOND
+            }
+        })
+    }
+
+    /// A server that takes 5 ms for each, the last that came first.
+    fn last_come_first_served((rate, requests): (f64, u64)) -> Measured {
+        let each = 5 * MILLISECOND;
+        let (mut waiting, mut replies) = (Vec::new(), vec![0; requests as usize]);
+        let mut free = 0;
+        let mut serve = |waiting: &mut Vec<(usize, Nanoseconds)>, until: Nanoseconds| {
+            while free < until {
+                let Some((number, due)) = waiting.pop() else {
+                    return;
+                };
+                free = due.max(free) + each;
+                replies[number] = free;
+            }
+        };
+        answered_at((rate, requests), NEVER, |number, due| {
+            serve(&mut waiting, due);
+            waiting.push((number as usize, due));
+            due
+        });
+        serve(&mut waiting, NEVER);
+        answered_at((rate, requests), NEVER, |number, _| {
+            replies[number as usize]
+        })
+    }
+
+    #[test]
+    fn a_server_falls_behind_by_some_of_its_pages_and_by_those_that_it_lets_wait_for_later_ones() {
+        type Server = fn((f64, u64)) -> Measured;
+        let servers: [(Server, f64, f64, f64); 2] = [
+            (a_slow_path, 250.0, 360.0, 6.0),
+            (last_come_first_served, 200.0, 260.0, 3.0),
+        ];
+        for (server, capacity, rate, seconds) in servers {
+            let found = server((rate, (rate * seconds) as u64)).recorder;
+            assert!(!keeps_up(&found, found.last_reply));
+            let given = answered(&found, rate);
+            assert!(
+                (given / capacity - 1.0).abs() < 0.03,
+                "{given} of {capacity}"
+            );
+            let mut search = Search::new(0.8 * capacity, 0.2 * capacity, 3.0 * capacity);
+            while let Some((rate, _)) = search.next() {
+                let found = server((rate, (rate * 4.0) as u64)).recorder;
+                search.record(outcome(&found, 0.01), reached(&found, rate));
+            }
+            let found = search.saturation();
+            let given = found.rate.unwrap();
+            assert!((given / capacity - 1.0).abs() < 0.03, "{found:?}");
         }
     }
 
