@@ -32,6 +32,7 @@ async def test_an_open_loop_that_kept_its_rate_counts() -> None:
         ({"requests": {"completed": 1900}, "status": {"2xx": 1900}}, "the rate was not reached"),
         ({"errors": {"fd_unavailable": 100}}, "never left the client"),
         ({"errors": {"address_unavailable": 100}}, "never left the client"),
+        ({"errors": {"unbegun": 100}}, "100 of 2100 requests were never begun"),
     ],
 )
 async def test_a_generator_that_did_not_do_as_told_makes_the_trial_invalid(parts: Document, reason: str) -> None:
@@ -101,11 +102,20 @@ async def test_a_generator_that_gave_out_at_the_first_rate_saw_nothing_of_the_se
     assert found.responses.keys() == {"errors"}
 
 
+async def test_a_ramp_counts_though_requests_at_its_last_rate_were_never_begun_but_not_at_its_first() -> None:
+    some = changed(RAMPS["-generator-gave-out"], errors={"unbegun": 500})
+    assert (await measured(workload(**RAMP), some)).invalid is None
+    nothing = changed(some, saturation={"rate": None, "interval": [None, None], "censored": "above"})
+    assert "gave out at the first rate" in ((await measured(workload(**RAMP), nothing)).invalid or "")
+
+
 async def test_a_closed_loop_whose_client_is_at_its_limit_warns() -> None:
     busy = changed(CLOSED, cpu_ns={"user": 100_000_000, "system": 880_000_000})
     found = await measured(workload(), busy)
     assert [warning.code for warning in found.warnings] == ["client-limited"]
     assert (await measured(workload(threads=2), busy)).warnings == ()
+    longer = changed(busy, cpu_ns={"lasted": 2 * busy["cpu_ns"]["lasted"]})
+    assert (await measured(workload(), longer)).warnings == ()
 
 
 async def test_requests_that_were_sent_again_are_told() -> None:

@@ -312,7 +312,7 @@ impl Core<'_> {
             launched: now,
             ..Exchange::default()
         };
-        self.failed(&exchange, Failure::ClientTimeout, now);
+        self.failed(&exchange, Failure::Unbegun, now);
     }
 
     /// Write down that a request failed. Its slot is under way until [`after_failure`].

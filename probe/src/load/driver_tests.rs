@@ -71,9 +71,9 @@ impl<'a> Engine<'a> for Slow<'a> {
 
 /// An open loop on it that is behind from the begin, until the user wants to stop: requests begun, waits, places for
 /// connections, and what was written down.
-fn behind(replies: bool, enough: usize) -> (usize, usize, u32, Recorder) {
-    let line = "http://127.0.0.1/ --mode open --rate 1000000 --duration 100ms --timeout 10ms";
-    let plan = plan(line).unwrap();
+fn behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u32, Recorder) {
+    let line = "http://127.0.0.1/ --mode open --rate 1000000 --duration 100ms --timeout ";
+    let plan = plan(&format!("{line}{timeout}")).unwrap();
     let stop = AtomicBool::new(false);
     let job = Job {
         address: "127.0.0.1:80".parse().unwrap(),
@@ -105,16 +105,16 @@ fn behind(replies: bool, enough: usize) -> (usize, usize, u32, Recorder) {
 
 #[test]
 fn what_an_open_loop_has_not_begun_when_it_would_be_given_up_is_given_up() {
-    let (launched, _, _, recorder) = behind(true, usize::MAX);
+    let (launched, _, _, recorder) = behind(true, usize::MAX, "10ms");
     // Of 100 ms of requests; the last of them is given up 10 ms after its time.
     assert!(launched < 110 * MILLISECOND as usize / 20_000, "{launched}");
-    assert_eq!(recorder.attempted, recorder.errors.client_timeout);
+    assert_eq!(recorder.attempted, recorder.errors.unbegun);
     assert_eq!(launched as u64 + recorder.attempted, 100_000);
 }
 
 #[test]
 fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_stop() {
-    let (launched, waited, ..) = behind(false, ENOUGH);
+    let (launched, waited, ..) = behind(false, ENOUGH, "60s");
     // Of 100,000 that were due. The wish is looked after each millisecond, in which it sends some fifty.
     assert!(launched < 10 * ENOUGH, "{launched}");
     assert!(waited * 50 > launched, "{waited}");
@@ -122,7 +122,7 @@ fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_s
 
 #[test]
 fn an_open_loop_that_is_behind_reads_replies_instead_of_opening_connections() {
-    let (launched, _, slots, _) = behind(true, ENOUGH);
+    let (launched, _, slots, _) = behind(true, ENOUGH, "60s");
     assert!(launched >= ENOUGH, "{launched}");
     assert!(u64::from(slots) <= AT_ONCE, "{slots}");
 }

@@ -10,6 +10,8 @@ use serde::Serialize;
 pub enum Failure {
     /// No complete reply within `--timeout`.
     ClientTimeout,
+    /// The generator was so late that it would have given the request up before it began it.
+    Unbegun,
     /// The system call that failed, by its error number.
     System(i32),
     /// The server broke the protocol; the name of the breach.
@@ -33,6 +35,8 @@ pub struct Errors {
     pub address_unavailable: u64,
     /// The system's table of open files is full, ENFILE (ftab-full).
     pub fd_table_full: u64,
+    /// The generator was behind by more than the time limit, and never began them (httperf has no such).
+    pub unbegun: u64,
     /// Everything else; `other_reasons` names it.
     pub other: u64,
     /// What `other` consists of.
@@ -43,6 +47,7 @@ impl Errors {
     pub fn count(&mut self, failure: Failure) {
         match failure {
             Failure::ClientTimeout => self.client_timeout += 1,
+            Failure::Unbegun => self.unbegun += 1,
             Failure::System(libc::ETIMEDOUT) => self.socket_timeout += 1,
             Failure::System(libc::ECONNREFUSED) => self.refused += 1,
             Failure::System(libc::ECONNRESET | libc::EPIPE) => self.reset += 1,
@@ -76,6 +81,7 @@ impl Errors {
         self.fd_unavailable += other.fd_unavailable;
         self.address_unavailable += other.address_unavailable;
         self.fd_table_full += other.fd_table_full;
+        self.unbegun += other.unbegun;
         self.other += other.other;
         for (reason, count) in &other.other_reasons {
             *self.other_reasons.entry(reason.clone()).or_default() += count;
@@ -90,7 +96,13 @@ impl Errors {
             + self.fd_unavailable
             + self.address_unavailable
             + self.fd_table_full
+            + self.unbegun
             + self.other
+    }
+
+    /// Those of the generator and its system: the server never heard of them.
+    pub fn own(&self) -> u64 {
+        self.fd_unavailable + self.address_unavailable + self.fd_table_full + self.unbegun
     }
 }
 
@@ -113,6 +125,18 @@ mod tests {
             (1, 1, 1)
         );
         assert_eq!(errors.total(), 3);
+    }
+
+    #[test]
+    fn what_the_generator_is_short_of_is_told_from_what_the_server_did() {
+        let mut errors = Errors::default();
+        errors.count(Failure::Unbegun);
+        errors.count(Failure::System(libc::EMFILE));
+        errors.count(Failure::ClientTimeout);
+        errors.count(Failure::System(libc::ECONNREFUSED));
+        let mut sum = errors.clone();
+        sum.merge(&errors);
+        assert_eq!((sum.unbegun, sum.own(), sum.total()), (2, 4, 8));
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn bucket(latency: Nanoseconds) -> usize {
 
 /// Where a cell goes when slices become twice as wide so many times.
 fn halved(index: usize, times: u32) -> usize {
-    (index / BUCKETS >> times) * BUCKETS + index % BUCKETS
+    ((index / BUCKETS) >> times) * BUCKETS + index % BUCKETS
 }
 
 fn add(cell: &mut Cell, other: Cell) {

@@ -35,12 +35,16 @@ pub fn climb(
     progress: &mut Progress,
 ) -> anyhow::Result<Climbed> {
     let mut search = Search::new(ramp.from, ramp.step, ramp.to);
-    let mut steps = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     let mut all: Option<Measured> = None;
     progress.begin_steps();
     while let Some((rate, purpose)) = search.next() {
         progress.offered = Some(rate);
-        let step_plan = step_plan(plan, ramp, rate, steps.len());
+        let attempt = steps.iter().filter(|step| step.offered == rate).count();
+        let mut step_plan = step_plan(plan, ramp, rate, attempt);
+        if !steps.is_empty() {
+            step_plan.warmup = 0;
+        }
         let measured = measure::measure(&step_plan, address, engine, stop, progress)?;
         if !stop.load(Ordering::Relaxed) {
             let outcome = outcome(&measured.recorder, ramp.max_errors);
@@ -63,24 +67,22 @@ pub fn climb(
     })
 }
 
-fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, number: usize) -> Plan {
+fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, attempt: usize) -> Plan {
     Plan {
         mode: Mode::Open(OpenLoop {
             rate,
-            // Or a burst that made one attempt fail would come in each.
-            seed: ramp.open.seed ^ (number as u64) << 32,
+            // Or a burst that made one attempt fail would come in each. Not by what was tried before, which differs between
+            // servers that are to be compared.
+            seed: ramp.open.seed ^ rate.to_bits() ^ attempt as u64,
             ..ramp.open.clone()
         }),
         extent: ramp.per_step.extent(rate),
-        warmup: if number == 0 { plan.warmup } else { 0 },
         ..plan.clone()
     }
 }
 
 fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
-    let errors = &found.errors;
-    let short = errors.fd_unavailable + errors.fd_table_full + errors.address_unavailable;
-    if was_late(found) || over(short, found.attempted) > max_errors {
+    if was_late(found) || over(found.errors.own(), found.attempted) > max_errors {
         return Outcome::GeneratorFailed;
     }
     if keeps_up(found, found.last) && found.completed > 0 && share_turned_away(found) <= max_errors
@@ -121,8 +123,8 @@ fn reached(found: &Recorder, offered: f64) -> f64 {
     offered * in_time * over(found.completed, found.attempted)
 }
 
-/// The rate of the replies until the last of them: that of the requests as long as these are answered, however late, and
-/// the server's own where they come faster than it answers.
+/// The rate of the replies until the last of them, but for what [`Recorder::lag`] leaves out: that of the requests as long
+/// as these are answered, however late, and the server's own where they come faster than it answers.
 pub fn answered(found: &Recorder, offered: f64) -> f64 {
     let time = time_due(found, offered).max(found.answering());
     per_second(found.completed, time)
@@ -145,12 +147,11 @@ fn step(
 ) -> Step {
     let found = &measured.recorder;
     let due = time_due(found, offered);
-    let answered = found.last_reply.saturating_sub(found.first_intended);
     Step {
         purpose,
         offered,
         request_rate: per_second(found.sent, due),
-        reply_rate: per_second(found.completed, due.max(answered)),
+        reply_rate: answered(found, offered),
         error_share: share_turned_away(found),
         error_rate: per_second(found.turned_away(), due),
         requests: found.attempted,
@@ -196,6 +197,7 @@ fn add(mut sum: Measured, next: Measured) -> Measured {
 mod tests {
     use super::super::arguments::tests::plan;
     use super::super::clock::NEVER;
+    use super::super::errors::Failure;
     use super::super::job::Window;
     use super::super::plan::PerStep;
     use super::super::recorder::{Exchange, Life};
@@ -427,22 +429,48 @@ mod tests {
     }
 
     #[test]
-    fn each_step_of_a_ramp_has_arrivals_of_its_own() {
+    fn each_attempt_at_a_rate_has_arrivals_of_its_own_whatever_was_tried_before() {
         let line = "http://127.0.0.1/ --mode ramp --from 100 --step 10 --to 200 --arrivals poisson";
         let plan = plan(line).unwrap();
         let Mode::Ramp(ramp) = &plan.mode else {
             panic!("a ramp")
         };
-        let times = |number| {
-            let step = step_plan(&plan, ramp, 100.0, number);
-            let Mode::Open(open) = &step.mode else {
-                panic!("an open loop")
-            };
-            let mut arrivals = Arrivals::new(open, (0, 1), (0, SECOND), 10);
+        let open = |rate, attempt| match step_plan(&plan, ramp, rate, attempt).mode {
+            Mode::Open(open) => open,
+            _ => panic!("an open loop"),
+        };
+        let times = |rate, attempt| {
+            let mut arrivals = Arrivals::new(&open(rate, attempt), (0, 1), (0, SECOND), 10);
             std::array::from_fn::<_, 10, _>(|_| arrivals.take())
         };
-        assert_eq!(times(3), times(3));
-        assert_ne!(times(3), times(4));
+        assert_eq!(times(110.0, 1), times(110.0, 1));
+        assert_ne!(times(110.0, 1), times(110.0, 2));
+        assert_ne!(open(110.0, 0).seed, open(120.0, 0).seed);
+    }
+
+    #[test]
+    fn requests_that_were_never_begun_are_the_generators() {
+        let mut found = answered_at((100.0, 100), NEVER, |_, due| due + MILLISECOND).recorder;
+        found.attempted += 2;
+        (0..2).for_each(|_| found.errors.count(Failure::Unbegun));
+        assert_eq!(outcome(&found, 0.01), Outcome::GeneratorFailed);
+        assert_eq!(outcome(&found, 0.02), Outcome::KeptUp);
+    }
+
+    #[test]
+    fn failures_between_the_replies_do_not_change_how_long_these_took() {
+        let mut found = answered_at((50.0, 100), NEVER, |_, due| due + MILLISECOND).recorder;
+        // As where the other four of five failed.
+        found.completed = 20;
+        assert_eq!(answered(&found, 50.0), 10.0);
+    }
+
+    #[test]
+    fn a_step_that_is_kept_up_has_the_requests_rate_of_replies_however_long_each_takes() {
+        let measured = answered_at((20.0, 20), NEVER, |_, due| due + 300 * MILLISECOND);
+        let outcome = outcome(&measured.recorder, 0.01);
+        let found = step(Purpose::Climb, 20.0, &measured, outcome, 0.01);
+        assert_eq!((found.kept_up, found.reply_rate), (true, 20.0));
     }
 
     #[test]

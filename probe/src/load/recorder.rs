@@ -187,7 +187,8 @@ impl Recorder {
             .min(self.last_reply)
             .saturating_sub(self.first_intended)
             + self.lag(self.last_reply);
-        match self.completed.checked_sub(1) {
+        // An interval is that of all requests: those between the replies may have failed.
+        match self.attempted.checked_sub(1) {
             Some(intervals) if intervals > 0 => span + span / intervals,
             _ => span,
         }

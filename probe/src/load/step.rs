@@ -14,8 +14,10 @@ pub struct Step {
     pub offered: f64,
     /// Requests that went out, over the time in which the step's requests were due: the last has an interval as well.
     pub request_rate: f64,
-    /// Replies, over the time until the last of them came; at least that in which the requests were due, so that a
-    /// server that keeps up has the rate of the requests, and one that does not its own.
+    /// Replies, over the time until the last of them came, less the quickest one's way, and at least the time in which the
+    /// requests were due, as `rate.answered` of an open loop: the rate of the requests as long as the server keeps up, and
+    /// its own once it does not. That replies take long makes them no fewer, nor that up to 1 % of them are late by
+    /// themselves.
     pub reply_rate: f64,
     /// The share of the requests that failed, or got an error page.
     pub error_share: f64,

@@ -130,7 +130,10 @@ fn limit(saturation: &Saturation) -> String {
             end(high)
         ),
         Censored::Above => format!("above {}", end(saturation.rate)),
-        Censored::Below => format!("below {}", end(high)),
+        Censored::Below => match high {
+            Some(high) => format!("below {}", rate(high)),
+            None => "about the first rate, which was kept up in one attempt of three".into(),
+        },
         Censored::Interrupted => "not found".into(),
     }
 }
@@ -227,6 +230,7 @@ fn errors(document: &Document) -> String {
         ("no descriptor", errors.fd_unavailable),
         ("no local port", errors.address_unavailable),
         ("system's descriptors full", errors.fd_table_full),
+        ("never begun", errors.unbegun),
     ]
     .into_iter()
     .filter(|(_, failed)| *failed > 0)

@@ -103,6 +103,15 @@ fn a_bound_of_saturation_is_called_one() {
         censored: Censored::Above,
     };
     assert_eq!(limit(&saturation), "above 500/s");
+    let below = |high| {
+        limit(&Saturation {
+            rate: None,
+            interval: [None, high],
+            censored: Censored::Below,
+        })
+    };
+    assert_eq!(below(Some(500.0)), "below 500/s");
+    assert!(below(None).contains("kept up in one attempt of three"));
 }
 
 #[test]

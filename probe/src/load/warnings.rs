@@ -30,6 +30,7 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
         rate_missed(plan, measured),
         fell_behind(plan, measured),
         shortages(found),
+        unbegun(found),
         failures(found),
         resent(found),
         unkept(found),
@@ -56,7 +57,11 @@ pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
         (None, Censored::Above, _) => {
             Some("the server kept up to the end of the ramp; its saturation lies above --to".into())
         }
-        (_, Censored::Below, _) => Some(
+        (_, Censored::Below, None) => Some(
+            "the server kept up with the first rate in one attempt of three; its saturation lies about --from: begin lower"
+                .into(),
+        ),
+        (_, Censored::Below, Some(_)) => Some(
             "the server did not keep up with the first rate; its saturation lies below --from"
                 .into(),
         ),
@@ -161,10 +166,8 @@ fn rate_missed(plan: &Plan, measured: &Measured) -> Option<String> {
             (measured.elapsed as f64 / SECOND as f64).min(requests as f64 / open.rate)
         }
     };
-    let errors = &found.errors;
-    let own = errors.fd_unavailable + errors.fd_table_full + errors.address_unavailable;
-    let begun = found.attempted.saturating_sub(own) as f64;
-    // Each is begun in the end: a generator that cannot makes the last of them after their time.
+    let begun = found.attempted.saturating_sub(found.errors.own()) as f64;
+    // A generator that cannot keep the rate begins the last of them after their time, or gives them up.
     let beginning = found.last_launched.saturating_sub(found.first_intended);
     let reached = begun / seconds.max(beginning as f64 / SECOND as f64);
     let scatter = match open.spacing {
@@ -215,6 +218,17 @@ fn shortages(found: &Recorder) -> Option<String> {
         );
     }
     (!remedies.is_empty()).then(|| remedies.join("; "))
+}
+
+fn unbegun(found: &Recorder) -> Option<String> {
+    let unbegun = found.errors.unbegun;
+    (unbegun > 0).then(|| {
+        format!(
+            "{} of {} requests were never begun: the generator was behind by more than the timeout; give it a processor of its own, or more --threads",
+            count(unbegun),
+            count(found.attempted)
+        )
+    })
 }
 
 fn failures(found: &Recorder) -> Option<String> {
@@ -300,7 +314,7 @@ mod tests {
     fn each_way_of_being_the_bottleneck_is_told() {
         let plan = plan("http://a/ --mode open --rate 100").unwrap();
         type Spoil = fn(&mut Recorder);
-        let cases: [(Spoil, &str); 7] = [
+        let cases: [(Spoil, &str); 9] = [
             (|r| r.busiest = 0.99, "bottleneck"),
             (
                 |r| (0..20).for_each(|_| r.lateness.record(5_000_000)),
@@ -315,6 +329,14 @@ mod tests {
             (
                 |r| r.errors.count(Failure::System(libc::EADDRNOTAVAIL)),
                 "ip_local_port_range",
+            ),
+            (
+                |r| (0..20).for_each(|_| r.errors.count(Failure::Unbegun)),
+                "20 of 1,000 requests were never begun: the generator was behind by more than the timeout",
+            ),
+            (
+                |r| (0..20).for_each(|_| r.errors.count(Failure::Unbegun)),
+                "the rate was not reached: 98/s of 100/s were begun",
             ),
             (|r| r.resent = 3, "sent again"),
         ];

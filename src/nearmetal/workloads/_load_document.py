@@ -37,10 +37,12 @@ class Rate(Part):
 
 
 class Cpu(Part):
-    """Processor time of the generator's threads within the window, in ns."""
+    """Processor time of the generator's threads, from the window's start until nothing was under way any more, in ns."""
 
     user: Count
     system: Count
+    lasted: Count
+    """How long that was."""
 
 
 class Errors(Part):
@@ -53,6 +55,8 @@ class Errors(Part):
     fd_unavailable: Count
     address_unavailable: Count
     fd_table_full: Count
+    unbegun: Count
+    """The generator was behind by more than the timeout, and never began them."""
     other: Count
 
     @property
@@ -60,9 +64,14 @@ class Errors(Part):
         return sum(self.by_class.values())
 
     @property
-    def own_shortages(self) -> int:
-        """Requests that never left the client: it had no descriptor, or no port to send them from."""
+    def no_place(self) -> int:
+        """Requests that the client had no descriptor for, or no port to send them from."""
         return self.fd_unavailable + self.fd_table_full + self.address_unavailable
+
+    @property
+    def own_shortages(self) -> int:
+        """Requests that never left the client: it had no place for them, or no time."""
+        return self.no_place + self.unbegun
 
     @property
     def by_class(self) -> Mapping[str, int]:

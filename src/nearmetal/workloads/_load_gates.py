@@ -36,17 +36,22 @@ def invalid(documents: Sequence[LoadDocument]) -> str | None:
 
 
 def _reasons(document: LoadDocument) -> Iterator[str]:
-    own = document.errors.own_shortages
-    if own > SHORT * document.attempted:
-        yield f"{own} of {document.attempted} requests never left the client, which had no descriptor or port left"
+    no_place, unbegun = document.errors.no_place, document.errors.unbegun
+    if no_place > SHORT * document.attempted:
+        yield f"{no_place} of {document.attempted} requests never left the client, which had no descriptor or port left"
     if document.gave_out and document.saturation and document.saturation.rate is None:
         yield f"the generator gave out at the first rate, {document.gave_out.offered:g}/s: the server was not seen"
     if document.rate.offered is None:
         return
+    if unbegun > SHORT * document.attempted:
+        yield (
+            f"{unbegun} of {document.attempted} requests were never begun: the generator was behind by more than the "
+            "timeout"
+        )
     planned = document.rate.offered * document.seconds
     # A Poisson count scatters by its root: four of these are no shortfall.
     scatter = 4 * sqrt(planned) if document.arrivals == "poisson" else 1.0
-    begun = document.attempted - own
+    begun = document.attempted - document.errors.own_shortages
     if planned - begun > max(SHORT * planned, scatter):
         yield f"the generator began {begun} requests of {planned:.0f}: the rate was not reached"
     share, late = _lateness(document)
@@ -68,7 +73,7 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
     """What a reader should know though the trial counts. `threads` are each generator's."""
     found = []
     for client, document in enumerate(documents):
-        share = (document.cpu_ns.user + document.cpu_ns.system) / (max(document.elapsed_ns, 1) * threads)
+        share = (document.cpu_ns.user + document.cpu_ns.system) / (max(document.cpu_ns.lasted, 1) * threads)
         if closed and share > BUSY:
             found.append(
                 Warned(

@@ -4,7 +4,7 @@ from typing import Any
 
 _ERRORS = (
     *("client_timeout", "socket_timeout", "reset"),
-    *("fd_unavailable", "address_unavailable", "fd_table_full", "other"),
+    *("fd_unavailable", "address_unavailable", "fd_table_full", "unbegun", "other"),
 )
 
 
@@ -31,7 +31,7 @@ def document(rate: float, done: int, seconds: float, is_up: bool) -> dict[str, A
         "status_in_window": status,
         "errors": {**dict.fromkeys(_ERRORS, 0), "refused": failed},
         "bytes": {"sent": done * 60, "header": done * 200, "body": done * 402},
-        "cpu_ns": {"user": round(elapsed * 1e8), "system": round(elapsed * 1e8)},
+        "cpu_ns": {"user": round(elapsed * 1e8), "system": round(elapsed * 1e8), "lasted": round(elapsed * 1e9)},
         "reply_rate": {"min": rate, "mean": rate, "max": rate, "stddev": 0.0, "samples": 1},
         "warnings": [],
         "histogram": _histogram(latency, done),
