@@ -129,7 +129,10 @@ fn limit(saturation: &Saturation) -> String {
             end(low),
             end(high)
         ),
-        Censored::Above => format!("above {}", end(saturation.rate)),
+        Censored::Above => match saturation.rate {
+            Some(kept_up) => format!("above {}", rate(kept_up)),
+            None => "unknown: the generator gave out at the first rate".into(),
+        },
         Censored::Below => match high {
             Some(high) => format!("below {}", rate(high)),
             None => "about the first rate, which was kept up in one attempt of three".into(),

@@ -103,6 +103,12 @@ fn a_bound_of_saturation_is_called_one() {
         censored: Censored::Above,
     };
     assert_eq!(limit(&saturation), "above 500/s");
+    let none = Saturation {
+        rate: None,
+        interval: [None, None],
+        ..saturation
+    };
+    assert!(limit(&none).starts_with("unknown: "));
     let below = |high| {
         limit(&Saturation {
             rate: None,

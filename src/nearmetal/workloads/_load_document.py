@@ -37,7 +37,7 @@ class Rate(Part):
 
 
 class Cpu(Part):
-    """Processor time of the generator's threads, from the window's start until nothing was under way any more, in ns."""
+    """Processor time of the generator's threads, from the window's start until nothing is under way any more, in ns."""
 
     user: Count
     system: Count
