@@ -165,7 +165,7 @@ fn summary(text: &mut String, document: &Document, width: usize) {
         (
             "connections",
             format!(
-                "{} opened, at most {} at once, {each} {} each",
+                "{} used, at most {} open at once, {each} {} each",
                 count(connections.opened),
                 count(connections.concurrent_max),
                 of_many(&each, "reply", "replies")

@@ -55,7 +55,10 @@ pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
             step.offered
         )),
         (None, Censored::Above, _) => {
-            Some("the server kept up to the end of the ramp; its saturation lies above --to".into())
+            let last = steps.last().map_or_else(String::new, |step| format!(", {}", rate(step.offered)));
+            Some(format!(
+                "the server kept up to the end of the ramp; its saturation lies above the last rate{last}"
+            ))
         }
         (_, Censored::Below, None) => Some(
             "the server kept up with the first rate in one attempt of three; its saturation lies about --from: begin lower"
@@ -240,8 +243,9 @@ fn failures(found: &Recorder) -> Option<String> {
             "there are no latencies"
         };
         format!(
-            "{failed} of {} requests failed ({}); {latencies}",
-            found.attempted,
+            "{} of {} requests failed ({}); {latencies}",
+            count(failed),
+            count(found.attempted),
             percent(failed as f64 / found.attempted as f64)
         )
     })

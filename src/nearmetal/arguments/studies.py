@@ -28,7 +28,7 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(short_help="List the built-in studies, or print one.")
 @click.argument("name", required=False)
 @json_option("studies.v1")
 def studies(name: str | None, as_json: bool) -> None:
