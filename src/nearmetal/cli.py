@@ -38,7 +38,8 @@ def _carried_out() -> int | None:
         if isinstance(error.__cause__, LeftAtOnce):
             _leave()
         if isinstance(error.__cause__, EOFError):
-            # click takes every one for Ctrl-D at a question, of which there are none here.
+            # click takes every one for Ctrl-D at a question, of which there are none here. Raised in here it would be
+            # the context of its own consequence, and whoever follows those would go round in circles.
             defect = error.__cause__
         else:
             status = _interrupted()
