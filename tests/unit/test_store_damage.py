@@ -38,6 +38,7 @@ def refused(read: Callable[[], object]) -> BadInput:
     return error
 
 
+UNLIKE = "`left_out_why` does not have one for each of `left_out`"
 MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda manifest: manifest.update(schema="manifest.v9"), "`schema` cannot be 'manifest.v9'"),
     (lambda manifest: manifest.pop("study"), "`study` is missing"),
@@ -51,6 +52,8 @@ MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda manifest: manifest["plan"].update(level="high"), "`plan.level` cannot be 'high'"),
     (lambda manifest: manifest["study"]["design"].update(blocks="many"), "`study.design.blocks` cannot be 'many'"),
     (lambda manifest: manifest["plan"]["blocks"][0].pop("index"), "`plan.blocks.0.index` is missing"),
+    (lambda manifest: manifest.update(left_out=[{"environment": "qemu"}]), UNLIKE),
+    (lambda manifest: manifest.update(left_out_why=["none"]), UNLIKE),
 ]
 
 

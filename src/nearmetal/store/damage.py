@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import ValidationError
 
 from nearmetal.study_text import dotted, path_of, shown
+
+UNLIKE: Final = "unlike"
+"""Type of the error that two parts of a document do not go together; its message says how, after the name of one."""
 
 
 def not_json(error: ValueError | RecursionError) -> str:
@@ -26,6 +30,8 @@ def not_as_declared(error: ValidationError, document: object) -> str:
             return f"`{name}` is missing"
         case "extra_forbidden":
             return f"`{name}` is nothing that this version of nearmetal knows"
+        case kind if kind == UNLIKE:
+            return f"`{name}` {first['msg']}"
         case _:
             return f"`{name}` cannot be {_told(first['input'])}"
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
+from pydantic_core import PydanticCustomError
 
 from nearmetal.errors import BadInput
 from nearmetal.files import write_whole
@@ -26,6 +27,13 @@ def _moment(text: str) -> str:
     if moment.tzinfo is None:
         raise ValueError("it has no offset from UTC")
     return text
+
+
+def _one_for_each(reasons: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """As many as treatments were left out, which is read before."""
+    if len(reasons) != len(info.data.get("left_out", reasons)):
+        raise PydanticCustomError(damage.UNLIKE, "does not have one for each of `left_out`")
+    return reasons
 
 
 class MachineFacts(Frozen):
@@ -52,7 +60,7 @@ class Manifest(Document):
     plan: Plan
     left_out: tuple[Mapping[str, Level], ...] = ()
     """Treatments that this host cannot run and that `--available` left out, each with a `reason` in `left_out_why`."""
-    left_out_why: tuple[str, ...] = ()
+    left_out_why: Annotated[tuple[str, ...], AfterValidator(_one_for_each), Field(validate_default=True)] = ()
     versions: Mapping[str, str]
     images: Mapping[str, str] = {}
     """Of ours that machines are made of: names to digests. All its boots have these, whatever is built meanwhile."""

@@ -43,12 +43,8 @@ class Method:
             blocks.append(Notice(_NESTED, "warning"))
         if manifest.kept_free:
             blocks.append(Notice(_KEPT_FREE.format(manifest.kept_free), "warning"))
-        if manifest.left_out:
-            reasons = [*manifest.left_out_why, *[""] * len(manifest.left_out)]
-            for treatment, reason in zip(manifest.left_out, reasons, strict=False):
-                blocks.append(
-                    Notice(f"Left out: {report.labels.treatment(treatment)}. {words.plain(reason)}", "warning")
-                )
+        for treatment, reason in zip(manifest.left_out, manifest.left_out_why, strict=True):
+            blocks.append(Notice(f"Left out: {report.labels.treatment(treatment)}. {words.plain(reason)}", "warning"))
         versions = tuple((words.plain(name), words.plain(version)) for name, version in manifest.versions.items())
         blocks.append(Table("versions", "Versions", (Column("what"), Column("version")), versions))
         blocks.append(Source(_again(report)))
