@@ -154,6 +154,21 @@ def test_machines_that_were_emulated_are_named_whatever_was_asked_for() -> None:
     assert "emulated" not in [warning.code for warning in run(of, native).warnings]
 
 
+def test_clients_that_show_that_they_are_emulated_are_named_where_their_server_is_not() -> None:
+    shown = facts() | {"virtualization": {"hypervisor_flag": True, "hypervisor_signature": "TCGTCGTCGTCG"}}
+    machines = tuple(
+        MachineFacts(treatment=treatment, role=role, facts=of)
+        for treatment, server in ((HOST, facts()), (DOCKER, shown))
+        for role, of in (("server", server), ("client", shown))
+    )
+    of = manifest().model_copy(update={"fairness": machines})
+    records = whole_run(of, lambda block, environment, repeat: 1.0 + block)
+    told = [warning.text for warning in run(of, records).warnings if warning.code == "emulated"]
+    assert len(told) == 2
+    assert told[0].startswith("docker ran by emulation (tcg)")
+    assert told[1].startswith("the clients of host ran by emulation (tcg)")
+
+
 def test_a_guest_of_somebody_s_that_shows_itself_that_it_is_emulated_is_named_too() -> None:
     shown = {"hypervisor_flag": True, "hypervisor_signature": "TCGTCGTCGTCG"}
     machines = tuple(

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from nearmetal.analysis.responses import key_of
-from nearmetal.model import Study, TrialRecord, Warned
+from nearmetal.analysis.responses import Key, key_of
+from nearmetal.model import Role, Study, TrialRecord, Warned
 from nearmetal.store.folder import Manifest
 
 _EMULATORS = ("tcg",)
@@ -19,15 +19,11 @@ def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterabl
 
 def _emulated(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     """By what was read back of the accelerator or is seen inside, whatever was asked for."""
-    shown = {
-        key_of(one.treatment)
-        for one in manifest.fairness
-        if one.role == "server" and one.facts.get("virtualization", {}).get("hypervisor_signature") in _SIGNATURES
-    }
+    servers, clients = _shown(manifest, "server"), _shown(manifest, "client")
     names = _environments(
         record
         for record in records
-        if record.readback.get("resources", {}).get("accel") in _EMULATORS or key_of(record.trial.treatment) in shown
+        if record.readback.get("resources", {}).get("accel") in _EMULATORS or key_of(record.trial.treatment) in servers
     )
     if names:
         yield Warned(
@@ -35,6 +31,22 @@ def _emulated(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Wa
             text=f"{' and '.join(names)} ran by emulation (tcg), without the processor's virtualization: its figures "
             "say what emulation costs here, and nothing of the same guest with hardware acceleration",
         )
+    loaded = _environments(record for record in records if key_of(record.trial.treatment) in clients)
+    if others := [name for name in loaded if name not in names]:
+        yield Warned(
+            code="emulated",
+            text=f"the clients of {' and '.join(others)} ran by emulation (tcg): part of each latency is theirs, and "
+            "the load that they can make may be less than what the server could take",
+        )
+
+
+def _shown(manifest: Manifest, role: Role) -> set[Key]:
+    """Keys of the treatments whose machines of this role show inside that they are emulated."""
+    return {
+        key_of(one.treatment)
+        for one in manifest.fairness
+        if one.role == role and one.facts.get("virtualization", {}).get("hypervisor_signature") in _SIGNATURES
+    }
 
 
 def _pretended(study: Study, records: Sequence[TrialRecord]) -> Iterable[Warned]:
