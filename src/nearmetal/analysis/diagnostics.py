@@ -232,7 +232,7 @@ def _blocks(pairs: Sequence[tuple[Replicate, Replicate]], planned: int) -> Itera
         yield Warned(code="blocks-missing", text=text)
     again = sum(treatment.attempt > 0 for treatment, _ in pairs)
     if again:
-        yield Warned(code="blocks-repeated", text=f"a later attempt counts for {again} of {len(pairs)} blocks")
+        yield Warned(code="blocks-repeated", text=f"a later attempt counts for {again:,} of {len(pairs):,} blocks")
 
 
 def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
@@ -271,7 +271,7 @@ def _carried(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warned]:
         having = set(group.about)
         arms = {side for side, _ in having}
         whose = "" if len(arms) == 2 else f" (the {arms.pop()}'s)"
-        yield Warned(code=group.code, text=f"in {len(having)} of {len(trials)} trials{whose}: {group.text}")
+        yield Warned(code=group.code, text=f"in {len(having):,} of {len(trials):,} trials{whose}: {group.text}")
 
 
 def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[Warned]:
@@ -279,7 +279,7 @@ def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[
     if count:
         yield Warned(
             code="cpus-shared",
-            text=f"in {count} of {len(records)} trials: a client may run on the CPUs of the machine under test, "
+            text=f"in {count:,} of {len(records):,} trials: a client may run on the CPUs of the machine under test, "
             "so that each takes time from the other",
         )
 

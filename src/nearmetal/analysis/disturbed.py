@@ -24,7 +24,7 @@ def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
         return
     for group in grouped(warned):
         having = len({record.trial.id for record in group.about})
-        of = f"all {len(counted)}" if having == len(counted) > 1 else f"{having} of {len(counted)}"
+        of = f"all {len(counted):,}" if having == len(counted) > 1 else f"{having:,} of {len(counted):,}"
         yield Warned(
             code=group.code,
             text=f"{group.text}, in {of} trials: these are figures of a busy host; repeat the run on a quiet one",
