@@ -316,6 +316,14 @@ async def test_one_that_ran_and_was_switched_off_meanwhile_is_let_go(fake: FakeV
     assert (fake.calls, fake.states) == ([], {"default": "shutoff"})
 
 
+BOTH_LET_GO = """\
+/usr/share/gems/vagrant-2.3.4/lib/vagrant/machine_index.rb:304:in `delete': No such file or directory @ apply2files -
+/root/.vagrant.d/data/machine-index/a5846c2bfb0f414d.lock (Errno::ENOENT)
+from /usr/share/gems/vagrant-2.3.4/lib/vagrant/machine_index.rb:304:in `unlocked_release'
+"""
+"""What Vagrant ends with where it and another let go of one machine in the same moment."""
+
+
 async def test_one_that_another_vagrant_looks_at_is_let_go_after_it(
     fake: FakeVagrant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +343,9 @@ async def test_another_vagrant_at_work_is_waited_for(fake: FakeVagrant, monkeypa
     fake.answers("destroy", 1, stdout=REFUSED.format("MachineLocked", "Vagrant can't use the requested machine"))
     await Project(str(fake.folder), LocalSite()).destroy("default")
     assert fake.calls == ["destroy --force default"] * 2
+    fake.answers("destroy", 1, stderr=BOTH_LET_GO)
+    await Project(str(fake.folder), LocalSite()).destroy("default")
+    assert fake.calls[2:] == ["destroy --force default"] * 2
     fake.answers("destroy", 1, stdout=REFUSED.format("ProviderError", "no such pool"))
     with pytest.raises(HostCannot, match="no such pool"):
         await Project(str(fake.folder), LocalSite()).destroy("default")

@@ -5,6 +5,7 @@ Vagrant asks nothing: it has no terminal and nothing to read. Every call has a l
 
 import asyncio
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ _LOCKED: Final = 180.0
 """Seconds to wait for another Vagrant that works on the machine."""
 _PAUSE: Final = 2.0
 _BUSY: Final = ("MachineLocked", "MachineActionLockedError")
+_BOTH_LET_GO: Final = re.compile(r"/machine-index/\S+\.lock \(Errno::ENOENT\)")
+"""Of what Vagrant 2.3 ends with, naming no class, where another lets go of the same machine in the same moment."""
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "NoEnvironmentError": "name the folder where the Vagrantfile is",
@@ -47,7 +50,7 @@ class Refused(HostCannot):
     @property
     def is_busy(self) -> bool:
         """Another Vagrant is at work on the machine."""
-        return self.kind in _BUSY
+        return self.kind in _BUSY or (not self.kind and _BOTH_LET_GO.search(self.what) is not None)
 
 
 def _typed(folder: str, *argv: str) -> str:
