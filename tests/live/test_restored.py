@@ -149,7 +149,10 @@ async def is_what_was_ordered(machine: Machine, one: Order) -> None:
     told = await tell(
         machine,
         "cat /proc/sys/kernel/random/boot_id; hostname; cat /sys/class/net/data/address; date +%s.%N;"
-        " ip -o -4 addr show data | tr -s ' ' | cut -d ' ' -f 4; ip -o -6 addr show data | grep -c fe80",
+        " ip -o -4 addr show data | tr -s ' ' | cut -d ' ' -f 4;"
+        # It has its own address once the card has a carrier, which takes some cards a moment longer than the guest.
+        " for again in $(seq 100); do ip -o -6 addr show data | grep -q fe80 && break; sleep 0.1; done;"
+        " ip -o -6 addr show data | grep -c fe80",
     )
     boot_id, hostname, mac, now, address, own_addresses = told
     assert (boot_id, hostname, mac, address) == (
