@@ -10,12 +10,17 @@ const FINEST: u32 = 20;
 /// the nearest. Sums are exact, so that buckets only decide which requests are the slowest.
 const OCTAVES: std::ops::Range<u32> = 10..40;
 const BUCKETS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize;
-/// The slowest share of the requests, which tells of some that fall behind among others that do not, and how much of all
-/// is left out of it: a few that are late by themselves.
-const SLOWEST: f64 = 0.10;
+/// The slowest shares of the requests, which tell of some that fall behind among others that do not, and how much of all
+/// is left out of each: a few that are late by themselves.
+const SLOWEST: [f64; 3] = [0.10, 0.05, 0.025];
 const LATEST: f64 = 0.01;
-/// So few requests scatter: a slope of less than so many of its standard errors is chance.
+/// So few requests scatter: a slope of less than so many of its standard errors is chance, and so is that of a share that
+/// has fewer requests than these.
 const ERRORS: f64 = 3.0;
+const FEWEST: f64 = 5.0;
+/// The slowest that are due within so small a part of the window, by the standard deviation of when all are, are those
+/// of one pause, which is over.
+const SPREAD: f64 = 0.25;
 
 /// How many requests, the sum of the times at which they were due, and that of their latencies.
 type Cell = [f64; 3];
@@ -77,26 +82,31 @@ impl Growth {
         }
     }
 
-    /// By how much latencies grow within so much time: those of all requests, or of the slowest, whichever is more. Where
+    /// By how much latencies grow within so much time: those of all requests, or of the slowest, whichever is most. Where
     /// they shrink, others wait that were due before: a server that serves the last first.
     pub fn within(&self, time: Nanoseconds) -> Nanoseconds {
         let of_all = Line::through(&self.cells);
-        let of_slowest = Line::through(&self.slowest());
-        let slowest = of_slowest.slope.abs();
-        let is_chance = slowest < ERRORS * of_slowest.error;
-        let slope = of_all
-            .slope
-            .abs()
-            .max(if is_chance { 0.0 } else { slowest });
-        (slope * time as f64) as Nanoseconds
+        let slopes = SLOWEST.map(|share| {
+            let line = Line::through(&self.slowest(share));
+            let is_known = line.number >= FEWEST && line.slope.abs() >= ERRORS * line.error;
+            let is_everywhere = line.spread >= SPREAD * of_all.spread;
+            if is_known && is_everywhere {
+                line.slope.abs()
+            } else {
+                0.0
+            }
+        });
+        let is_chance = of_all.number >= FEWEST && of_all.slope.abs() < ERRORS * of_all.error;
+        let of_all = if is_chance { 0.0 } else { of_all.slope.abs() };
+        (slopes.into_iter().fold(of_all, f64::max) * time as f64) as Nanoseconds
     }
 
-    /// The slowest share but for the latest; of a bucket that lies in it in part, so much of each cell.
-    fn slowest(&self) -> Vec<Cell> {
+    /// Such a share of the slowest but for the latest; of a bucket that lies in it in part, so much of each cell.
+    fn slowest(&self, share: f64) -> Vec<Cell> {
         let in_bucket = |bucket: usize| self.cells.iter().skip(bucket).step_by(BUCKETS);
         let number = |bucket| in_bucket(bucket).map(|[number, ..]| number).sum::<f64>();
         let all = (0..BUCKETS).map(number).sum::<f64>();
-        let (first, last) = ((LATEST * all).max(1.0), SLOWEST * all);
+        let (first, last) = ((LATEST * all).max(1.0), share * all);
         let mut slowest = Vec::new();
         let mut slower = 0.0;
         for bucket in (0..BUCKETS).rev() {
@@ -134,8 +144,12 @@ fn add(cell: &mut Cell, other: Cell) {
 /// A least-squares line of latencies over the times at which their requests were due.
 struct Line {
     slope: f64,
-    /// The standard error of the slope.
+    /// The standard error of the slope; no number where it cannot be told.
     error: f64,
+    /// How many requests.
+    number: f64,
+    /// The standard deviation of the times.
+    spread: f64,
 }
 
 impl Line {
@@ -160,6 +174,8 @@ impl Line {
             return Self {
                 slope: 0.0,
                 error: 0.0,
+                number: all,
+                spread: 0.0,
             };
         }
         let left = points
@@ -167,6 +183,8 @@ impl Line {
         Self {
             slope,
             error: (left.sum::<f64>() / (all - 2.0) / spread).sqrt(),
+            number: all,
+            spread: (spread / all).sqrt(),
         }
     }
 }
@@ -198,11 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_that_grows_or_shrinks_tells_as_much_as_all() {
-        let grown = of(|number| MILLISECOND * if number % 10 == 3 { 7 + number } else { 1 });
-        assert!(close(grown, SECOND), "{grown}");
-        let shrunk = of(|number| MILLISECOND * if number % 10 == 3 { 2000 - number } else { 1 });
-        assert!(close(shrunk, SECOND), "{shrunk}");
+    fn a_few_that_grow_or_shrink_tell_as_much_as_all() {
+        for each in [10, 12, 15, 20, 30, 40] {
+            let grown = of(|number| MILLISECOND * if number % each == 3 { 7 + number } else { 1 });
+            assert!(close(grown, SECOND), "1 of {each}: {grown}");
+            let shrunk =
+                of(|number| MILLISECOND * if number % each == 3 { 2000 - number } else { 1 });
+            assert!(close(shrunk, SECOND), "1 of {each}: {shrunk}");
+        }
     }
 
     #[test]
@@ -239,6 +260,36 @@ mod tests {
             });
             let grown = grown.count();
             assert!(grown <= 2, "{number} {mean}: {grown} of 200");
+        }
+    }
+
+    #[test]
+    fn few_of_which_some_take_long_tell_of_little() {
+        for number in [12, 20, 29, 30, 40, 60, 100, 300] {
+            let grown = (0..200).filter(|seed| {
+                let mut random = fastrand::Rng::with_seed(*seed);
+                let mut growth = Growth::default();
+                for due in 0..number {
+                    let slow = u64::from(random.f64() < 0.15) * (900 + random.u64(0..200));
+                    growth.record(due * 10 * SECOND / number, (50 + slow) * MILLISECOND);
+                }
+                growth.within(10 * SECOND) > SECOND / 2
+            });
+            let grown = grown.count();
+            assert!(grown <= 4, "{number}: {grown} of 200");
+        }
+    }
+
+    #[test]
+    fn one_pause_among_pages_that_take_long_tells_of_little() {
+        for (pause, begin) in [(1000, 2000), (1000, 5000), (1000, 8000), (2000, 4000)] {
+            let grown = of(|number| {
+                let due = 10 * number;
+                let waits = (begin..begin + pause).contains(&due);
+                let left = if waits { begin + pause - due } else { 0 };
+                MILLISECOND * (1 + left + 800 * (number % 2))
+            });
+            assert!(grown < SECOND / 2, "{pause} from {begin} on: {grown}");
         }
     }
 
