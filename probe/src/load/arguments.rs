@@ -20,8 +20,8 @@ Examples:
   From which rate on does it not keep up?
     nearmetal load http://HOST/ --mode ramp --from 100 --step 100 --to 5000 --per-step 5s
 
-Exit status: 0 measured, with errors counted too; 1 not one reply came; 2 bad arguments; 3 of nearmetal, which finds no
-probe; 4 interrupted";
+Exit status: 0 measured, with errors counted too; 1 not one reply came; 2 bad arguments; 3 of \
+nearmetal, which finds no probe; 4 interrupted";
 
 /// As many as studies take. No more than 65,535 connections lead from one address to a port, and opening far more than
 /// there can be takes all of the time that is to be measured.

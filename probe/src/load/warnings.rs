@@ -1,7 +1,7 @@
 //! What makes a measurement doubtful, told by the generator about itself.
 
 use super::clock::{MILLISECOND, SECOND};
-use super::figures::{count, duration, percent, rate};
+use super::figures::{count, duration, of_many, percent, rate};
 use super::measure::Measured;
 use super::plan::{Extent, Mode, Plan, Spacing};
 use super::ramp;
@@ -62,6 +62,10 @@ pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
         }
         (_, Censored::Below, None) => Some(
             "the server kept up with the first rate in one attempt of three; its saturation lies about --from: begin lower"
+                .into(),
+        ),
+        (_, Censored::Below, Some(_)) if steps.iter().all(|step| step.too_many_errors) => Some(
+            "more requests than --max-errors failed at the first rate, or got an error page: unless its load is why, the server's saturation is not known"
                 .into(),
         ),
         (_, Censored::Below, Some(_)) => Some(
@@ -254,8 +258,9 @@ fn failures(found: &Recorder) -> Option<String> {
 fn resent(found: &Recorder) -> Option<String> {
     (found.resent > 0).then(|| {
         format!(
-            "{} requests were sent again because the server had closed their connection",
-            found.resent
+            "{} {} sent again because the server had closed the connection",
+            count(found.resent),
+            of_many(&count(found.resent), "request was", "requests were"),
         )
     })
 }
@@ -273,6 +278,7 @@ fn unkept(found: &Recorder) -> Option<String> {
 mod tests {
     use super::super::arguments::tests::plan;
     use super::super::errors::Failure;
+    use super::super::saturation::Purpose;
     use super::super::statuses::Statuses;
     use super::*;
 
@@ -449,6 +455,36 @@ mod tests {
         recorder.last_launched = 10 * SECOND;
         (recorder.last_intended, recorder.last_reply) = (10 * SECOND, 11 * SECOND);
         assert_eq!(of(&plan, &measured(recorder)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_first_rate_that_errors_ended_says_nothing_of_what_the_server_can_do() {
+        let below = Saturation {
+            rate: None,
+            interval: [None, Some(100.0)],
+            censored: Censored::Below,
+        };
+        let step = |too_many_errors| Step {
+            purpose: Purpose::Climb,
+            offered: 100.0,
+            request_rate: 100.0,
+            reply_rate: 100.0,
+            error_share: 1.0,
+            error_rate: 100.0,
+            requests: 100,
+            replies: 100,
+            connections: 1,
+            elapsed_ns: SECOND,
+            latency_p50_ns: None,
+            latency_p99_ns: None,
+            lateness_p99_ns: None,
+            kept_up: false,
+            generator_failed: false,
+            too_many_errors,
+        };
+        let told = |steps: &[Step]| of_ramp(steps, &below).unwrap();
+        assert!(told(&[step(true), step(true)]).ends_with("saturation is not known"));
+        assert!(told(&[step(true), step(false)]).starts_with("the server did not keep up"));
     }
 
     #[test]
