@@ -342,6 +342,7 @@ async def test_costs_are_responses_of_every_trial(tmp_path: Path) -> None:
     _, records = await mock_run.run(tmp_path / "run")
     for record in records:
         assert {"throughput", "cpu_per_event", "memory_overhead", "ready"} <= record.responses.keys()
+        assert record.events is not None and record.events >= record.responses["transactions"].value > 0
 
 
 async def test_every_trial_tells_what_else_its_site_did(tmp_path: Path) -> None:

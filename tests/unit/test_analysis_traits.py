@@ -15,8 +15,10 @@ def traits_of(captured: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return traits({"capture": captured}, {})
 
 
-def traits(observers: Mapping[str, Any], responses: Mapping[str, Response]) -> dict[str, float]:
-    record = SimpleNamespace(observers=observers, responses=responses)
+def traits(
+    observers: Mapping[str, Any], responses: Mapping[str, Response], events: float | None = None
+) -> dict[str, float]:
+    record = SimpleNamespace(observers=observers, responses=responses, events=events)
     told = {trait.name: trait.of(cast(TrialRecord, record)) for trait in TRAITS}
     return {name: value for name, value in told.items() if value is not None}
 
@@ -49,26 +51,63 @@ def test_what_was_sent_again_is_what_the_kernels_of_both_ends_counted() -> None:
 USED = {"interrupts": 5_000.0, "context_switches": 2_000.0, "cpu.0.sys": 40.0, "cpu.all.sys": 40.0}
 
 
-def of_usage(lead: float, servers: int = 1, **responses: Response) -> dict[str, float]:
+def count(value: float) -> Response:
+    return Response(value=value, unit="", better="higher")
+
+
+def rate(value: float) -> Response:
+    return Response(value=value, unit="1/s", better="higher")
+
+
+def of_usage(lead: float, servers: int = 1, events: float | None = None, **responses: Response) -> dict[str, float]:
     """Of servers that wait so long for clients to begin, which then load them for ten seconds."""
     seconds = lead + 10
     place = {"seconds": seconds, **{name: value * 10 / seconds for name, value in USED.items()}}
     host = {"seconds": seconds, "exits": 1_000 * 10 / seconds}
-    return traits({"usage": {"host": host, **{f"server-{index}": place for index in range(servers)}}}, responses)
+    observed = {"usage": {"host": host, **{f"server-{index}": place for index in range(servers)}}}
+    return traits(observed, responses, events)
 
 
 @pytest.mark.parametrize("lead", [0.0, 0.25, 2.0])
 def test_what_was_used_is_shared_out_to_the_requests_however_long_clients_waited_for_each_other(lead: float) -> None:
     """Averages are lower the longer servers were watched; what happened, and the requests, are the same."""
-    rate, count = Response(value=100, unit="1/s", better="higher"), Response(value=1_000, unit="", better="higher")
-    told = of_usage(lead, servers=2, throughput=rate, transactions=count)
+    told = of_usage(lead, servers=2, events=1_000, throughput=rate(100), transactions=count(1_000))
     assert told == pytest.approx(
         {"interrupts": 100, "context_switches": 40, "exits": 10, "kernel_time": 0.008, "interrupt_time": 0}
         | {"user_time": 0, "steal": 0, "idle": 0}
     )
 
 
+@pytest.mark.parametrize("latency", [0.005, 1.0])
+def test_requests_under_way_at_the_end_of_a_closed_loop_are_among_those_that_used_something(latency: float) -> None:
+    """Two interrupts each. One for each connection is answered after the window: of slow replies a fifth of all."""
+    in_window, late = 16 * 5 / latency, 16
+    seconds = 0.25 + 5 + latency
+    place = {"seconds": seconds, "interrupts": 2 * (in_window + late) / seconds}
+    responses = {"throughput": rate(in_window / 5), "transactions": count(in_window)}
+    assert traits({"usage": {"server-0": place}}, responses, in_window + late)["interrupts"] == pytest.approx(2)
+
+
+def test_error_pages_are_among_the_requests_that_used_something() -> None:
+    told = of_usage(0.25, events=1_000, throughput=rate(60), transactions=count(600))
+    assert told["interrupts"] == pytest.approx(50)
+
+
+def test_of_records_without_their_number_averages_are_shared_out_to_those_that_count() -> None:
+    """And of a program that counts its own, of which there is one run."""
+    for events in (None, 1):
+        told = of_usage(0.0, events=events, throughput=rate(80), transactions=count(800))
+        assert told["interrupts"] == pytest.approx(62.5)
+        assert "interrupts" not in of_usage(0.0, events=events, transactions=count(800))
+
+
+def test_bytes_are_no_requests() -> None:
+    transfer = Response(value=3 * MIB, unit="B", better="higher")
+    assert "interrupts" not in of_usage(0.0, events=3 * MIB, transfer=transfer)
+
+
 def test_what_was_used_is_shared_out_to_events_by_their_rate() -> None:
-    """They are not counted in records; a program that makes them waits for nobody."""
-    told = of_usage(0.0, events=Response(value=100, unit="1/s", better="higher"))
+    """A program that makes them waits for nobody."""
+    place = {"seconds": 10.0, **USED}
+    told = traits({"usage": {"server-0": place}}, {"events": rate(100)}, 1_003)
     assert told["interrupts"] == 50 and told["kernel_time"] == pytest.approx(0.004)

@@ -19,7 +19,8 @@ def test_its_records_survive_a_round_trip() -> None:
     lines = [json.loads(line) for line in RUN.journal.read_text().splitlines()]
     written = [line for line in lines if line["schema"] == "record.v1"]
     assert len(written) == 16
-    assert [record.model_dump(mode="json") for record in records(RUN.journal)] == written
+    # Without what records have got since.
+    assert [record.model_dump(mode="json", exclude_unset=True) for record in records(RUN.journal)] == written
 
 
 def test_its_report_can_be_made_from_the_folder_alone(tmp_path: Path) -> None:

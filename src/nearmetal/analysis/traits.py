@@ -73,16 +73,31 @@ def has_foreign_time(record: TrialRecord) -> bool:
     )
 
 
+def answered(record: TrialRecord) -> float | None:
+    """Requests that got a reply, whichever and whenever: `transactions` lacks error pages, and of a closed loop the
+    replies after the window, of which there are the more the longer each takes.
+
+    None where the record does not tell, or where what it tells are no requests: bytes, or runs of a program that counts
+    its own.
+    """
+    count = record.responses.get("transactions")
+    if count is None or count.unit or record.events is None or record.events < count.value:
+        return None
+    return record.events or None
+
+
 def _shared_out(record: TrialRecord, rates: Iterable[tuple[Mapping[str, Any], float]]) -> float | None:
     """What happened in these places, at so much in a second, for each request or event; None where none is told.
 
     A rate is an average over all the time in which its place was watched, and that is longer than the load: servers
     wait for the instant at which several clients begin, and for what is late at the end. So all that happened in it is
-    shared out to all requests. Of events there is only their rate; the one program that makes them waits for nobody.
+    shared out to all requests that were answered in it, as `cpu_per_event` is. What was done for requests that got no
+    reply is in it too. Of events there is only their rate; the one program that makes them waits for nobody. So it is
+    of requests in records of a version that did not keep their number: that is too little by as much as the wait.
     """
-    count = record.responses.get("transactions")
-    if count is not None and not count.unit and count.value > 0:
-        return sum(rate * float(place["seconds"]) for place, rate in rates) / count.value
+    count = answered(record)
+    if count is not None:
+        return sum(rate * float(place["seconds"]) for place, rate in rates) / count
     for name in ("throughput", "events"):
         each = record.responses.get(name)
         if each is not None and each.unit == "1/s" and each.value > 0:

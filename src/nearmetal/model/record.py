@@ -132,6 +132,9 @@ class TrialRecord(Document):
     phases_ns: Mapping[str, int] = {}
     """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check."""
     responses: Mapping[str, Response] = {}
+    events: float | None = None
+    """How many requests, events or bytes `cpu_per_event` is of. None where the trial failed, or is of a version that
+    did not keep it."""
     readback: Mapping[str, Any] = {}
     observers: Mapping[str, Any] = {}
     warnings: tuple[Warned, ...] = ()

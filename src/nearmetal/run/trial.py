@@ -102,6 +102,7 @@ class _Trial:
         self._stream = stream
         self._phases: dict[str, int] = dict(task.record.phases_ns)
         self._responses: dict[str, Response] = dict(task.record.responses)
+        self._events: float | None = None
         self._observed: dict[str, Any] = {}
         self._warnings: list[Warned] = list(task.record.warnings)
         self._artifacts: list[Artifact] = []
@@ -118,6 +119,7 @@ class _Trial:
             with self._by_workload():
                 await workload.finish(stage)
         self._responses |= measurement.responses
+        self._events = measurement.events
         if cost is not None and measurement.events > 0:
             self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
         self._warnings += measurement.warnings
@@ -223,6 +225,7 @@ class _Trial:
                 "reason": reason,
                 "phases_ns": self._phases,
                 "responses": self._responses if status is not TrialStatus.FAILED else {},
+                "events": self._events if status is not TrialStatus.FAILED else None,
                 "observers": self._observed,
                 "warnings": tuple(self._warnings),
                 "artifacts": tuple(self._artifacts),
