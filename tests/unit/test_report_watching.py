@@ -22,11 +22,16 @@ def test_a_run_that_nobody_watched_has_no_ledger(tmp_path: Path) -> None:
     assert watching.render(read(plausible_run.make(tmp_path / "run", 2))) is None
 
 
-def test_each_who_watched_is_in_the_ledger_with_its_cpu_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("counted", "answered"), [(1000, None), (600, 1000)])
+def test_each_who_watched_is_in_the_ledger_with_its_cpu_time(
+    counted: float, answered: float | None, tmp_path: Path
+) -> None:
+    """Error pages, and replies after the window, were watched too; not every version kept how many there were."""
     folder = plausible_captures.make(tmp_path / "run", 4)
     lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
     for line in lines:
-        line["responses"]["transactions"] = {"value": 1000, "unit": "1", "better": "higher", "scale": "ratio"}
+        line["responses"]["transactions"] = {"value": counted, "unit": "", "better": "higher", "scale": "ratio"}
+        line["events"] = answered
     folder.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     ledger, said = chapter(read(folder)).blocks
     assert isinstance(ledger, Table) and isinstance(said, Paragraph)

@@ -7,6 +7,7 @@ from typing import Any
 
 from nearmetal import factors, plugins
 from nearmetal.analysis.results import Contrast
+from nearmetal.analysis.traits import answered
 from nearmetal.model import OF_THE_BOOT, Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import TRACE
@@ -154,8 +155,9 @@ def _tells_cost(told: Mapping[str, Any]) -> bool:
 
 
 def _requests(record: TrialRecord) -> float:
+    """All that were answered, or, where the record does not tell, those that count."""
     response = record.responses.get("transactions")
-    return 0.0 if response is None else response.value
+    return answered(record) or (0.0 if response is None else response.value)
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
