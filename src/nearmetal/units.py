@@ -149,7 +149,7 @@ def show_share(value: float, decimals: int | None = None, digits: int = 3) -> st
     """
     percent = value * 100
     text = _digits(percent, digits) if decimals is None else f"{percent:.{decimals}f}"
-    apart = abs(percent - float(text)) if float(text) in (0, 100) else 0.0
+    apart = abs(percent - float(text)) if abs(float(text)) in (0, 100) else 0.0
     if apart > _NEXT_TO_NOTHING:
         text = f"{percent:.{math.ceil(-math.log10(apart))}f}".rstrip("0")
     return f"{text} %"
