@@ -184,6 +184,19 @@ def test_one_that_sees_nothing_does_not_begin_with_yes(tmp_path: Path, capsys: p
     assert "kept: `nearmetal plan` says by it" in words  # how noisy this machine is, is known all the same
 
 
+def test_time_that_was_stolen_now_and_then_is_not_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = write(tmp_path / "made")
+    of_site = {"seconds": 2.0, "cpus": "0-1", "stolen": 0.0003, "others": None, "pressure": None}
+    journal = folder / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        line["observers"]["contention"] = {"local": of_site}
+    lines[0]["observers"]["contention"] = {"local": {**of_site, "stolen": 0.9996}}
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    calibrate(NOTHING, folder, gate=False, as_json=False)
+    assert "(steal): 0.03 % in the median trial, at most 99.96 %" in said(capsys)
+
+
 @pytest.mark.parametrize(
     ("values", "headline", "line"),
     [

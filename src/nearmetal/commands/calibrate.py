@@ -318,7 +318,7 @@ def _surroundings(found: Calibration) -> list[Text]:
     lines = [Text(f"! {words.plain(warning.text)}", style="yellow") for warning in later]
     for one in found.disturbances:
         what = {"stolen": "denied by the host's own host (steal)", "others": "used by other programs"}[one.what]
-        median, most = (figures.percent(round(one_share, 3)) for one_share in (one.median, one.most))
+        median, most = (figures.percent(one_share) for one_share in (one.median, one.most))
         lines.append(Text(f"CPU time {what}: {median} in the median trial, at most {most}", style="dim"))
     return lines
 
