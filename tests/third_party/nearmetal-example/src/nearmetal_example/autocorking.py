@@ -25,7 +25,8 @@ class Autocorking:
         ]
 
     async def verify(self, stage: Stage, level: Level) -> Readback:
-        found = {server.name: (await server.exec(["sysctl", "-n", _SYSCTL])).text.strip() for server in stage.servers}
+        asked = {server.name: await server.exec(["sysctl", "-n", _SYSCTL]) for server in stage.servers}
+        found = {name: said.text.strip() if said.status == 0 else said.complaint for name, said in asked.items()}
         wrong = [name for name, value in found.items() if value != str(int(level))]
         reason = f"{_SYSCTL} of {wrong[0]} is {found[wrong[0]]!r}" if wrong else ""
         return Readback(values=found, ok=not wrong, reason=reason)
