@@ -26,6 +26,10 @@ mkdir -p -- "$2"
 [ -e "$1" ] || { : >"$1"; chmod -- "$3" "$1"; }
 exec cat >"$1"
 """
+_PART = """
+[ -e "$1" ] || exit 0
+exec dd if="$1" bs=64K iflag=skip_bytes,count_bytes skip="$2" count="$3" status=none
+"""
 
 _NEEDED, _NEEDED_BY_SHELL = ("sh", "cat", "sha256sum"), ("mkdir", "chmod")
 """What is started by itself, and what a shell starts, which may have it built in."""
@@ -134,7 +138,16 @@ async def require_programs(commands: Named, image: str) -> None:
 
 async def get(commands: Named, path: str) -> bytes:
     """Read a whole file. ToolFailed with what the machine said."""
-    ended = await commands.exec(["cat", "--", path])
+    return await _read(commands, path, ["cat", "--", path])
+
+
+async def part(commands: Named, path: str, begin: int, most: int) -> bytes:
+    """Read so much of a file from there on; nothing where there is none. ToolFailed with what the machine said."""
+    return await _read(commands, path, ["sh", "-c", _PART, "part", path, str(begin), str(most)])
+
+
+async def _read(commands: Named, path: str, argv: Sequence[str]) -> bytes:
+    ended = await commands.exec(argv)
     if ended.status != 0:
         raise cannot_read(path, _said(ended), commands.name)
     return ended.stdout

@@ -128,6 +128,13 @@ class Site(Commands, Protocol):
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning: ...
 
+    async def part(self, path: str, begin: int, most: int) -> bytes:
+        """Of a file of any size so many bytes from there on; none where it ends before, or is not there.
+
+        MachineLost, TimedOut, ToolFailed (it cannot be read), BadInput.
+        """
+        ...
+
     async def forward(self, port: int) -> int:
         """A port of the controller's loopback that leads to this one of the site's, until `withdraw`."""
         ...

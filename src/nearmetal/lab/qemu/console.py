@@ -1,43 +1,76 @@
-"""The guest's console, which QEMU writes to a file."""
+"""The guest's console, which QEMU writes to a file: of any size, since a guest may write to it without an end."""
 
 from typing import Final
 
-from nearmetal.errors import ToolFailed
+from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.site import must
 from nearmetal.model import Site
 
 _UP: Final = b"nearmetal-agent: listening on"
 """What the probe's agent says in a guest of the lab's image."""
 _PANIC: Final = b"Kernel panic - not syncing"
+_CARRIED: Final = max(len(_UP), len(_PANIC)) - 1
+"""Bytes of a look that the next one has too: what is looked for may have come in two."""
+_LOOK: Final = 1 << 20
+"""Bytes that are read at a time, while all else waits."""
+_TAIL: Final = 64 << 10
 LINES: Final = 15
+_SIZE: Final = '[ ! -e "$1" ] || exec stat -c %s -- "$1"'
 
 
 class Console:
+    """What it tells is of one boot, as far as somebody looked."""
+
     def __init__(self, site: Site, path: str) -> None:
         self._site = site
         self._path = path
-        self._begin = 0
+        self._begin_at(0)
+
+    def _begin_at(self, offset: int) -> None:
+        self.is_up = False
+        self._panic: int | None = None
+        """Where the line begins that says so first."""
+        self._read = offset
+        self._carried = b""
+
+    @property
+    def has_panicked(self) -> bool:
+        return self._panic is not None
 
     async def forget(self) -> None:
         """Look from now on only at what is written later: another boot."""
-        self._begin = len(await self._read())
+        self._begin_at(await self._size())
 
-    async def is_up(self) -> bool:
-        return _UP in (await self._read())[self._begin :]
-
-    async def has_panicked(self) -> bool:
-        return _PANIC in (await self._read())[self._begin :]
+    async def look(self) -> None:
+        """At what was written since the last look, or a part of it."""
+        text = self._carried + await self._site.part(self._path, self._read, _LOOK)
+        begin = self._read - len(self._carried)
+        self.is_up = self.is_up or _UP in text
+        if self._panic is None and (panic := text.find(_PANIC)) >= 0:
+            self._panic = begin + text.rfind(b"\n", 0, panic) + 1
+        self._read = begin + len(text)
+        self._carried = text[-_CARRIED:]
 
     async def tail(self) -> str:
         """The last lines, for a person who asks why a guest did not come up; of a panic the first, which say why."""
-        lines = (await self._read()).decode("utf-8", "replace").replace("\r", "").splitlines()
-        filled = [line for line in lines if line.strip()]
-        panics = [number for number, line in enumerate(filled) if _PANIC.decode() in line]
-        begin = panics[-1] if panics else max(0, len(filled) - LINES)
-        last = filled[begin : begin + LINES]
+        try:
+            last = await self._last_lines()
+        except (HostCannot, ToolFailed) as error:
+            last = [f"({error.what})"]  # what made somebody ask is told all the same
         return "\n".join(["last lines of its console:", *(f"  {line}" for line in last or ["(nothing)"])])
 
-    async def _read(self) -> bytes:
-        try:
-            return await self._site.get(self._path)
-        except ToolFailed:
-            return b""
+    async def _last_lines(self) -> list[str]:
+        filled = await self._lines(max(0, await self._size() - _TAIL))
+        panics = [number for number, line in enumerate(filled) if _PANIC.decode() in line]
+        if self._panic is not None and not panics:
+            return (await self._lines(self._panic))[:LINES]
+        begin = panics[-1] if panics else max(0, len(filled) - LINES)
+        return filled[begin : begin + LINES]
+
+    async def _lines(self, begin: int) -> list[str]:
+        """Those from there on that are not empty."""
+        text = (await self._site.part(self._path, begin, _TAIL)).decode("utf-8", "replace")
+        return [line for line in text.replace("\r", "").splitlines() if line.strip()]
+
+    async def _size(self) -> int:
+        return int(await must(self._site, "sh", "-c", _SIZE, "size", self._path) or 0)

@@ -196,9 +196,10 @@ class QemuMachine(Guest, agent.AgentMachine):
     async def ready(self) -> bool:
         if not await super().ready():
             return False
-        if await self._console.is_up():
+        await self._console.look()
+        if self._console.is_up:
             return True
-        if await self._console.has_panicked():
+        if self._console.has_panicked:
             raise NotProvisioned("the guest's kernel panicked", self.name)
         return False
 

@@ -158,6 +158,9 @@ class SshSite(SshCommands):
             connection.abort()
             await connection.wait_closed()
 
+    async def part(self, path: str, begin: int, most: int) -> bytes:
+        return await lab_machine.part(self, path, begin, most)
+
     async def forward(self, port: int) -> int:
         if port not in self._forwarded:
             try:
