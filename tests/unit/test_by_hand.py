@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +334,45 @@ def test_nothing_is_sent_to_a_place_that_is_refused(
     assert "there is a folder of that name already" in refused(2, "cp", str(file), f"mock:{folder}")
     assert called("cp", str(file), f"mock:{tmp_path}/y").returncode == 0
     assert (tmp_path / "y").read_bytes() == file.read_bytes()
+
+
+@pytest.fixture
+def greeted(door_here: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A way in by a login shell that runs some lines of its own before the program, "$@"."""
+
+    def by(lines: str) -> None:
+        monkeypatch.setattr(doors, "of", lambda one: lambda argv, mark="": ["sh", "-c", lines, "login", *argv])
+
+    return by
+
+
+def test_what_a_login_shell_says_first_keeps_nothing_from_being_copied(
+    greeted: Callable[[str], None], tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 4_000_000)
+    greeted('echo Welcome; printf "last login: "; exec "$@"')
+    assert called("cp", str(file), f"mock:{tmp_path}/y").returncode == 0
+    assert (tmp_path / "y").read_bytes() == file.read_bytes()
+    said = refused(2, "cp", str(file), f"mock:{tmp_path}/no/such/y")
+    assert f"there is no folder {tmp_path}/no/such/" in said and "Welcome" not in said
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_login_that_only_says_something_is_told(status: int, greeted: Callable[[str], None], tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    greeted(f"echo This account is not available; exit {status}")
+    said = refused(3, "cp", str(tmp_path / "file"), f"mock:{tmp_path}/y")
+    assert "could not be copied: This account is not available" in said
+
+
+@pytest.mark.parametrize("lines", ["exec yes no", "exec cat /dev/zero"])
+def test_a_login_that_says_ever_more_comes_to_an_end(
+    lines: str, greeted: Callable[[str], None], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    greeted(lines)
+    assert "could not be copied" in refused(3, "cp", str(tmp_path / "file"), f"mock:{tmp_path}/y")
 
 
 def test_a_place_of_this_host_that_cannot_be_is_named(door_here: None, tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ _NOT_THERE, _TAKEN = 64, 65
 _READY = b"ready\n"
 """What is said there when nothing speaks against the place. Only then is anything sent: an engine's client may lose
 what was said by a program that ended before it had read its input, as Podman's does."""
+_MOST_BEFORE = 64 << 10
+"""Bytes that may be said before that: a login shell may greet, as bash does by `~/.bashrc`."""
 
 # $1 the destination, $2 the name that the copy has where that is a folder. `whole` comes last in the stream, and only
 # when all else has been read: its end alone would not tell from that of a sender who died.
@@ -60,7 +62,7 @@ into=${{destination%/*}}/
 folder=$(mktemp -d -- "$into.nearmetal-XXXXXX")
 trap 'rm -rf -- "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
-echo {_READY.decode().strip()}
+printf '\n{_READY.decode().strip()}\n' # on a line of its own, whatever was said before
 tar -x -p --no-same-owner -C "$folder" -f -
 [ -e "$folder/{_WHOLE}" ] || {{ echo "the stream was cut off" >&2; exit 1; }}
 if [ -e "$destination" ] && [ -d "$folder/{_CONTENT}" ] && [ ! -L "$folder/{_CONTENT}" ]; then
@@ -150,23 +152,37 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
         assert process.stdin is not None and process.stdout is not None
         with process.stdout:
             try:
-                if process.stdout.readline() == _READY:
+                is_ready, before = _is_ready(process.stdout)
+                if is_ready:
                     _send(source, process.stdin)
-                process.stdin.close()
+                    process.stdin.close()
+                else:
+                    process.stdout.close()  # what says ever more would wait for its reader
+                    _cut_off(process)
             except BrokenPipeError:
                 pass  # it ended first, and says why
             except BaseException:
                 _cut_off(process)
                 raise
             status = process.wait()
-        if status != 0:
+        if status != 0 or not is_ready:
             require_after(status, kept, door)
             if status == _NOT_THERE:
                 make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
                 raise _wrong_place(kept, path, _tail(said), f"make it: {make}")
             if status == _TAKEN:
                 raise _wrong_place(kept, path, _tail(said), _IS_THERE)
-            raise _refused(kept, path, _tail(said))
+            raise _refused(kept, path, _tail(said) if is_ready else _tail(said, before))
+
+
+def _is_ready(stream: IO[bytes]) -> tuple[bool, bytes]:
+    """Whether anything is to be sent, and what was said before that was known."""
+    before = b""
+    while len(before) < _MOST_BEFORE and (line := stream.readline(_MOST_BEFORE)):
+        if line == _READY:
+            return True, before
+        before += line
+    return False, before
 
 
 def _cut_off(process: "subprocess.Popen[bytes]") -> None:
@@ -286,9 +302,9 @@ def _stderr() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _tail(said: IO[bytes]) -> str:
+def _tail(said: IO[bytes], before: bytes = b"") -> str:
     said.seek(0)
-    return said.read().decode("utf-8", "replace").strip()[-500:] or "it ended without a word"
+    return (before + said.read()).decode("utf-8", "replace").strip()[-500:] or "it ended without a word"
 
 
 def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:
