@@ -1,12 +1,19 @@
 """The engine's streams, without an engine."""
 
 import asyncio
+import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from nearmetal.errors import HostCannot
+from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.commands import gathering
 from nearmetal.lab.containers.api import DOCKER, Engine, Refused, frames
+from nearmetal.lab.containers.machine import Container
+from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Handle
 
 
 class Client:
@@ -56,6 +63,42 @@ async def test_bytes_that_follow_the_header_at_once_are_not_lost(tmp_path: Path)
         writer.close()
     assert asked[0].startswith(b"POST /v1.41/exec/1/start HTTP/1.1\r\n")
     assert asked[0].endswith(b'\r\n\r\n{"Tty": false}')
+
+
+class NamingNoProcess(Client):
+    """As an engine that runs a program and does not tell which process it is."""
+
+    def exec_create(self, container: str, command: list[str], stdin: bool) -> dict[str, str]:
+        return {"Id": "1"}
+
+    def exec_inspect(self, id: str) -> dict[str, object]:
+        return {"Running": True, "Pid": 0}
+
+
+async def test_a_program_that_says_too_much_and_cannot_be_ended_is_told_as_one_that_may_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_KILL_LIMIT", 0.1)
+    given_up = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n" + frame(1, bytes(2_000)))
+        await given_up.wait()
+        writer.close()
+
+    site = LocalSite()
+    first = await FirstProcess.of(os.getpid(), site)
+    assert first is not None
+    data = {"role": "server", "container": "c", "first": asdict(first)}
+    socket = tmp_path / "engine.sock"
+    async with await asyncio.start_unix_server(answer, socket):
+        engine = Engine(f"unix://{socket}", NamingNoProcess())
+        machine = Container(Handle(kind="docker", name="m", site="local", data=data), site, engine)
+        with gathering.up_to(1_000), pytest.raises(ToolFailed, match="more than 1") as told:
+            await machine.exec(["yes"])
+        given_up.set()
+    assert "it may go on running: the engine does not tell which process it is" in told.value.what
 
 
 async def test_a_refusal_says_what_the_engine_said(tmp_path: Path) -> None:

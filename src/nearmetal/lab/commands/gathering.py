@@ -57,6 +57,8 @@ class Gathering(ABC):
         self._is_given_up = False
         self._killing: asyncio.Future[Completed] | None = None
         """Because it printed more than it may."""
+        self.unsignalled = ""
+        """Why a signal did not reach it, where it did not."""
         self._end = asyncio.ensure_future(self._read())
         _gathered.add(self._end)
         self._end.add_done_callback(_gathered.discard)
@@ -86,6 +88,8 @@ class Gathering(ABC):
                 self._first.set_result(bytes(self.stdout))
         if self._killing:
             what = f"the program printed more than {show_size(self._most)}, of which no more is read"
+            if self._is_given_up and self.unsignalled:
+                what += f"; it may go on running: {self.unsignalled}"
             raise ToolFailed(what, self.name, "have it write to a file")
         return Completed(status=status, stdout=bytes(self.stdout), stderr=bytes(self.stderr))
 

@@ -152,3 +152,4 @@ class _Exec(Gathering):
                 await self._signals(number.name.removeprefix("SIG"), state["Pid"])
                 return
             await asyncio.sleep(0.02)
+        self.unsignalled = "the engine does not tell which process it is"
