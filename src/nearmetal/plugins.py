@@ -92,7 +92,7 @@ def load(group: Literal["observers"], name: str) -> type[Observer]: ...
 def load(group: Literal["sections"], name: str) -> SectionPlugin: ...
 def load(group: Group, name: str) -> object:
     """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed, and when
-    somebody else's cannot be imported, whatever its module raises, or lacks what its group's Protocol asks for.
+    somebody else's cannot be imported or looked at, whatever it raises, or lacks what its group's Protocol asks for.
 
     Of what that has, only the names are looked at here; what it does, by the conformance tests.
     """
@@ -117,10 +117,11 @@ def _loaded(group: Group, name: str) -> Any:
 def _theirs(group: Group, name: str, point: EntryPoint) -> Any:
     try:
         plugin = point.load()
+        problem = _problem(group, plugin)  # it looks at it, and what is looked at may be code of theirs too
     except (Exception, SystemExit) as error:  # a module of somebody else's may raise anything, and end us
         wish = "install what it needs" if isinstance(error, ImportError) else "ask whoever made it"
         raise _of_no_use(group, name, message_of(error), wish) from error
-    if problem := _problem(group, plugin):
+    if problem:
         raise _of_no_use(group, name, problem, "ask whoever made it")
     return plugin
 

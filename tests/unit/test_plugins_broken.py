@@ -25,19 +25,30 @@ kind = "ping"
 """
 
 
-def beside_nearmetal(folder: Path, group: Group, module: str) -> dict[str, str]:
-    """A package with this module, which its plugin `lame` is in."""
+ODD = """
+class Odd:
+    def __getattr__(self, name):
+        raise RuntimeError("not yet")
+plugin = Odd()
+"""
+
+
+def beside_nearmetal(folder: Path, group: Group, module: str, name: str = "lame") -> dict[str, str]:
+    """A package with this module, which its plugin is in."""
     described = folder / "theirs-1.dist-info"
     described.mkdir()
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
-    (described / "entry_points.txt").write_text(f"[nearmetal.{group}]\nlame = lame_one:plugin\n")
+    (described / "entry_points.txt").write_text(f"[nearmetal.{group}]\n{name} = lame_one:plugin\n")
     (folder / "lame_one.py").write_text(f"{module}\n")
     return {"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"}
 
 
-@pytest.fixture(params=["1 / 0", "import nowhere", "x = 1", "raise SystemExit('needs Linux 7')", "plugin = object()"])
+@pytest.fixture(
+    params=["1 / 0", "import nowhere", "x = 1", "raise SystemExit('needs Linux 7')", "plugin = object()", ODD]
+)
 def package(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """One whose plugin breaks, lacks what it needs, is not where it should be, ends Python, or is none."""
+    """One whose plugin breaks, lacks what it needs, is not where it should be, ends Python, is none, or breaks where it
+    is looked at."""
     return beside_nearmetal(tmp_path, "environments", request.param)
 
 
@@ -71,16 +82,37 @@ def test_an_observer_that_ends_python_is_told_too(tmp_path: Path) -> None:
     assert "'lame' in observers, of the package theirs, cannot be loaded: SystemExit: 3" in ended.stderr
 
 
-@pytest.mark.parametrize("group", ["treatments", "workloads", "observers", "sections"])
-def test_doctor_tells_of_it_whatever_it_would_be(tmp_path: Path, group: Group) -> None:
-    theirs = beside_nearmetal(tmp_path, group, "1 / 0")
-    print_them = "from nearmetal.lab import doctor; print(*doctor._plugins_of_others())"
+def told_by_doctor(theirs: dict[str, str]) -> list[str]:
+    """Each finding about what others' packages bring, and about environments, on a line."""
+    print_them = (
+        "import asyncio\n"
+        "from nearmetal.lab import doctor\n"
+        "from nearmetal.lab.site import LocalSite\n"
+        "doctor._environment = lambda name, site: asyncio.sleep(0, [name])\n"
+        "print(*doctor._plugins_of_others(), *asyncio.run(doctor._environments(LocalSite())), sep='\\n')\n"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", print_them], env={**os.environ, **theirs}, capture_output=True, text=True
     )
-    assert ended.stdout.count("ok=False") == 1, ended.stderr
-    assert f"'{group[:-1]} lame'" in ended.stdout and "pip uninstall theirs" in ended.stdout
-    assert "fatal=False" in ended.stdout
+    assert ended.returncode == 0, ended.stderr
+    return [line for line in ended.stdout.splitlines() if "ok=False" in line]
+
+
+@pytest.mark.parametrize(
+    ("group", "module"),
+    [*((group, "1 / 0") for group in ("treatments", "workloads", "observers", "sections")), ("treatments", ODD)],
+)
+def test_doctor_tells_of_it_whatever_it_would_be(tmp_path: Path, group: Group, module: str) -> None:
+    (told,) = told_by_doctor(beside_nearmetal(tmp_path, group, module))
+    assert f"'{group[:-1]} lame'" in told and "pip uninstall theirs" in told
+    assert "fatal=False" in told
+
+
+@pytest.mark.parametrize(("group", "name"), [("environments", "mock"), ("sections", "method")])
+def test_doctor_goes_on_where_two_packages_provide_a_name(tmp_path: Path, group: Group, name: str) -> None:
+    (told,) = told_by_doctor(beside_nearmetal(tmp_path, group, "plugin = 1", name))
+    assert f"what='{group}'" in told and "lame_one:plugin and nearmetal itself both provide" in told
+    assert "rename its entry point" in told and "fatal=True" in told
 
 
 class Half:

@@ -163,7 +163,11 @@ def _captures() -> Finding:
 async def _environments(site: Site) -> list[Finding]:
     """Each environment of this host: what it lacks, or that a machine of it was made and ran a command."""
     findings: list[Finding] = []
-    for name in plugins.names("environments"):
+    try:
+        names = plugins.names("environments")
+    except NearmetalError:
+        return []  # told with what others' packages bring
+    for name in names:
         what = f"environment {name}"
         try:
             findings += await _environment(name, site)
@@ -175,9 +179,15 @@ async def _environments(site: Site) -> list[Finding]:
 
 
 def _plugins_of_others() -> Iterator[Finding]:
-    """What somebody else's packages bring beside environments, and cannot be used."""
+    """What somebody else's packages bring and cannot be used. Environments are told by themselves, unless none can be:
+    where a name is provided twice, nothing of its group is found."""
     for group in get_args(plugins.Group):
-        for name in plugins.names(group):
+        try:
+            names = plugins.names(group)
+        except NearmetalError as error:
+            yield Finding(what=group, ok=False, detail=error.what, remedy=error.remedy)
+            continue
+        for name in names:
             if group == "environments" or plugins.package_of(group, name) is None:
                 continue
             try:
