@@ -211,7 +211,7 @@ def test_an_archive_says_for_which_architecture_it_is(tmp_path: Path) -> None:
     [
         (b"", "it is no tar archive"),
         (b"no archive", "it is no tar archive"),
-        (b"\0" * 20_000, "it has no manifest.json that names an image's configuration"),
+        (b"\0" * 20_000, "it has no manifest.json that names a configuration and layers that are in it"),
     ],
 )
 def test_what_is_no_archive_of_an_image_is_told(tmp_path: Path, content: bytes, why: str) -> None:
@@ -281,13 +281,39 @@ def test_an_engine_is_given_the_image_of_an_archive_without_its_names(tmp_path: 
     }
 
 
-def test_an_archive_that_ends_too_early_is_told(tmp_path: Path) -> None:
-    listed = [{"Config": "abc.json", "Layers": ["layer.tar"]}]
-    files = {"manifest_json": listed, "abc_json": {"architecture": "amd64"}, "layer_tar": "x" * 3_000_000}
-    cut = archive(tmp_path / "cut.tar", **files)
-    os.truncate(cut, 2_000_000)
-    with pytest.raises(BadInput, match="archive"):
-        container_image.provided(TakesImages(), str(cut), "docker")
+IMAGE = {
+    "manifest_json": [{"Config": "abc.json", "Layers": ["layer.tar"]}],
+    "abc_json": {"architecture": "amd64"},
+    "layer_tar": "x" * 3000,
+}
+
+
+@pytest.mark.parametrize("files", [IMAGE, dict(reversed(IMAGE.items()))])
+@pytest.mark.parametrize("cut", [*range(512, 5632, 512), 1000, 3000, 4000])
+def test_an_archive_that_ends_too_early_is_told_before_it_is_sent(
+    tmp_path: Path, files: dict[str, Any], cut: int
+) -> None:
+    path = archive(tmp_path / "cut.tar", **files)
+    assert container_image.lacking(NoEngine(), str(path), "x86_64", "docker").ok
+    os.truncate(path, cut)
+    found = container_image.lacking(NoEngine(), str(path), "x86_64", "docker")
+    assert not found.ok and found.detail.startswith("this archive is damaged: ")
+    assert found.remedy == "make it by: docker save -o FILE IMAGE"
+
+
+@pytest.mark.parametrize("cut", [20, 0.5, 0.9])
+def test_what_bzip2_packed_is_damaged_where_it_ends_too_early(tmp_path: Path, cut: float) -> None:
+    packed = bz2.compress(archive(tmp_path / "good.tar", **IMAGE).read_bytes())
+    path = tmp_path / "cut.tar.bz2"
+    path.write_bytes(packed[: int(cut if cut > 1 else cut * len(packed))])
+    found = container_image.lacking(NoEngine(), str(path), "x86_64", "docker")
+    assert not found.ok and found.detail.startswith("this archive is damaged: ")
+
+
+def test_an_archive_without_a_layer_that_it_names_is_told_before_it_is_sent(tmp_path: Path) -> None:
+    without = archive(tmp_path / "image.tar", **{name: IMAGE[name] for name in ("manifest_json", "abc_json")})
+    found = container_image.lacking(NoEngine(), str(without), "x86_64", "docker")
+    assert not found.ok and "it has no manifest.json that names" in found.detail
 
 
 @pytest.mark.parametrize("form", ["gz", "bz2", "xz"])

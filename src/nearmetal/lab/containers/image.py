@@ -8,7 +8,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from nearmetal.errors import MALFORMED, BadInput
@@ -118,9 +118,11 @@ def _made_by(program: str) -> str:
 
 
 def _of_archive(path: str, program: str) -> tuple[str, str]:
-    """An archive's image id and architecture, from the configuration whose digest the id is."""
+    """An archive's image id and architecture, from the configuration whose digest the id is. Its layers are there."""
     with _reading(path, program) as archive:
         (listed, *_) = _json(archive, "manifest.json")
+        for layer in listed["Layers"]:
+            _file(archive, layer)
         configuration = _json(archive, listed["Config"])
         return f"sha256:{PurePosixPath(listed['Config']).name.removesuffix('.json')}", configuration["architecture"]
 
@@ -128,20 +130,31 @@ def _of_archive(path: str, program: str) -> tuple[str, str]:
 @contextmanager
 def _reading(path: str, program: str) -> Iterator[tarfile.TarFile]:
     """BadInput where it is no archive of an image, or is damaged."""
+    opened = None
     try:
-        with tarfile.open(path) as archive:
-            yield archive
+        with tarfile.open(path) as opened:
+            yield opened
     except FileNotFoundError:
         raise BadInput("there is no such file", path, _made_by(program)) from None
     except OSError as error:
         raise BadInput(f"it cannot be read: {error.strerror or error}", path, _made_by(program)) from None
-    except (EOFError, lzma.LZMAError, zlib.error) as error:
-        raise BadInput(f"this archive is damaged: {error}", path, _made_by(program)) from None
-    except tarfile.TarError:
-        raise BadInput("this is no archive of an image: it is no tar archive", path, _made_by(program)) from None
+    except (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
+        if isinstance(error, tarfile.TarError) and opened is None and not _is_cut_bzip2(path):
+            raise BadInput("this is no archive of an image: it is no tar archive", path, _made_by(program)) from None
+        why = error if opened else "it ends too early"
+        raise BadInput(f"this archive is damaged: {why}", path, _made_by(program)) from None
     except MALFORMED:
-        what = "this is no archive of an image: it has no manifest.json that names an image's configuration"
-        raise BadInput(what, path, _made_by(program)) from None
+        lacks = "it has no manifest.json that names a configuration and layers that are in it"
+        raise BadInput(f"this is no archive of an image: {lacks}", path, _made_by(program)) from None
+
+
+def _is_cut_bzip2(path: str) -> bool:
+    """Of that, as of what is no archive, `tarfile` says only that it cannot be opened: bzip2 packs 900 kB at a time."""
+    try:
+        tarfile.open(path, "r:bz2").close()
+    except tarfile.ReadError as error:
+        return isinstance(error.__cause__, EOFError) and Path(path).stat().st_size > 0
+    return False
 
 
 def _json(archive: tarfile.TarFile, name: str) -> Any:
@@ -149,7 +162,21 @@ def _json(archive: tarfile.TarFile, name: str) -> Any:
 
 
 def _file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    member = archive.extractfile(name)
+    try:
+        member = archive.extractfile(name)
+    except KeyError:
+        if _has_its_end(archive):
+            raise
+        raise tarfile.ReadError(f"it ends too early, without {name}") from None
     if member is None:
         raise ValueError(f"{name} is no file")
     return member
+
+
+def _has_its_end(archive: tarfile.TarFile) -> bool:
+    """An archive whose members were all read: behind them is a block of zeros, and `tarfile` does without."""
+    file = archive.fileobj
+    if file is None:
+        raise AssertionError("an archive that is read has its file")
+    file.seek(archive.offset)
+    return file.read(tarfile.BLOCKSIZE) == bytes(tarfile.BLOCKSIZE)
