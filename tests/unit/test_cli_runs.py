@@ -509,6 +509,22 @@ def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
     assert "12/18" in out.getvalue()
 
 
+def test_steps_that_trials_share_are_part_of_what_is_left_once_for_each_boot() -> None:
+    run = RunFolder(FOLDER)
+    one = next(iter(records(run.journal)))
+    boot = {"create": 30_000_000_000, "verify": 2_000_000_000}
+    shared = [one.model_copy(update={"phases_ns": {**boot, "measure": 10_000_000_000 + number}}) for number in range(6)]
+    short = one.model_copy(update={"phases_ns": boot, "status": TrialStatus.FAILED})
+    other = one.model_copy(update={"trial": one.trial.model_copy(update={"attempt": 1}), "phases_ns": {"create": 7}})
+    manifest = run.manifest()
+    console = Console(file=io.StringIO())
+    for before, each in (([*shared, short], 92 / 6), ([short, *shared], 92 / 6), ([*shared, other], 92 / 7)):
+        watcher = run_commands.watcher(manifest.study, manifest.plan, console, before)
+        assert watcher._estimate == pytest.approx(each)
+    none = run_commands.watcher(manifest.study, manifest.plan, console)
+    assert run_commands.watcher(manifest.study, manifest.plan, console, [short])._estimate == none._estimate
+
+
 def test_what_went_wrong_fits_into_the_terminal() -> None:
     out = io.StringIO()
     with Watcher(Console(file=out, width=40), trials=8, blocks=4, estimate=2.0) as watcher:

@@ -103,9 +103,10 @@ def watcher(
     study: Study, plan: Plan, console: Console, before: Sequence[TrialRecord] = (), is_measured: bool = False
 ) -> "Watcher":
     """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
+    from nearmetal.dashboard.course import seconds_each
     from nearmetal.terminal import Watcher
 
-    took = [sum(record.phases_ns.values()) / 1e9 for record in before if record.phases_ns]
+    took = seconds_each(before)
     if not took and not is_measured:
         took = [estimate(study, plan) / max(1, plan.trials)]
     each = statistics.fmean(took or [0.0])

@@ -1,7 +1,7 @@
 """How a run goes, folded from its journal line by line: what is done, what goes on now, what went wrong. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -91,10 +91,8 @@ class Now:
     """Of its trial before this one."""
 
     def after(self, record: TrialRecord) -> "Now":
-        """When this trial of it has ended. A record has no time of its own, but how long each step took: the boot's
-        steps, which the trials that share it all tell to the nanosecond alike, and the trial's."""
-        took = sum(ns for step, ns in record.phases_ns.items() if self.phases_ns.get(step) != ns)
-        return replace(self, since_ns=self.since_ns + took, phases_ns=record.phases_ns)
+        """When this trial of it has ended. A record has no time of its own, but how long each step took."""
+        return replace(self, since_ns=self.since_ns + of_its_own(record, self.phases_ns), phases_ns=record.phases_ns)
 
 
 @dataclass
@@ -275,6 +273,23 @@ class Course:
     def newest_troubles(self) -> Iterator[Trouble]:
         """The newest first, and warnings after all that is worse."""
         return iter(sorted(self.troubles.values(), key=lambda trouble: (trouble.kind == WARNING, -trouble.order)))
+
+
+def of_its_own(record: TrialRecord, before: Mapping[str, int]) -> int:
+    """Nanoseconds of a trial that are not also of the one before it in its boot, by the steps which that tells: the
+    boot's steps are told to the nanosecond alike by all trials that share it."""
+    return sum(ns for step, ns in record.phases_ns.items() if before.get(step) != ns)
+
+
+def seconds_each(records: Iterable[TrialRecord]) -> list[float]:
+    """Of each trial that came to its end, with its boot's steps where it is the first of those that share it."""
+    seconds, steps = [], dict[tuple[int, int, Identity], Mapping[str, int]]()
+    for record in records:
+        if record.status is TrialStatus.OK:
+            boot = (record.trial.block, record.trial.attempt, identity(record.trial.treatment))
+            seconds.append(of_its_own(record, steps.get(boot, {})) / 1e9)
+            steps[boot] = record.phases_ns
+    return seconds
 
 
 def lean(record: TrialRecord, primaries: Mapping[str, str]) -> TrialRecord:
