@@ -78,20 +78,17 @@ kind = "ping"
         "qemu:/embed?root=/tmp/x/emb",
         "qemu+ssh://host/embed?root=/tmp/x/emb",
         "qemu+unix:///system?name=qemu%3A%2F%2F%2Fembed%3Froot%3D%2Ftmp%2Fx",
+        "qemu:/%65mbed?root=/tmp/x/emb",
+        "qemu+ext:/system?command=/tmp/x",
+        "qemu+ssh:/system?netcat=/tmp/x",
+        "qemu+unix:/system?name=qemu:/embed%3Froot=/tmp/x",
         "qemu:///system?root=/tmp/x/emb",
         "ch:///embed",
         "secret:///embed",
-        "test:///tmp/x/machines.xml",
         "other:///system",
         "qemu+other://host/system",
-        "qemu+ssh://-oProxyCommand=x/system",
-        "qemu+ssh://root@-oProxyCommand=x/system",
         "qemu+ssh://`x`@host/system",
         "qemu+ssh://%60x%60@host/system",
-        "qemu:///system#x",
-        "qemu:///system x",
-        "-c",
-        "/x",
     ],
 )
 def test_a_uri_by_which_a_study_might_start_a_program_is_refused(uri: str) -> None:
@@ -101,9 +98,53 @@ def test_a_uri_by_which_a_study_might_start_a_program_is_refused(uri: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("uri", "file"),
+    [
+        ("test:///tmp/x/machines.xml", "/tmp/x/machines.xml"),
+        ("test:/tmp/x/machines.xml", "/tmp/x/machines.xml"),
+        ("test+unix:///default?name=test:///x.xml", "/x.xml"),
+        ("test:///system", "/system"),
+    ],
+)
+def test_one_by_which_libvirt_reads_a_file_is_refused_as_that(uri: str, file: str) -> None:
+    with pytest.raises(BadInput, match=f"a study may not choose '{file}', since libvirt would read that file"):
+        read(STUDY.format(uri), "s.toml", [])
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "qemu+ssh://-oProxyCommand=x/system",
+        "qemu+ssh://root@-oProxyCommand=x/system",
+        "vpx://-oProxyCommand=x/system",
+        "qemu+ssh://[%2doProxyCommand%3dx]/system",
+        "qemu+ssh://[%2d%65]/system",
+        "qemu+ssh://[fe80::1%2deth0]/system",
+        "qemu+ssh://[fe80::1%25eth0%20x]/system",
+        "qemu+ssh://[fe80::1%25`x`]/system",
+        "qemu+unix:///system?name=qemu%3Asystem",
+        "qemu:",
+        "qemu:system",
+        "qemu:///system#x",
+        "qemu:///system x",
+        "-c",
+        "/x",
+    ],
+)
+def test_one_that_is_not_read_is_told_with_how_one_is_written(uri: str) -> None:
+    with pytest.raises(BadInput, match=r"nearmetal does not read '.*write it like qemu\+ssh://root@host/system"):
+        read(STUDY.format(uri), "s.toml", [])
+
+
+@pytest.mark.parametrize(
     "uri",
     [
         "qemu:///system",
+        "qemu:/system",
+        "test:/default",
+        "qemu+unix:/session?mode=direct",
+        "qemu+ssh://[fe80::1%25eth0]/system",
+        "qemu+ssh://root@[fe80::1%25enp1s0.7]:2222/system",
         "qemu:///session",
         "qemu:///system?socket=/run/x/libvirt-sock",
         "QEMU:///system",
