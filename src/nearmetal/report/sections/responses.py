@@ -46,7 +46,10 @@ class Responses:
             blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
         blocks += [Paragraph(text) for text in flat]
         blocks.append(cell_table("responses", "Mean and spread over blocks", cells, report))
-        lead = "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed."
+        lead = (
+            "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed. A verdict is what "
+            "is typical within a block, and need not be what these medians differ by."
+        )
         if report.manifest.plan.looks:
             lead += " All blocks are here; a verdict rests on those before the look that decided it."
         return Section(self.name, self.title, lead, tuple(blocks))
