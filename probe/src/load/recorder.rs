@@ -195,12 +195,16 @@ impl Recorder {
     }
 
     #[inline]
-    fn attempt(&mut self, exchange: &Exchange, now: Nanoseconds) {
-        if self.attempted == 0 {
+    fn begun(&mut self, exchange: &Exchange) {
+        if self.attempted == 0 || exchange.intended < self.first_intended {
             self.first_intended = exchange.intended;
         }
         self.attempted += 1;
-        self.first_intended = self.first_intended.min(exchange.intended);
+    }
+
+    #[inline]
+    fn attempt(&mut self, exchange: &Exchange, now: Nanoseconds) {
+        self.begun(exchange);
         self.last_intended = self.last_intended.max(exchange.intended);
         self.last_launched = self.last_launched.max(exchange.launched);
         self.lateness
@@ -229,7 +233,7 @@ impl Recorder {
     /// A request still under way when the user ended the run.
     pub fn abandoned(&mut self, exchange: &Exchange, window: &Window) {
         if window.contains(exchange.intended) {
-            self.attempted += 1;
+            self.begun(exchange);
             self.abandoned += 1;
         }
     }
@@ -339,5 +343,26 @@ mod tests {
         assert_eq!((both.replies_in_window(), both.last_reply), (4, 200));
         let errors = errors(&both).map(|errors| (errors.count, errors.max));
         assert_eq!(errors, Some((2, Some(30))));
+    }
+
+    #[test]
+    fn a_thread_whose_requests_were_all_abandoned_began_when_they_were_due() {
+        let window = Window {
+            begin: 0,
+            start: 100,
+            end: 200,
+        };
+        let due = |intended| Exchange {
+            intended,
+            ..Exchange::default()
+        };
+        let mut found = Recorder::default();
+        found.failed(&due(120), Failure::ClientTimeout, 150, &window);
+        let mut other = Recorder::default();
+        other.abandoned(&due(130), &window);
+        found.merge(&other);
+        assert_eq!((found.attempted, found.first_intended), (2, 120));
+        other.merge(&found);
+        assert_eq!(other.first_intended, 120);
     }
 }

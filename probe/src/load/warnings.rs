@@ -241,7 +241,7 @@ fn unbegun(found: &Recorder) -> Option<String> {
 fn failures(found: &Recorder) -> Option<String> {
     let failed = found.errors.total();
     (failed > 0).then(|| {
-        let latencies = if failed < found.attempted {
+        let latencies = if found.completed > 0 {
             "the latencies are those of the others"
         } else {
             "there are no latencies"
@@ -439,11 +439,17 @@ mod tests {
         let plan = plan("http://a/ --mode open --rate 100").unwrap();
         let failing = |failed: u64| {
             let mut recorder = good();
+            recorder.completed -= failed;
             (0..failed).for_each(|_| recorder.errors.count(Failure::System(libc::ECONNREFUSED)));
             of(&plan, &measured(recorder)).join("\n")
         };
         assert!(failing(10).contains("the latencies are those of the others"));
         assert!(failing(1000).contains("there are no latencies"));
+        let mut ended = good();
+        (ended.completed, ended.abandoned) = (0, 990);
+        (0..10).for_each(|_| ended.errors.count(Failure::ClientTimeout));
+        let told = of(&plan, &measured(ended)).join("\n");
+        assert!(told.contains("there are no latencies"), "{told}");
     }
 
     #[test]
