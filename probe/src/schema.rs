@@ -8,7 +8,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
 use crate::{
-    at, awake, bystanders, clock, cpuset, facts, hold, link, load, noise, sample, serve, trace,
+    at, awake, bystanders, clock, cpuset, facts, hold, link, load, noise, output, sample, serve,
+    trace,
 };
 
 type Generate = fn() -> Schema;
@@ -76,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                     known().join(", ")
                 )
             })?;
-        print!("{}", text(&schema())?);
+        output::line(text(&schema())?.trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -77,16 +77,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         output::document(&document)?;
     } else {
-        print!(
-            "{}",
-            text::report(
-                &plan,
-                &document,
-                progress.steps_not_seen(&document.steps),
-                &measured.recorder.latency,
-                layout::width(std::io::stdout())
-            )
+        let report = text::report(
+            &plan,
+            &document,
+            progress.steps_not_seen(&document.steps),
+            &measured.recorder.latency,
+            layout::width(std::io::stdout()),
         );
+        output::line(report.trim_end())?;
     }
     Ok(if document.interrupted {
         ExitCode::from(INTERRUPTED)

@@ -78,8 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.json {
             output::document(&document)
         } else {
-            print!("{}", text(&document));
-            Ok(())
+            output::line(text(&document).trim_end())
         }
     };
     let mut outcome = Ok(());

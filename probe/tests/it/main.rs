@@ -13,6 +13,7 @@ mod load_modes;
 mod load_priority;
 mod load_support;
 mod noise;
+mod output;
 mod sample;
 mod serve_behaviour;
 mod support;
