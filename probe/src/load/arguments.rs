@@ -64,20 +64,16 @@ pub struct Args {
     /// Requests per second
     #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Open mode")]
     rate: Option<f64>,
-    /// How requests follow each other
-    #[arg(long, value_enum, default_value_t = Spacing::Constant, help_heading = "Open mode")]
-    arrivals: Spacing,
+    // As of all that belongs to some modes, its default stands in the help alone: it does not count as given.
+    /// How requests follow each other [default: constant]
+    #[arg(long, value_enum, help_heading = "Open mode")]
+    arrivals: Option<Spacing>,
     /// Burn the processor shortly before each request, to be on time to the microsecond; how long is learnt (2 to 200 us)
     #[arg(long, help_heading = "Open mode")]
     spin: bool,
-    /// Seed of the Poisson arrivals
-    #[arg(
-        long,
-        default_value_t = 1,
-        value_name = "N",
-        help_heading = "Open mode"
-    )]
-    seed: u64,
+    /// Seed of the Poisson arrivals [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Open mode")]
+    seed: Option<u64>,
     /// The first rate, in requests per second
     #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Ramp mode")]
     from: Option<f64>,
@@ -87,12 +83,12 @@ pub struct Args {
     /// The last rate
     #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Ramp mode")]
     to: Option<f64>,
-    /// 20x makes 20 x rate connections, one request each; 10s makes requests for 10 s
-    #[arg(long, value_parser = PerStep::parse, default_value = "20x", value_name = "N|TIME", help_heading = "Ramp mode")]
-    per_step: PerStep,
-    /// The largest share of requests that fail, or get an error page, which still counts as keeping up
-    #[arg(long, value_parser = share, default_value = "1%", value_name = "SHARE", help_heading = "Ramp mode")]
-    max_errors: f64,
+    /// 20x makes 20 x rate connections, one request each; 10s makes requests for 10 s [default: 20x]
+    #[arg(long, value_parser = PerStep::parse, value_name = "N|TIME", help_heading = "Ramp mode")]
+    per_step: Option<PerStep>,
+    /// The largest share of requests that fail, or get an error page, which still counts as keeping up [default: 1%]
+    #[arg(long, value_parser = share, value_name = "SHARE", help_heading = "Ramp mode")]
+    max_errors: Option<f64>,
     /// Another path of the same server, in turn with the others; may be repeated
     #[arg(long, value_name = "PATH", help_heading = "Requests")]
     path: Vec<String>,
@@ -171,7 +167,7 @@ impl Args {
             timeout: nanoseconds(self.timeout),
             new_connections: self.new_connections
                 || (self.mode == ModeName::Ramp
-                    && matches!(self.per_step, PerStep::Connections(_))),
+                    && matches!(self.per_step(), PerStep::Connections(_))),
             paths,
             method: request::token("--method", &self.method)?.to_owned(),
             headers: self
@@ -185,21 +181,7 @@ impl Args {
     }
 
     fn mode(&self) -> Result<Mode, String> {
-        let ramp_only = [
-            ("--from", self.from),
-            ("--step", self.step),
-            ("--to", self.to),
-        ];
-        if self.mode != ModeName::Ramp {
-            if let Some((name, _)) = ramp_only.iter().find(|(_, value)| value.is_some()) {
-                return Err(format!(
-                    "{name} belongs to --mode ramp; give that too, or leave {name} out"
-                ));
-            }
-        }
-        if self.mode != ModeName::Open && self.rate.is_some() {
-            return Err("--rate belongs to --mode open; give that too, or leave --rate out".into());
-        }
+        self.all_belong_to_the_mode()?;
         match self.mode {
             ModeName::Closed => Ok(Mode::Closed),
             ModeName::Open => {
@@ -212,13 +194,41 @@ impl Args {
         }
     }
 
+    /// An option that changes nothing would be taken for one that did.
+    fn all_belong_to_the_mode(&self) -> Result<(), String> {
+        let (is_open, is_ramp) = (self.mode == ModeName::Open, self.mode == ModeName::Ramp);
+        let open_or_ramp = ("open or ramp", is_open || is_ramp);
+        for (name, is_given, (modes, belongs)) in [
+            ("--rate", self.rate.is_some(), ("open", is_open)),
+            ("--arrivals", self.arrivals.is_some(), open_or_ramp),
+            ("--spin", self.spin, open_or_ramp),
+            ("--seed", self.seed.is_some(), open_or_ramp),
+            ("--from", self.from.is_some(), ("ramp", is_ramp)),
+            ("--step", self.step.is_some(), ("ramp", is_ramp)),
+            ("--to", self.to.is_some(), ("ramp", is_ramp)),
+            ("--per-step", self.per_step.is_some(), ("ramp", is_ramp)),
+            ("--max-errors", self.max_errors.is_some(), ("ramp", is_ramp)),
+        ] {
+            if is_given && !belongs {
+                return Err(format!(
+                    "{name} belongs to --mode {modes}; give that too, or leave {name} out"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn open_loop(&self, rate: f64) -> OpenLoop {
         OpenLoop {
             rate,
-            spacing: self.arrivals,
+            spacing: self.arrivals.unwrap_or(Spacing::Constant),
             spin: self.spin,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(1),
         }
+    }
+
+    fn per_step(&self) -> PerStep {
+        self.per_step.unwrap_or(PerStep::Connections(20.0))
     }
 
     fn ramp(&self) -> Result<Ramp, String> {
@@ -241,8 +251,8 @@ impl Args {
             from,
             step,
             to,
-            per_step: self.per_step,
-            max_errors: self.max_errors,
+            per_step: self.per_step(),
+            max_errors: self.max_errors.unwrap_or(0.01),
             open: self.open_loop(from),
         })
     }
@@ -363,6 +373,27 @@ pub mod tests {
             ("http://a/ --mode open --rate 0", "is not a rate"),
             ("http://a/ --mode open --rate NaN", "is not a rate"),
             ("http://a/ --from 5", "belongs to --mode ramp"),
+            (
+                "http://a/ --arrivals constant",
+                "--arrivals belongs to --mode open or ramp",
+            ),
+            ("http://a/ --spin", "--spin belongs to --mode open or ramp"),
+            (
+                "http://a/ --seed 1",
+                "--seed belongs to --mode open or ramp",
+            ),
+            (
+                "http://a/ --per-step 20x",
+                "--per-step belongs to --mode ramp",
+            ),
+            (
+                "http://a/ --mode open --rate 5 --max-errors 1%",
+                "--max-errors belongs to --mode ramp",
+            ),
+            (
+                "http://a/ --mode ramp --from 1 --step 1 --to 5 --rate 5",
+                "--rate belongs to --mode open",
+            ),
             ("http://a/ --mode ramp --from 1 --step 1", "needs --to"),
             ("http://a/ --mode ramp --duration 5s", "takes no --requests"),
             (
