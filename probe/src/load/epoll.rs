@@ -5,19 +5,22 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
 
-use super::clock::{self, Nanoseconds};
+use super::clock::{self, MILLISECOND, Nanoseconds};
 use super::driver::{self, Core, LONGEST_WAIT};
 use super::errors::Failure;
 use super::job::{Job, Live};
 use super::poller::{EventFlags, Poller};
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::{LastHead, Reply};
+use super::request::Request;
 use super::socket;
 
 /// The first read of a reply; what remains of a body is discarded unseen.
 const READ: usize = 16 << 10;
 /// The most that one call discards. Never written to, so it takes no memory.
 const DISCARD: usize = 1 << 20;
+/// By so much both ends may be late to close, send and hear of it, beside the way there and back.
+const CROSSING: Nanoseconds = 10 * MILLISECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -68,6 +71,18 @@ impl Slot {
 
     fn is_under_way(&self) -> bool {
         matches!(self.phase, Phase::Busy | Phase::Connecting)
+    }
+
+    /// Whether the request on a kept connection that is closed crossed with the closing of it (RFC 9112, section 9.3.1),
+    /// and can be sent again.
+    ///
+    /// Such a closing is here within the way there and back, which connecting took: what comes later came from a server
+    /// that had the request. Within it that cannot be told, and no request is repeated that may do something twice.
+    fn missed_the_server(&self, request: &Request, now: Nanoseconds) -> bool {
+        let way = self.life.connected.saturating_sub(self.life.opened);
+        let crossed = now.saturating_sub(self.exchange.sent) <= way + CROSSING;
+        let is_unseen = self.written == 0 || (crossed && request.is_idempotent);
+        self.used && self.reply.is_untouched() && is_unseen
     }
 
     /// What the poller calls this connection.
@@ -391,10 +406,10 @@ impl<'a> Epoll<'a> {
 
     fn end_of_stream(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if slot.used && slot.reply.is_untouched() {
+        let now = clock::now();
+        if slot.missed_the_server(&self.core.job.requests[slot.request], now) {
             return self.launch_again(index);
         }
-        let now = clock::now();
         match slot.reply.end() {
             Ok(()) => self.complete(index, now, true),
             Err(breach) => self.fail(index, Failure::Protocol(breach), now),
@@ -405,15 +420,15 @@ impl<'a> Epoll<'a> {
     fn broken(&mut self, index: u32, errno: Errno) {
         let slot = &self.slots[index as usize];
         let closed = matches!(errno, Errno::CONNRESET | Errno::PIPE);
-        if closed && slot.used && slot.reply.is_untouched() {
+        let now = clock::now();
+        if closed && slot.missed_the_server(&self.core.job.requests[slot.request], now) {
             self.launch_again(index);
         } else {
-            self.fail(index, Failure::System(errno.raw_os_error()), clock::now());
+            self.fail(index, Failure::System(errno.raw_os_error()), now);
         }
     }
 
-    /// The server closed a kept connection before this request reached it, as it may (RFC 9112, section 9.3.1): send
-    /// the request again on a new one. Its time goes on counting from the first.
+    /// Send the request again, on a new connection. Its time goes on counting from the first.
     fn launch_again(&mut self, index: u32) {
         self.core.recorder.resent += 1;
         driver::Engine::rest(self, index, clock::now());

@@ -8,6 +8,8 @@ pub struct Request {
     pub bytes: Vec<u8>,
     /// Whether the method is HEAD, whose replies have no body.
     pub is_head: bool,
+    /// Whether asking twice does what asking once does: RFC 9110, section 9.2.2.
+    pub is_idempotent: bool,
 }
 
 /// A request for each path of the plan, in order.
@@ -43,6 +45,8 @@ fn request(plan: &Plan, path: &str) -> Request {
     Request {
         bytes,
         is_head: plan.method == "HEAD",
+        is_idempotent: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"]
+            .contains(&plan.method.as_str()),
     }
 }
 

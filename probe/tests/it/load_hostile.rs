@@ -232,6 +232,37 @@ fn a_kept_connection_that_the_server_closes_unannounced_is_opened_again() {
     assert!(document["warnings"].to_string().contains("sent again"));
 }
 
+/// A server that answers the first request of a connection, takes the second, and closes after a while.
+fn dropping_each_second(after: Duration) -> SocketAddr {
+    server(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        if request(&mut reader).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            let _ = request(&mut reader);
+            std::thread::sleep(after);
+        }
+    })
+}
+
+#[test]
+fn a_request_that_the_server_had_and_dropped_is_no_success() {
+    let worked = Duration::from_millis(100);
+    for (after, method) in [
+        (worked, "GET"),
+        (worked, "POST"),
+        // It may have been carried out, and must not be so twice.
+        (Duration::ZERO, "POST"),
+    ] {
+        let arguments = ["--workers", "1", "--requests", "10", "-X", method];
+        let document = load(dropping_each_second(after), &arguments);
+        assert_eq!(number(&document, "/requests/completed"), 5, "{document}");
+        assert_eq!(number(&document, "/requests/resent"), 0, "{document}");
+        let reasons = &document["errors"]["other_reasons"];
+        let dropped = &reasons["closed before the reply was complete"];
+        assert_eq!(dropped, 5, "{document}");
+    }
+}
+
 #[test]
 fn a_mixture_is_told_apart() {
     let address = answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", true);
