@@ -48,6 +48,8 @@ pub fn step_row(step: &Step, width: usize) -> String {
     let time = |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| duration(v as f64));
     let verdict = if step.kept_up {
         "kept up"
+    } else if step.requests == 0 {
+        "no request due"
     } else if step.generator_failed {
         "generator failed"
     } else if step.too_many_errors {

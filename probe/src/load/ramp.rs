@@ -11,6 +11,7 @@ use super::progress::Progress;
 use super::recorder::Recorder;
 use super::saturation::{Outcome, Purpose, Saturation, Search};
 use super::step::Step;
+use super::warnings;
 
 /// Replies keep up when they lag behind by at most this share of the step's time, or by less than one request: no more
 /// than one has then piled up.
@@ -82,7 +83,18 @@ fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, attempt: usize) -> Plan {
 }
 
 fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
-    if was_late(found) || over(found.errors.own(), found.attempted) > max_errors {
+    let (own, unbegun) = (found.errors.own(), found.errors.unbegun);
+    // Nothing of the server is seen where no request was due, nor by a generator that is behind.
+    if found.attempted == 0 || was_late(found) || over(unbegun, found.attempted) > max_errors {
+        return Outcome::GeneratorFailed;
+    }
+    // By those that were begun, and before what was lacking: a server that does not answer holds on to descriptors and
+    // ports until there are none.
+    let of_server = found.turned_away().saturating_sub(own);
+    if over(of_server, found.attempted.saturating_sub(own)) > max_errors {
+        return Outcome::Failed;
+    }
+    if over(own, found.attempted) > max_errors {
         return Outcome::GeneratorFailed;
     }
     if keeps_up(found, found.last) && found.completed > 0 && share_turned_away(found) <= max_errors
@@ -164,6 +176,9 @@ fn step(
         kept_up: outcome == Outcome::KeptUp,
         generator_failed: outcome == Outcome::GeneratorFailed,
         too_many_errors: outcome == Outcome::Failed && share_turned_away(found) > max_errors,
+        shortage: (outcome == Outcome::GeneratorFailed)
+            .then(|| warnings::shortages(found))
+            .flatten(),
     }
 }
 
@@ -276,7 +291,7 @@ mod tests {
             recorder.sent(&mut exchange, &mut Life::default(), &window);
             recorder.completed(&exchange, &reply, (at, 0), &window);
         }
-        let elapsed = recorder.last.min(end) - start;
+        let elapsed = recorder.last.min(end).saturating_sub(start);
         Measured {
             recorder,
             started: 0,
@@ -455,6 +470,30 @@ mod tests {
         (0..2).for_each(|_| found.errors.count(Failure::Unbegun));
         assert_eq!(outcome(&found, 0.01), Outcome::GeneratorFailed);
         assert_eq!(outcome(&found, 0.02), Outcome::KeptUp);
+    }
+
+    #[test]
+    fn what_runs_out_because_the_server_does_not_answer_is_the_servers_failure() {
+        let mut found = answered_at((1000.0, 1000), NEVER, |_, due| due + MILLISECOND).recorder;
+        found.attempted += 300;
+        (0..300).for_each(|_| found.errors.count(Failure::System(libc::EMFILE)));
+        assert_eq!(outcome(&found, 0.01), Outcome::GeneratorFailed);
+        found.attempted += 200;
+        (0..200).for_each(|_| found.errors.count(Failure::ClientTimeout));
+        assert_eq!(outcome(&found, 0.01), Outcome::Failed);
+        // But a generator that is behind by more than the timeout reads replies too late as well.
+        found.attempted += 30;
+        (0..30).for_each(|_| found.errors.count(Failure::Unbegun));
+        assert_eq!(outcome(&found, 0.01), Outcome::GeneratorFailed);
+    }
+
+    #[test]
+    fn a_step_in_which_no_request_was_due_says_nothing_of_the_server() {
+        let measured = answered_at((0.5, 0), SECOND + 1, |_, due| due);
+        let outcome = outcome(&measured.recorder, 0.01);
+        assert_eq!(outcome, Outcome::GeneratorFailed);
+        let found = step(Purpose::Climb, 0.5, &measured, outcome, 0.01);
+        assert_eq!((found.kept_up, found.too_many_errors), (false, false));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub enum Censored {
 pub enum Outcome {
     KeptUp,
     Failed,
-    /// The generator gave out, which says nothing of the server.
+    /// The generator gave out, or no request was due, which says nothing of the server.
     GeneratorFailed,
 }
 

@@ -33,8 +33,11 @@ pub struct Step {
     pub lateness_p99_ns: Option<Nanoseconds>,
     /// Whether replies kept up and errors stayed under the bound.
     pub kept_up: bool,
-    /// Whether it was the generator that gave out.
+    /// Whether it was the generator that gave out, or no request was due: then nothing is known of the server.
     pub generator_failed: bool,
     /// Whether more requests than `max_errors` failed or got an error page, whether or not replies kept up.
     pub too_many_errors: bool,
+    /// What the generator lacked where it gave out, in words; of warnings alone.
+    #[serde(skip)]
+    pub shortage: Option<String>,
 }

@@ -131,7 +131,7 @@ fn limit(saturation: &Saturation) -> String {
         ),
         Censored::Above => match saturation.rate {
             Some(kept_up) => format!("above {}", rate(kept_up)),
-            None => "unknown: the generator gave out at the first rate".into(),
+            None => "unknown: the first rate showed nothing of the server".into(),
         },
         Censored::Below => match high {
             Some(high) => format!("below {}", rate(high)),
@@ -250,12 +250,20 @@ fn errors(document: &Document) -> String {
 
 /// Why there is nothing to show: a load that not one reply came to.
 pub fn no_reply(document: &Document) -> String {
+    if document.mode != "closed" && document.requests.attempted == 0 {
+        return none_due(document.elapsed_ns);
+    }
     format!(
         "not one reply came from {}, to {} ({})",
         document.address,
         of_requests(document.requests.attempted),
         errors(document)
     )
+}
+
+/// Of an open loop or a ramp without a request.
+pub fn none_due(elapsed: Nanoseconds) -> String {
+    format!("no request was due within {}", duration(elapsed as f64))
 }
 
 /// Those of which there was at least one observation.

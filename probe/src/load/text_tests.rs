@@ -163,3 +163,22 @@ fn the_processor_is_told_by_the_time_for_which_it_was_used() {
     };
     assert!(shown_of(&measured, 80).contains("10 % of one"));
 }
+
+#[test]
+fn where_no_request_was_due_nothing_is_said_of_the_server() {
+    let measured = Measured {
+        recorder: Recorder::default(),
+        started: 0,
+        elapsed: SECOND,
+        lasted: SECOND,
+        interrupted: false,
+    };
+    let plan = plan("http://a/ --mode open --rate 0.1 --arrivals poisson").unwrap();
+    let engine = Choice {
+        name: "epoll",
+        reason: String::new(),
+    };
+    let address = "127.0.0.1:80".parse().unwrap();
+    let document = Document::new(&plan, address, &engine, &measured).unwrap();
+    assert_eq!(no_reply(&document), "no request was due within 1 s");
+}

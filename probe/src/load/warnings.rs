@@ -8,6 +8,7 @@ use super::ramp;
 use super::recorder::Recorder;
 use super::saturation::{Censored, Saturation};
 use super::step::Step;
+use super::text;
 
 /// Above this share of one processor a thread cannot be trusted to have been waiting.
 const BUSY: f64 = 0.95;
@@ -22,7 +23,7 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
     let spinning = matches!(&plan.mode, Mode::Open(open) if open.spin);
     [
         interrupted(measured),
-        nothing_measured(measured),
+        nothing_measured(plan, measured),
         error_pages(found),
         nothing_in_time(plan, measured),
         busy(found, spinning),
@@ -45,14 +46,16 @@ pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
     let gave_out = steps.last().filter(|step| step.generator_failed);
     match (gave_out, saturation.censored, saturation.interval[1]) {
         (Some(step), Censored::Above, Some(upper)) => Some(format!(
-            "the generator gave out at {}, before the place was narrowed down: the saturation lies between {} and {}; give more --threads or clients",
-            rate(step.offered),
+            "{}, before the place was narrowed down: the saturation lies between {} and {}; {}",
+            nothing_seen(step),
             rate(saturation.rate.unwrap_or(0.0)),
             rate(upper),
+            remedy(step),
         )),
         (Some(step), Censored::Above, None) => Some(format!(
-            "the generator gave out at {:.1}/s, before the server was saturated; give more --threads or clients",
-            step.offered
+            "{}, before the server was saturated; {}",
+            nothing_seen(step),
+            remedy(step),
         )),
         (None, Censored::Above, _) => {
             let last = steps.last().map_or_else(String::new, |step| format!(", {}", rate(step.offered)));
@@ -76,6 +79,22 @@ pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
     }
 }
 
+/// Of a step that the generator failed in, or had no request.
+fn nothing_seen(step: &Step) -> String {
+    match step.requests {
+        0 => format!("no request was due at {}", rate(step.offered)),
+        _ => format!("the generator gave out at {}", rate(step.offered)),
+    }
+}
+
+fn remedy(step: &Step) -> &str {
+    match (step.requests, &step.shortage) {
+        (0, _) => "give a longer --per-step",
+        (_, Some(shortage)) => shortage,
+        _ => "give more --threads or clients",
+    }
+}
+
 fn interrupted(measured: &Measured) -> Option<String> {
     measured.interrupted.then(|| {
         if measured.elapsed == 0 {
@@ -89,10 +108,16 @@ fn interrupted(measured: &Measured) -> Option<String> {
     })
 }
 
-fn nothing_measured(measured: &Measured) -> Option<String> {
-    let is_over = measured.elapsed > 0;
-    (is_over && measured.recorder.completed == 0)
-        .then(|| "not a single reply was complete".to_owned())
+fn nothing_measured(plan: &Plan, measured: &Measured) -> Option<String> {
+    let found = &measured.recorder;
+    if measured.elapsed == 0 || found.completed > 0 {
+        return None;
+    }
+    Some(if found.attempted == 0 && plan.mode != Mode::Closed {
+        format!("{}; measure for longer", text::none_due(measured.elapsed))
+    } else {
+        "not a single reply was complete".to_owned()
+    })
 }
 
 /// A reply is a reply, whatever it says. But an error page often costs the server less than what was meant, or more.
@@ -210,7 +235,8 @@ fn fell_behind(plan: &Plan, measured: &Measured) -> Option<String> {
     })
 }
 
-fn shortages(found: &Recorder) -> Option<String> {
+/// What the generator and its system ran out of, with the remedies.
+pub fn shortages(found: &Recorder) -> Option<String> {
     let errors = &found.errors;
     let mut remedies = Vec::new();
     if errors.fd_unavailable > 0 {
@@ -463,14 +489,9 @@ mod tests {
         assert_eq!(of(&plan, &measured(recorder)), Vec::<String>::new());
     }
 
-    #[test]
-    fn a_first_rate_that_errors_ended_says_nothing_of_what_the_server_can_do() {
-        let below = Saturation {
-            rate: None,
-            interval: [None, Some(100.0)],
-            censored: Censored::Below,
-        };
-        let step = |too_many_errors| Step {
+    /// At 100 a second.
+    fn failed_step() -> Step {
+        Step {
             purpose: Purpose::Climb,
             offered: 100.0,
             request_rate: 100.0,
@@ -486,7 +507,57 @@ mod tests {
             lateness_p99_ns: None,
             kept_up: false,
             generator_failed: false,
+            too_many_errors: false,
+            shortage: None,
+        }
+    }
+
+    #[test]
+    fn a_generator_that_gave_out_names_what_it_lacked() {
+        let mut unknown = Saturation {
+            rate: None,
+            interval: [None, None],
+            censored: Censored::Above,
+        };
+        let mut step = Step {
+            generator_failed: true,
+            ..failed_step()
+        };
+        let told =
+            |step: &Step, found: &Saturation| of_ramp(std::slice::from_ref(step), found).unwrap();
+        assert!(told(&step, &unknown).ends_with("; give more --threads or clients"));
+        step.shortage = Some("no local port was left; keep connections".into());
+        assert!(told(&step, &unknown).ends_with("; no local port was left; keep connections"));
+        unknown.interval[1] = Some(200.0);
+        assert!(told(&step, &unknown).ends_with("; no local port was left; keep connections"));
+        step.requests = 0;
+        for upper in [None, Some(200.0)] {
+            unknown.interval[1] = upper;
+            let told = told(&step, &unknown);
+            assert!(told.starts_with("no request was due at 100/s, "), "{told}");
+            assert!(told.ends_with("; give a longer --per-step"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_window_in_which_no_request_was_due_is_not_told_as_the_servers_failure() {
+        let plan = plan("http://a/ --mode open --rate 0.01 --arrivals poisson").unwrap();
+        assert_eq!(
+            of(&plan, &measured(Recorder::default())),
+            ["no request was due within 10 s; measure for longer"]
+        );
+    }
+
+    #[test]
+    fn a_first_rate_that_errors_ended_says_nothing_of_what_the_server_can_do() {
+        let below = Saturation {
+            rate: None,
+            interval: [None, Some(100.0)],
+            censored: Censored::Below,
+        };
+        let step = |too_many_errors| Step {
             too_many_errors,
+            ..failed_step()
         };
         let told = |steps: &[Step]| of_ramp(steps, &below).unwrap();
         assert!(told(&[step(true), step(true)]).ends_with("saturation is not known"));
