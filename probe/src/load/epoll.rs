@@ -73,16 +73,19 @@ impl Slot {
         matches!(self.phase, Phase::Busy | Phase::Connecting)
     }
 
-    /// Whether the request on a kept connection that is closed crossed with the closing of it (RFC 9112, section 9.3.1),
-    /// and can be sent again.
-    ///
-    /// Such a closing is here within the way there and back, which connecting took: what comes later came from a server
-    /// that had the request. Within it that cannot be told, and no request is repeated that may do something twice.
-    fn missed_the_server(&self, request: &Request, now: Nanoseconds) -> bool {
+    /// Whether the request on a kept connection that was closed may have met a server that had closed it (RFC 9112,
+    /// section 9.3.1), and can be sent again. What may have been carried out is no more than once, unless its method says
+    /// that this does no harm.
+    fn can_go_again(&self, request: &Request) -> bool {
+        let is_harmless = self.written == 0 || request.is_idempotent;
+        self.used && self.reply.is_untouched() && is_harmless
+    }
+
+    /// Whether an end of the stream that is read at this time crossed with the request: it is here within the way there
+    /// and back, which connecting took. What comes later came from a server that had the request.
+    fn has_crossed(&self, now: Nanoseconds) -> bool {
         let way = self.life.connected.saturating_sub(self.life.opened);
-        let crossed = now.saturating_sub(self.exchange.sent) <= way + CROSSING;
-        let is_unseen = self.written == 0 || (crossed && request.is_idempotent);
-        self.used && self.reply.is_untouched() && is_unseen
+        now.saturating_sub(self.exchange.sent) <= way + CROSSING
     }
 
     /// What the poller calls this connection.
@@ -407,7 +410,7 @@ impl<'a> Epoll<'a> {
     fn end_of_stream(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let now = clock::now();
-        if slot.missed_the_server(&self.core.job.requests[slot.request], now) {
+        if slot.can_go_again(&self.core.job.requests[slot.request]) && slot.has_crossed(now) {
             return self.launch_again(index);
         }
         match slot.reply.end() {
@@ -416,15 +419,15 @@ impl<'a> Epoll<'a> {
         }
     }
 
-    /// A system call on the connection failed.
+    /// A system call on the connection failed. A kernel resets what was closed before the request was read, however long
+    /// a server that is busy takes to come to it.
     fn broken(&mut self, index: u32, errno: Errno) {
         let slot = &self.slots[index as usize];
         let closed = matches!(errno, Errno::CONNRESET | Errno::PIPE);
-        let now = clock::now();
-        if closed && slot.missed_the_server(&self.core.job.requests[slot.request], now) {
+        if closed && slot.can_go_again(&self.core.job.requests[slot.request]) {
             self.launch_again(index);
         } else {
-            self.fail(index, Failure::System(errno.raw_os_error()), now);
+            self.fail(index, Failure::System(errno.raw_os_error()), clock::now());
         }
     }
 

@@ -346,14 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_sent_again_was_turned_to_when_it_first_was() {
-        let mut exchange = Exchange::default();
-        exchange.launch(120);
-        exchange.launch(520);
-        assert_eq!(exchange.launched, 120);
-    }
-
-    #[test]
     fn a_thread_whose_requests_were_all_abandoned_began_when_they_were_due() {
         let window = Window {
             begin: 0,

@@ -105,19 +105,26 @@ fn the_pool_grows_when_all_connections_are_busy() {
 }
 
 #[test]
-fn a_request_that_is_sent_again_was_begun_once() {
-    // Keeps its connections, but closes each, a little later, instead of answering a second request.
+fn a_request_that_is_sent_again_was_begun_once_and_in_time() {
+    // Keeps its connections, but closes each, late, instead of reading a second request.
     let address = server(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         if request(&mut reader).is_some() && stream.write_all(OK).is_ok() {
-            request(&mut reader);
-            std::thread::sleep(std::time::Duration::from_millis(3));
+            let _ = stream.peek(&mut [0]);
+            std::thread::sleep(std::time::Duration::from_millis(400));
         }
     });
     let arguments = ["--mode", "open", "--rate", "50", "--requests", "50"];
     let document = load(address, &arguments);
     assert!(number(&document, "/requests/resent") > 10, "{document}");
     assert_eq!(number(&document, "/requests/sent"), 50, "{document}");
+    assert!(number(&document, "/lateness_ns/p90") < 300_000_000);
+    // It is given up when its time is over, counted from when it was first sent.
+    let document = load(address, &[&arguments[..], &["--timeout", "300ms"]].concat());
+    assert!(
+        number(&document, "/errors/client_timeout") > 10,
+        "{document}"
+    );
 }
 
 #[test]
