@@ -89,3 +89,10 @@ def test_every_request_may_time_out_before_a_run_is_given_up() -> None:
     found = parameters(requests=100, workers=10, timeout="5s")
     assert found.longest_seconds >= 10 * 5.0
     assert parameters(duration="3s", timeout="2s").longest_seconds == 5.0
+
+
+def test_a_ramp_may_wait_for_its_server_after_each_step() -> None:
+    each = {"2s": 2.0 + 5.0 + 10.0, "20x": 20.0 + 5.0 + 20.0}
+    for per_step, seconds in each.items():
+        found = parameters(**RAMP, per_step=per_step, timeout="5s")
+        assert found.longest_seconds == (20 + 12) * seconds

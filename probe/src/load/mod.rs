@@ -22,6 +22,7 @@ mod ramp;
 mod recorder;
 mod reply;
 mod request;
+mod rest;
 mod ring;
 mod saturation;
 mod schedule;

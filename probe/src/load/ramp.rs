@@ -9,6 +9,7 @@ use super::measure::{self, Measured};
 use super::plan::{Mode, OpenLoop, Plan, Ramp};
 use super::progress::Progress;
 use super::recorder::Recorder;
+use super::rest::{self, Rest};
 use super::saturation::{Outcome, Purpose, Saturation, Search};
 use super::step::Step;
 use super::warnings;
@@ -38,6 +39,7 @@ pub fn climb(
     let mut search = Search::new(ramp.from, ramp.step, ramp.to);
     let mut steps: Vec<Step> = Vec::new();
     let mut all: Option<Measured> = None;
+    let mut pace = rest::Pace::default();
     progress.begin_steps();
     while let Some((rate, purpose)) = search.next() {
         progress.offered = Some(rate);
@@ -48,10 +50,20 @@ pub fn climb(
         }
         let measured = measure::measure(&step_plan, address, engine, stop, progress)?;
         if !stop.load(Ordering::Relaxed) {
-            let outcome = outcome(&measured.recorder, ramp.max_errors);
-            steps.push(step(purpose, rate, &measured, outcome, ramp.max_errors));
-            progress.step(&steps[steps.len() - 1]);
-            search.record(outcome, reached(&measured.recorder, rate));
+            let found = &measured.recorder;
+            let outcome = outcome(found, ramp.max_errors);
+            let mut step = step(purpose, rate, &measured, outcome, ramp.max_errors);
+            progress.step(&step);
+            search.record(outcome, reached(found, rate));
+            pace.heed(found, &step);
+            if rest::is_due(found) && search.next().is_some() {
+                let length = time_due(found, rate);
+                step.rest = rest::wait(plan, address, engine, stop, (&pace, length))?;
+                if matches!(step.rest, Some(Rest::Gone(_))) {
+                    search.end();
+                }
+            }
+            steps.push(step);
         }
         all = Some(match all {
             None => measured,
@@ -61,8 +73,11 @@ pub fn climb(
             break;
         }
     }
+    let mut measured = all.ok_or_else(|| anyhow::anyhow!("the ramp has no step"))?;
+    // Also where it was not while something was measured.
+    measured.interrupted |= stop.load(Ordering::Relaxed);
     Ok(Climbed {
-        measured: all.ok_or_else(|| anyhow::anyhow!("the ramp has no step"))?,
+        measured,
         steps,
         saturation: search.saturation(),
     })
@@ -179,6 +194,7 @@ fn step(
         shortage: (outcome == Outcome::GeneratorFailed)
             .then(|| warnings::shortages(found))
             .flatten(),
+        rest: None,
     }
 }
 

@@ -32,7 +32,8 @@ pub struct Saturation {
     /// and the lowest rate of requests at and above which none was. Null is unbounded.
     pub interval: [Option<f64>; 2],
     /// `none`; `above` when the last rate of the ramp was still kept up, or the generator gave out: before the server, or
-    /// before the place was narrowed down, and then `interval` has an upper end; `below` when the first was not; `interrupted`.
+    /// before the place was narrowed down, and then `interval` has an upper end; likewise when the server answered no more,
+    /// at whatever rate; `below` when the first was not kept up; `interrupted`.
     pub censored: Censored,
 }
 
@@ -68,6 +69,8 @@ pub struct Search {
     kept_up: usize,
     failed: usize,
     gave_out: usize,
+    /// The server is not there any more.
+    has_ended: bool,
     /// Each rate that was tried, and that of its replies where it was kept up.
     attempts: Vec<(f64, Option<f64>)>,
 }
@@ -84,13 +87,14 @@ impl Search {
             kept_up: 0,
             failed: 0,
             gave_out: 0,
+            has_ended: false,
             attempts: Vec::new(),
         }
     }
 
     /// The next rate to try, and why; None when the search is over.
     pub fn next(&self) -> Option<(f64, Purpose)> {
-        if self.gave_out == AGREEING {
+        if self.gave_out == AGREEING || self.has_ended {
             return None;
         }
         let (rate, purpose) = match (self.good, self.bad) {
@@ -139,6 +143,11 @@ impl Search {
         (self.kept_up, self.failed, self.gave_out) = (0, 0, 0);
     }
 
+    /// Try nothing more: the server does not answer, at whatever rate.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+    }
+
     /// What is known by now.
     pub fn saturation(&self) -> Saturation {
         let censored = if self.gave_out == AGREEING {
@@ -147,8 +156,10 @@ impl Search {
             Censored::Interrupted
         } else {
             match (self.good, self.bad) {
+                (None, _) if self.has_ended => Censored::Below,
                 (_, None) => Censored::Above,
                 (None, _) => Censored::Below,
+                _ if self.has_ended => Censored::Above,
                 _ => Censored::None,
             }
         };
@@ -158,7 +169,10 @@ impl Search {
             rate,
             interval: [
                 lower.map(|lower| rate.map_or(lower, |rate| lower.min(rate))),
-                self.bad.and_then(|_| self.upper()),
+                // A failure that was not confirmed may be a hiccup, but for the last of a server that answers no more.
+                (self.bad.is_some() || self.has_ended)
+                    .then(|| self.upper())
+                    .flatten(),
             ],
             censored,
         }
@@ -292,6 +306,32 @@ mod tests {
         let found = search.saturation();
         assert_eq!((search.next(), found.censored), (None, Censored::Above));
         assert_eq!(found.interval, [Some(100.0), Some(200.0)]);
+    }
+
+    #[test]
+    fn a_server_that_answers_no_more_leaves_the_limit_open() {
+        type Found = (Option<f64>, [Option<f64>; 2], Censored);
+        let ended = |outcomes: &[Outcome]| -> Found {
+            let mut search = Search::new(100.0, 100.0, 900.0);
+            for outcome in outcomes {
+                let (rate, _) = search.next().unwrap();
+                search.record(*outcome, rate);
+            }
+            search.end();
+            assert_eq!(search.next(), None);
+            let found = search.saturation();
+            (found.rate, found.interval, found.censored)
+        };
+        let (kept, failed) = (Outcome::KeptUp, Outcome::Failed);
+        let (hundred, two) = (Some(100.0), Some(200.0));
+        let above = (hundred, [hundred, two], Censored::Above);
+        assert_eq!(ended(&[kept, failed]), above);
+        let narrower = (hundred, [hundred, Some(150.0)], Censored::Above);
+        assert_eq!(ended(&[kept, failed, failed, failed]), narrower);
+        let open = (hundred, [hundred, None], Censored::Above);
+        assert_eq!(ended(&[kept]), open);
+        let below = (None, [None, hundred], Censored::Below);
+        assert_eq!(ended(&[failed]), below);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::clock::Nanoseconds;
+use super::rest::Rest;
 use super::saturation::Purpose;
 
 /// One step of a ramp.
@@ -40,4 +41,7 @@ pub struct Step {
     /// What the generator lacked where it gave out, in words; of warnings alone.
     #[serde(skip)]
     pub shortage: Option<String>,
+    /// What became of the server afterwards, where it left requests unanswered; likewise.
+    #[serde(skip)]
+    pub rest: Option<Rest>,
 }

@@ -6,6 +6,7 @@ use super::measure::Measured;
 use super::plan::{Extent, Mode, Plan, Spacing};
 use super::ramp;
 use super::recorder::Recorder;
+use super::rest::Rest;
 use super::saturation::{Censored, Saturation};
 use super::step::Step;
 use super::text;
@@ -42,7 +43,51 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
 }
 
 /// What makes a saturation point doubtful.
-pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
+pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Vec<String> {
+    let end = gone(steps, saturation).or_else(|| end_of_ramp(steps, saturation));
+    not_at_rest(steps).into_iter().chain(end).collect()
+}
+
+/// Of steps that measured what was left of those before as well.
+fn not_at_rest(steps: &[Step]) -> Option<String> {
+    let left = |step: &Step| match step.rest {
+        Some(Rest::NotCome(waited)) => Some((step.offered, waited)),
+        _ => None,
+    };
+    let mut each = steps.iter().filter_map(left);
+    let (offered, waited) = each.next()?;
+    let others = match each.count() {
+        0 => String::new(),
+        others => {
+            let others = count(others as u64);
+            format!(", and {others} more {}", of_many(&others, "step", "steps"))
+        }
+    };
+    Some(format!(
+        "{} after the step at {}{others}, the server was still slower than before, with requests that were given up perhaps: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
+        duration(waited as f64),
+        rate(offered),
+    ))
+}
+
+/// Where the ramp ended because no request was answered any more.
+fn gone(steps: &[Step], saturation: &Saturation) -> Option<String> {
+    let last = steps.last()?;
+    let Some(Rest::Gone(waited)) = last.rest else {
+        return None;
+    };
+    let unknown = match saturation.rate {
+        Some(known) => format!("what it can serve beyond {} is not known", rate(known)),
+        None => "its saturation is not known".to_owned(),
+    };
+    Some(format!(
+        "the server stopped answering at {} and gave no reply for {} after it, to single requests: the ramp ended there, and {unknown}; see whether the server still runs",
+        rate(last.offered),
+        duration(waited as f64),
+    ))
+}
+
+fn end_of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
     let gave_out = steps.last().filter(|step| step.generator_failed);
     match (gave_out, saturation.censored, saturation.interval[1]) {
         (Some(step), Censored::Above, Some(upper)) => Some(format!(
@@ -113,11 +158,15 @@ fn nothing_measured(plan: &Plan, measured: &Measured) -> Option<String> {
     if measured.elapsed == 0 || found.completed > 0 {
         return None;
     }
-    Some(if found.attempted == 0 && plan.mode != Mode::Closed {
-        format!("{}; measure for longer", text::none_due(measured.elapsed))
-    } else {
-        "not a single reply was complete".to_owned()
-    })
+    match (&plan.mode, found.attempted) {
+        (Mode::Open(_), 0) => Some(format!(
+            "{}; measure for longer",
+            text::none_due(measured.elapsed)
+        )),
+        // Each step is told of.
+        (Mode::Ramp(_), 0) => None,
+        _ => Some("not a single reply was complete".to_owned()),
+    }
 }
 
 /// A reply is a reply, whatever it says. But an error page often costs the server less than what was meant, or more.
@@ -509,6 +558,7 @@ mod tests {
             generator_failed: false,
             too_many_errors: false,
             shortage: None,
+            rest: None,
         }
     }
 
@@ -524,7 +574,7 @@ mod tests {
             ..failed_step()
         };
         let told =
-            |step: &Step, found: &Saturation| of_ramp(std::slice::from_ref(step), found).unwrap();
+            |step: &Step, found: &Saturation| of_ramp(std::slice::from_ref(step), found).concat();
         assert!(told(&step, &unknown).ends_with("; give more --threads or clients"));
         step.shortage = Some("no local port was left; keep connections".into());
         assert!(told(&step, &unknown).ends_with("; no local port was left; keep connections"));
@@ -537,6 +587,45 @@ mod tests {
             assert!(told.starts_with("no request was due at 100/s, "), "{told}");
             assert!(told.ends_with("; give a longer --per-step"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_server_that_did_not_come_to_rest_or_was_gone_is_told() {
+        let found = Saturation {
+            rate: Some(100.0),
+            interval: [Some(100.0), Some(200.0)],
+            censored: Censored::Above,
+        };
+        let step = |offered, rest| Step {
+            offered,
+            rest: Some(rest),
+            ..failed_step()
+        };
+        let slow = Rest::NotCome(10 * SECOND);
+        let told = of_ramp(
+            &[
+                step(300.0, slow),
+                step(250.0, Rest::Come),
+                step(200.0, slow),
+                step(200.0, Rest::Gone(20 * SECOND)),
+            ],
+            &found,
+        );
+        let [at_rest, gone] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert!(at_rest.starts_with("10 s after the step at 300/s, and 1 more step, the server"));
+        assert!(
+            gone.starts_with("the server stopped answering at 200/s and gave no reply for 20 s")
+        );
+        assert!(gone.contains("what it can serve beyond 100/s is not known"));
+        let unknown = Saturation {
+            rate: None,
+            interval: [None, Some(200.0)],
+            censored: Censored::Below,
+        };
+        let told = of_ramp(&[step(200.0, Rest::Gone(20 * SECOND))], &unknown).concat();
+        assert!(told.contains("its saturation is not known"), "{told}");
     }
 
     #[test]
@@ -559,7 +648,7 @@ mod tests {
             too_many_errors,
             ..failed_step()
         };
-        let told = |steps: &[Step]| of_ramp(steps, &below).unwrap();
+        let told = |steps: &[Step]| of_ramp(steps, &below).concat();
         assert!(told(&[step(true), step(true)]).ends_with("saturation is not known"));
         assert!(told(&[step(true), step(false)]).starts_with("the server did not keep up"));
     }

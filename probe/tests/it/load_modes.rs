@@ -1,8 +1,11 @@
 //! `load` in all its modes against well-behaved servers.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::load_support::*;
 use serde_json::Value;
@@ -183,6 +186,73 @@ fn a_ramp_finds_the_rate_at_which_a_server_refuses_to_keep_up() {
         return;
     }
     assert_ne!(document["saturation"]["censored"], "above", "{document}");
+}
+
+/// A server that takes 10 ms for one request after the other, also for those that nobody waits for any more.
+fn one_after_the_other() -> SocketAddr {
+    let free = Mutex::new(Instant::now());
+    server(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while request(&mut reader).is_some() {
+            let done = {
+                let mut free = free.lock().unwrap();
+                *free = Instant::now().max(*free) + Duration::from_millis(10);
+                *free
+            };
+            std::thread::sleep(done.saturating_duration_since(Instant::now()));
+            let _ = stream.write_all(OK);
+        }
+    })
+}
+
+const TWO_RATES: [&str; 12] = [
+    "--mode",
+    "ramp",
+    "--from",
+    "50",
+    "--step",
+    "150",
+    "--to",
+    "200",
+    "--per-step",
+    "1s",
+    "--timeout",
+    "200ms",
+];
+
+#[test]
+fn a_step_of_a_ramp_does_not_begin_with_what_the_one_before_left_behind() {
+    let document = load(one_after_the_other(), &TWO_RATES);
+    let steps = document["steps"].as_array().unwrap();
+    // It would answer nothing else for a second.
+    assert!(
+        steps.len() > 2 && steps.iter().all(|step| number(step, "/replies") > 0),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_ramp_ends_where_the_server_answers_no_more() {
+    let asked = AtomicUsize::new(0);
+    let address = server(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while request(&mut reader).is_some() {
+            if asked.fetch_add(1, Ordering::Relaxed) < 100 {
+                let _ = stream.write_all(OK);
+            }
+        }
+    });
+    let document = load(address, &TWO_RATES);
+    let tried: Vec<_> = document["steps"].as_array().unwrap().iter().collect();
+    let at_200 = tried.iter().filter(|step| step["offered"] == 200.0);
+    assert_eq!(at_200.count(), 1, "{document}");
+    assert_eq!(document["saturation"]["censored"], "above", "{document}");
+    assert_eq!(document["saturation"]["interval"][1], 200.0, "{document}");
+    let told = document["warnings"].to_string();
+    assert!(
+        told.contains("the server stopped answering at 200/s and gave no reply for 10 s"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -19,6 +19,9 @@ GUESS = 1000.0
 CONFIRMING = 12
 """Steps that a ramp may add: the rate that failed and each of three between it and the last good one, three times."""
 
+LET_REST = 10.0
+"""Seconds that a ramp waits for its server after a step that left requests unanswered, or the step's length if longer."""
+
 _CONNECTIONS = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
 
 _ONLY_IN = {
@@ -120,12 +123,13 @@ class HttpParameters(ServedParameters):
     @property
     def longest_seconds(self) -> float:
         """What no run takes longer than, as long as the generator works: every wait may end with a timeout."""
-        waits = 1
+        waits, rests = 1, 0.0
         if self.mode == "ramp":
             waits = self._climbs + CONFIRMING
+            rests = waits * max(LET_REST, _step_seconds(self.per_step))
         if self.mode == "closed" and self.requests is not None:
             waits = ceil(self.requests / self.workers) + 1
-        return min(LONGEST, self.expected_seconds + waits * self.timeout)
+        return min(LONGEST, self.expected_seconds + waits * self.timeout + rests)
 
     @property
     def _climbs(self) -> int:

@@ -1,0 +1,193 @@
+//! The pause of a ramp after requests that were given up: the server goes on with them, and would still be at it in the
+//! next step.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
+use super::engine::Choice;
+use super::measure;
+use super::plan::{Extent, Mode, Plan};
+use super::progress::Progress;
+use super::recorder::Recorder;
+use super::step::Step;
+
+/// So many quick replies in turn are a server at rest: one may have passed by what others wait for.
+const IN_TURN: u32 = 3;
+/// A reply is quick that takes at most twice as long as those before, or so much longer: what still waits is nothing then
+/// that a step would notice.
+const SLACK: Nanoseconds = 10 * MILLISECOND;
+/// No server is waited for longer than a step lasts, or than this.
+const LONGEST: Nanoseconds = 10 * SECOND;
+/// Between a request that failed and the next.
+const PAUSE: Nanoseconds = 50 * MILLISECOND;
+
+/// What became of a server that left requests unanswered, and how long it was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// As quick as before.
+    Come,
+    /// It answers, and is slower.
+    NotCome(Nanoseconds),
+    /// Not one reply.
+    Gone(Nanoseconds),
+}
+
+/// How long replies take in the quickest of a ramp's steps, whichever page of ten is the slowest.
+#[derive(Default)]
+pub struct Pace {
+    kept_up: Option<Nanoseconds>,
+    any: Option<Nanoseconds>,
+}
+
+impl Pace {
+    /// Heed a step that is over.
+    pub fn heed(&mut self, found: &Recorder, step: &Step) {
+        let least = |known: Option<Nanoseconds>, seen| known.into_iter().chain(seen).min();
+        if step.kept_up {
+            self.kept_up = least(self.kept_up, found.service.quantile(0.9));
+        }
+        self.any = least(self.any, found.service.quantile(0.0));
+    }
+
+    /// What a quick reply takes at most; None where there was none at all, and nothing to come back to.
+    fn quick(&self) -> Option<Nanoseconds> {
+        let usual = self.kept_up.or(self.any)?;
+        Some(usual + usual.max(SLACK))
+    }
+}
+
+/// Whether requests that were begun got no reply: then the server may still have them.
+pub fn is_due(found: &Recorder) -> bool {
+    found.attempted - found.errors.own() > found.completed
+}
+
+/// Wait after a step of that length, by requests that count nowhere, each on a new connection.
+pub fn wait(
+    plan: &Plan,
+    address: SocketAddr,
+    engine: &Choice,
+    stop: &AtomicBool,
+    (pace, length): (&Pace, Nanoseconds),
+) -> anyhow::Result<Option<Rest>> {
+    let Some(quick) = pace.quick() else {
+        return Ok(None);
+    };
+    let mut silent = Progress::new(false, true);
+    let found = until_quick(quick, length.max(LONGEST), |number, left| {
+        let begin = clock::now();
+        let one = Plan {
+            mode: Mode::Closed,
+            workers: 1,
+            threads: 1,
+            extent: Extent::Requests(1),
+            warmup: 0,
+            timeout: plan.timeout.min(left),
+            new_connections: true,
+            paths: vec![plan.paths[number % plan.paths.len()].clone()],
+            ..plan.clone()
+        };
+        let found = measure::measure(&one, address, engine, stop, &mut silent)?.recorder;
+        let asked = Answer::of(&found);
+        if !matches!(asked, Answer::Page(_)) {
+            clock::sleep_until(clock::now() + PAUSE);
+        }
+        let is_over = stop.load(Ordering::Relaxed);
+        Ok((!is_over).then_some((asked, clock::now() - begin)))
+    })?;
+    Ok(found)
+}
+
+/// What became of one request.
+enum Answer {
+    Page(Nanoseconds),
+    ErrorPage,
+    NoReply,
+    /// The generator itself could not.
+    NotAsked,
+}
+
+impl Answer {
+    fn of(found: &Recorder) -> Self {
+        if found.errors.own() > 0 {
+            return Self::NotAsked;
+        }
+        match found.service.quantile(1.0) {
+            Some(service) if found.turned_away() == 0 => Self::Page(service),
+            Some(_) => Self::ErrorPage,
+            None => Self::NoReply,
+        }
+    }
+}
+
+/// Ask, with the number of the request and the time that is left, until replies are quick. What was asked comes with the
+/// time that it took, and is None when the user ended the run.
+fn until_quick(
+    quick: Nanoseconds,
+    bound: Nanoseconds,
+    mut ask: impl FnMut(usize, Nanoseconds) -> anyhow::Result<Option<(Answer, Nanoseconds)>>,
+) -> anyhow::Result<Option<Rest>> {
+    let (mut spent, mut in_turn, mut is_there) = (0, 0, false);
+    for number in 0.. {
+        if spent >= bound {
+            break;
+        }
+        let Some((asked, took)) = ask(number, bound - spent)? else {
+            return Ok(None);
+        };
+        spent += took;
+        is_there |= !matches!(asked, Answer::NoReply);
+        in_turn = match asked {
+            Answer::Page(service) if service <= quick => in_turn + 1,
+            _ => 0,
+        };
+        if in_turn == IN_TURN {
+            return Ok(Some(Rest::Come));
+        }
+    }
+    Ok(Some(match is_there {
+        true => Rest::NotCome(bound),
+        false => Rest::Gone(bound),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After so many requests, of 2 s each, to which this is the answer.
+    fn waited(answers: impl Fn(usize) -> Answer) -> (usize, Option<Rest>) {
+        let mut asked = 0;
+        let found = until_quick(15 * MILLISECOND, LONGEST, |number, left| {
+            assert_eq!(left, LONGEST - number as u64 * 2 * SECOND);
+            asked += 1;
+            Ok(Some((answers(number), 2 * SECOND)))
+        });
+        (asked, found.unwrap())
+    }
+
+    #[test]
+    fn a_server_is_at_rest_when_replies_are_quick_again_several_times_in_turn() {
+        let page = |milliseconds| Answer::Page(milliseconds * MILLISECOND);
+        assert_eq!(waited(|_| page(15)), (3, Some(Rest::Come)));
+        let (slow, gone) = (Rest::NotCome(LONGEST), Rest::Gone(LONGEST));
+        assert_eq!(waited(|_| page(16)), (5, Some(slow)));
+        let one_slips_by = |number| page(if number == 2 { 400 } else { 5 });
+        assert_eq!(waited(one_slips_by), (5, Some(slow)));
+        let late = |number| page(if number == 1 { 400 } else { 5 });
+        assert_eq!(waited(late), (5, Some(Rest::Come)));
+        assert_eq!(waited(|_| Answer::ErrorPage), (5, Some(slow)));
+        assert_eq!(waited(|_| Answer::NoReply), (5, Some(gone)));
+        // Of a server that could not be asked nothing is known.
+        assert_eq!(waited(|_| Answer::NotAsked), (5, Some(slow)));
+    }
+
+    #[test]
+    fn what_is_quick_goes_by_the_steps_that_were_kept_up() {
+        let pace = |kept_up, any| Pace { kept_up, any }.quick();
+        assert_eq!(pace(None, None), None);
+        assert_eq!(pace(None, Some(MILLISECOND)), Some(11 * MILLISECOND));
+        let kept = Some(40 * MILLISECOND);
+        assert_eq!(pace(kept, Some(MILLISECOND)), Some(80 * MILLISECOND));
+    }
+}
