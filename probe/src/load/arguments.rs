@@ -80,7 +80,7 @@ pub struct Args {
     /// What each step adds to the rate
     #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Ramp mode")]
     step: Option<f64>,
-    /// The last rate
+    /// No rate above this is tried
     #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Ramp mode")]
     to: Option<f64>,
     /// 20x makes 20 x rate connections, one request each; 10s makes requests for 10 s [default: 20x]
