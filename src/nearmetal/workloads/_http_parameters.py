@@ -20,7 +20,7 @@ CONFIRMING = 12
 """Steps that a ramp may add: the rate that failed and each of three between it and the last good one, three times."""
 
 LET_REST = 10.0
-"""Seconds that a ramp waits for its server after a step that left requests unanswered, or the step's length if longer."""
+"""Seconds that a ramp waits for its server after a step that left requests unanswered, or as long as a longer step."""
 
 _CONNECTIONS = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
 

@@ -86,7 +86,7 @@ class Saturation(Part):
     interval: tuple[Figure | None, Figure | None]
     """The replies' rate below which every attempt was kept up, and the requests' from which on none was."""
     censored: Literal["none", "above", "below", "interrupted"]
-    """above: the ramp's last rate was still kept up, or the generator gave out first."""
+    """above: the ramp's last rate was still kept up, or the generator gave out first, or the server was gone."""
 
 
 class Step(Part):
