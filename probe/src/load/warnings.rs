@@ -64,7 +64,7 @@ fn not_at_rest(steps: &[Step]) -> Option<String> {
         }
     };
     Some(format!(
-        "{} after the step at {}{others}, the server was still slower than before, with requests that were given up perhaps: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
+        "{} after the step at {}{others}, the server was still slower than before, perhaps by requests that were given up: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
         duration(waited as f64),
         rate(offered),
     ))
@@ -81,7 +81,7 @@ fn gone(steps: &[Step], saturation: &Saturation) -> Option<String> {
         None => "its saturation is not known".to_owned(),
     };
     Some(format!(
-        "the server stopped answering at {} and gave no reply for {} after it, to single requests: the ramp ended there, and {unknown}; see whether the server still runs",
+        "the server stopped answering at {} and gave no reply for {} after it, to single requests: the ramp ended there, and {unknown}; see whether it still runs, and if it was busy with requests that were given up, give a smaller --step or a longer --timeout",
         rate(last.offered),
         duration(waited as f64),
     ))
