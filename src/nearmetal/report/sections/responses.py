@@ -47,8 +47,8 @@ class Responses:
         blocks += [Paragraph(text) for text in flat]
         blocks.append(cell_table("responses", "Mean and spread over blocks", cells, report))
         lead = (
-            "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed. A verdict is what "
-            "is typical within a block, and need not be what these medians differ by."
+            "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed. A verdict is "
+            "what is typical within a block, and need not be what these medians differ by."
         )
         if report.manifest.plan.looks:
             lead += " All blocks are here; a verdict rests on those before the look that decided it."
