@@ -12,6 +12,7 @@ use super::errors::Errors;
 use super::measure::Measured;
 use super::plan::{Mode, Plan, Spacing};
 use super::ramp;
+use super::ramp_warnings;
 use super::recorder::{Recorder, SAMPLE};
 use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
@@ -243,7 +244,7 @@ impl Document {
 
     /// Add what a ramp found beyond its steps taken together.
     pub fn add_ramp(&mut self, steps: Vec<Step>, saturation: Saturation) {
-        self.warnings.extend(warnings::of_ramp(&steps, &saturation));
+        self.warnings.extend(ramp_warnings::of(&steps, &saturation));
         self.steps = steps;
         self.saturation = Some(saturation);
     }

@@ -14,9 +14,9 @@ const BUCKETS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize;
 /// is left out of each: a few that are late by themselves.
 const SLOWEST: [f64; 3] = [0.10, 0.05, 0.025];
 const LATEST: f64 = 0.01;
-/// So few requests scatter: a slope of less than so many of its standard errors is chance, and so is that of a share that
-/// has fewer requests than these.
+/// Few requests scatter: a slope of less than so many of its standard errors is chance.
 const ERRORS: f64 = 3.0;
+/// And so is that of a share that has fewer requests than these.
 const FEWEST: f64 = 5.0;
 /// The slowest that are due within so small a part of the window, by the standard deviation of when all are, are those
 /// of one pause, which is over.

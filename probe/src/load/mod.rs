@@ -19,6 +19,7 @@ pub mod poller;
 mod progress;
 mod progress_lines;
 mod ramp;
+mod ramp_warnings;
 mod recorder;
 mod reply;
 mod request;

@@ -17,8 +17,8 @@ const IN_TURN: u32 = 3;
 /// A reply is quick that takes at most twice as long as those before, or so much longer: what still waits is nothing then
 /// that a step would notice.
 const SLACK: Nanoseconds = 10 * MILLISECOND;
-/// No server is waited for longer than a step lasts, or than this.
-const LONGEST: Nanoseconds = 10 * SECOND;
+/// A server is waited for as long as a step lasts, and not less long than this.
+const AT_LEAST: Nanoseconds = 10 * SECOND;
 /// Between a request that failed and the next.
 const PAUSE: Nanoseconds = 50 * MILLISECOND;
 
@@ -74,7 +74,7 @@ pub fn wait(
         return Ok(None);
     };
     let mut silent = Progress::new(false, true);
-    let found = until_quick(quick, length.max(LONGEST), |number, left| {
+    until_quick(quick, length.max(AT_LEAST), |number, left| {
         let begin = clock::now();
         let one = Plan {
             mode: Mode::Closed,
@@ -94,8 +94,7 @@ pub fn wait(
         }
         let is_over = stop.load(Ordering::Relaxed);
         Ok((!is_over).then_some((asked, clock::now() - begin)))
-    })?;
-    Ok(found)
+    })
 }
 
 /// What became of one request.
@@ -158,8 +157,8 @@ mod tests {
     /// After so many requests, of 2 s each, to which this is the answer.
     fn waited(answers: impl Fn(usize) -> Answer) -> (usize, Option<Rest>) {
         let mut asked = 0;
-        let found = until_quick(15 * MILLISECOND, LONGEST, |number, left| {
-            assert_eq!(left, LONGEST - number as u64 * 2 * SECOND);
+        let found = until_quick(15 * MILLISECOND, AT_LEAST, |number, left| {
+            assert_eq!(left, AT_LEAST - number as u64 * 2 * SECOND);
             asked += 1;
             Ok(Some((answers(number), 2 * SECOND)))
         });
@@ -170,7 +169,7 @@ mod tests {
     fn a_server_is_at_rest_when_replies_are_quick_again_several_times_in_turn() {
         let page = |milliseconds| Answer::Page(milliseconds * MILLISECOND);
         assert_eq!(waited(|_| page(15)), (3, Some(Rest::Come)));
-        let (slow, gone) = (Rest::NotCome(LONGEST), Rest::Gone(LONGEST));
+        let (slow, gone) = (Rest::NotCome(AT_LEAST), Rest::Gone(AT_LEAST));
         assert_eq!(waited(|_| page(16)), (5, Some(slow)));
         let one_slips_by = |number| page(if number == 2 { 400 } else { 5 });
         assert_eq!(waited(one_slips_by), (5, Some(slow)));

@@ -6,9 +6,6 @@ use super::measure::Measured;
 use super::plan::{Extent, Mode, Plan, Spacing};
 use super::ramp;
 use super::recorder::Recorder;
-use super::rest::Rest;
-use super::saturation::{Censored, Saturation};
-use super::step::Step;
 use super::text;
 
 /// Above this share of one processor a thread cannot be trusted to have been waiting.
@@ -40,104 +37,6 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// What makes a saturation point doubtful.
-pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Vec<String> {
-    let end = gone(steps, saturation).or_else(|| end_of_ramp(steps, saturation));
-    not_at_rest(steps).into_iter().chain(end).collect()
-}
-
-/// Of steps that measured what was left of those before as well.
-fn not_at_rest(steps: &[Step]) -> Option<String> {
-    let left = |step: &Step| match step.rest {
-        Some(Rest::NotCome(waited)) => Some((step.offered, waited)),
-        _ => None,
-    };
-    let mut each = steps.iter().filter_map(left);
-    let (offered, waited) = each.next()?;
-    let others = match each.count() {
-        0 => String::new(),
-        others => {
-            let others = count(others as u64);
-            format!(", and {others} more {}", of_many(&others, "step", "steps"))
-        }
-    };
-    Some(format!(
-        "{} after the step at {}{others}, the server was still slower than before, perhaps by requests that were given up: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
-        duration(waited as f64),
-        rate(offered),
-    ))
-}
-
-/// Where the ramp ended because no request was answered any more.
-fn gone(steps: &[Step], saturation: &Saturation) -> Option<String> {
-    let last = steps.last()?;
-    let Some(Rest::Gone(waited)) = last.rest else {
-        return None;
-    };
-    let unknown = match saturation.rate {
-        Some(known) => format!("what it can serve beyond {} is not known", rate(known)),
-        None => "its saturation is not known".to_owned(),
-    };
-    Some(format!(
-        "the server stopped answering at {} and gave no reply for {} after it, to single requests: the ramp ended there, and {unknown}; see whether it still runs, and if it was busy with requests that were given up, give a smaller --step or a longer --timeout",
-        rate(last.offered),
-        duration(waited as f64),
-    ))
-}
-
-fn end_of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
-    let gave_out = steps.last().filter(|step| step.generator_failed);
-    match (gave_out, saturation.censored, saturation.interval[1]) {
-        (Some(step), Censored::Above, Some(upper)) => Some(format!(
-            "{}, before the place was narrowed down: the saturation lies between {} and {}; {}",
-            nothing_seen(step),
-            rate(saturation.rate.unwrap_or(0.0)),
-            rate(upper),
-            remedy(step),
-        )),
-        (Some(step), Censored::Above, None) => Some(format!(
-            "{}, before the server was saturated; {}",
-            nothing_seen(step),
-            remedy(step),
-        )),
-        (None, Censored::Above, _) => {
-            let last = steps.last().map_or_else(String::new, |step| format!(", {}", rate(step.offered)));
-            Some(format!(
-                "the server kept up to the end of the ramp; its saturation lies above the last rate{last}"
-            ))
-        }
-        (_, Censored::Below, None) => Some(
-            "the server kept up with the first rate in one attempt of three; its saturation lies about --from: begin lower"
-                .into(),
-        ),
-        (_, Censored::Below, Some(_)) if steps.iter().all(|step| step.too_many_errors) => Some(
-            "more requests than --max-errors failed at the first rate, or got an error page: unless its load is why, the server's saturation is not known"
-                .into(),
-        ),
-        (_, Censored::Below, Some(_)) => Some(
-            "the server did not keep up with the first rate; its saturation lies below --from"
-                .into(),
-        ),
-        (_, Censored::None | Censored::Interrupted, _) => None,
-    }
-}
-
-/// Of a step that the generator failed in, or had no request.
-fn nothing_seen(step: &Step) -> String {
-    match step.requests {
-        0 => format!("no request was due at {}", rate(step.offered)),
-        _ => format!("the generator gave out at {}", rate(step.offered)),
-    }
-}
-
-fn remedy(step: &Step) -> &str {
-    match (step.requests, &step.shortage) {
-        (0, _) => "give a longer --per-step",
-        (_, Some(shortage)) => shortage,
-        _ => "give more --threads or clients",
-    }
 }
 
 fn interrupted(measured: &Measured) -> Option<String> {
@@ -353,7 +252,6 @@ fn unkept(found: &Recorder) -> Option<String> {
 mod tests {
     use super::super::arguments::tests::plan;
     use super::super::errors::Failure;
-    use super::super::saturation::Purpose;
     use super::super::statuses::Statuses;
     use super::*;
 
@@ -538,96 +436,6 @@ mod tests {
         assert_eq!(of(&plan, &measured(recorder)), Vec::<String>::new());
     }
 
-    /// At 100 a second.
-    fn failed_step() -> Step {
-        Step {
-            purpose: Purpose::Climb,
-            offered: 100.0,
-            request_rate: 100.0,
-            reply_rate: 100.0,
-            error_share: 1.0,
-            error_rate: 100.0,
-            requests: 100,
-            replies: 100,
-            connections: 1,
-            elapsed_ns: SECOND,
-            latency_p50_ns: None,
-            latency_p99_ns: None,
-            lateness_p99_ns: None,
-            kept_up: false,
-            generator_failed: false,
-            too_many_errors: false,
-            shortage: None,
-            rest: None,
-        }
-    }
-
-    #[test]
-    fn a_generator_that_gave_out_names_what_it_lacked() {
-        let mut unknown = Saturation {
-            rate: None,
-            interval: [None, None],
-            censored: Censored::Above,
-        };
-        let mut step = Step {
-            generator_failed: true,
-            ..failed_step()
-        };
-        let told =
-            |step: &Step, found: &Saturation| of_ramp(std::slice::from_ref(step), found).concat();
-        assert!(told(&step, &unknown).ends_with("; give more --threads or clients"));
-        step.shortage = Some("no local port was left; keep connections".into());
-        assert!(told(&step, &unknown).ends_with("; no local port was left; keep connections"));
-        unknown.interval[1] = Some(200.0);
-        assert!(told(&step, &unknown).ends_with("; no local port was left; keep connections"));
-        step.requests = 0;
-        for upper in [None, Some(200.0)] {
-            unknown.interval[1] = upper;
-            let told = told(&step, &unknown);
-            assert!(told.starts_with("no request was due at 100/s, "), "{told}");
-            assert!(told.ends_with("; give a longer --per-step"), "{told}");
-        }
-    }
-
-    #[test]
-    fn a_server_that_did_not_come_to_rest_or_was_gone_is_told() {
-        let found = Saturation {
-            rate: Some(100.0),
-            interval: [Some(100.0), Some(200.0)],
-            censored: Censored::Above,
-        };
-        let step = |offered, rest| Step {
-            offered,
-            rest: Some(rest),
-            ..failed_step()
-        };
-        let slow = Rest::NotCome(10 * SECOND);
-        let told = of_ramp(
-            &[
-                step(300.0, slow),
-                step(250.0, Rest::Come),
-                step(200.0, slow),
-                step(200.0, Rest::Gone(20 * SECOND)),
-            ],
-            &found,
-        );
-        let [at_rest, gone] = &told[..] else {
-            panic!("{told:?}")
-        };
-        assert!(at_rest.starts_with("10 s after the step at 300/s, and 1 more step, the server"));
-        assert!(
-            gone.starts_with("the server stopped answering at 200/s and gave no reply for 20 s")
-        );
-        assert!(gone.contains("what it can serve beyond 100/s is not known"));
-        let unknown = Saturation {
-            rate: None,
-            interval: [None, Some(200.0)],
-            censored: Censored::Below,
-        };
-        let told = of_ramp(&[step(200.0, Rest::Gone(20 * SECOND))], &unknown).concat();
-        assert!(told.contains("its saturation is not known"), "{told}");
-    }
-
     #[test]
     fn a_window_in_which_no_request_was_due_is_not_told_as_the_servers_failure() {
         let plan = plan("http://a/ --mode open --rate 0.01 --arrivals poisson").unwrap();
@@ -635,22 +443,6 @@ mod tests {
             of(&plan, &measured(Recorder::default())),
             ["no request was due within 10 s; measure for longer"]
         );
-    }
-
-    #[test]
-    fn a_first_rate_that_errors_ended_says_nothing_of_what_the_server_can_do() {
-        let below = Saturation {
-            rate: None,
-            interval: [None, Some(100.0)],
-            censored: Censored::Below,
-        };
-        let step = |too_many_errors| Step {
-            too_many_errors,
-            ..failed_step()
-        };
-        let told = |steps: &[Step]| of_ramp(steps, &below).concat();
-        assert!(told(&[step(true), step(true)]).ends_with("saturation is not known"));
-        assert!(told(&[step(true), step(false)]).starts_with("the server did not keep up"));
     }
 
     #[test]
