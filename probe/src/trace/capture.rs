@@ -1,10 +1,11 @@
 //! A capture file, whatever its format: one packet after the other, and what is to be told of the file itself.
 
 use std::collections::BTreeSet;
-use std::io::{self, Read};
+use std::io;
 
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
+use super::source::Source;
 use super::times::Times;
 use super::window::Window;
 
@@ -103,8 +104,8 @@ impl<F: FnMut(&Packet)> Taker for F {
     }
 }
 
-pub struct Capture<R> {
-    window: Window<R>,
+pub struct Capture<S> {
+    window: Window<S>,
     format: Format,
     pub facts: Facts,
     link: Option<u16>,
@@ -113,10 +114,10 @@ pub struct Capture<R> {
     is_earlier: bool,
 }
 
-impl<R: Read> Capture<R> {
+impl<S: Source> Capture<S> {
     /// Begin to read. A file that is no capture gives no packet, and says why.
-    pub fn open(input: R) -> Self {
-        let mut window = Window::new(input);
+    pub fn open(source: S) -> Self {
+        let mut window = Window::new(source);
         let mut facts = Facts::default();
         let format = match begin(&mut window) {
             Ok(format) => format,
@@ -242,6 +243,9 @@ impl<R: Read> Capture<R> {
         };
         match next {
             Ok(Next::Packet) => self.note(),
+            Ok(Next::End | Next::Broken(_)) if self.window.lacks() => {
+                self.stop("the file was cut, or its disk failed, while it was read".to_owned())
+            }
             Ok(Next::End) => None,
             Ok(Next::Broken(why)) => self.stop(why),
             Err(error) => self.stop(format!("cannot be read on: {error}")),
@@ -294,7 +298,7 @@ impl<R: Read> Capture<R> {
     }
 }
 
-fn begin<R: Read>(window: &mut Window<R>) -> Result<Format, String> {
+fn begin<S: Source>(window: &mut Window<S>) -> Result<Format, String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     window.have(4).map_err(unreadable)?;
     let magic: [u8; 4] = match window.here() {

@@ -1,7 +1,6 @@
 //! Two captures read once, for what they have in common: packets that are known again, and the hosts that sent them.
 
 use std::collections::HashMap;
-use std::io::Read;
 
 use super::analysis::{Dissected, dissect};
 use super::askers::Askers;
@@ -10,6 +9,7 @@ use super::clocks::{Clocks, Gain, Stamp, Window, estimate};
 use super::hosts::Hosts;
 use super::key::{End, Key};
 use super::lane::AT_ONCE;
+use super::source::Source;
 use super::tcp::{self, Segment};
 
 /// Packets of the first capture that are remembered at most.
@@ -87,7 +87,7 @@ pub struct Compared {
 }
 
 /// Read both captures once.
-pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
+pub fn compare<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Compared {
     let mut remembered = Remembered {
         packets: HashMap::new(),
         thinned: 0,
@@ -104,7 +104,7 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
             remembered.add(fingerprint(&key, from, &segment), &segment, tick);
         }
     }
-    let span = |capture: &Capture<R>| {
+    let span = |capture: &Capture<S>| {
         let times = capture.facts.times;
         times.map_or(Span { first: 0, last: 0 }, |times| Span {
             first: times.first,

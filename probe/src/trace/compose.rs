@@ -1,7 +1,6 @@
 //! Putting `trace.v1` together from what was counted.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 
 use super::analysis::{Analysis, Sums};
 use super::capture::Capture;
@@ -13,6 +12,7 @@ use super::document::{
 use super::head::Kind;
 use super::join_document::JoinDocument;
 use super::shapes::Shapes;
+use super::source::Source;
 use super::{link, warnings};
 
 /// What is told of one side, from what was counted of it.
@@ -48,9 +48,9 @@ pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
 }
 
 /// What is told of one file.
-pub fn capture<R: Read>(
+pub fn capture<S: Source>(
     file: &str,
-    capture: &Capture<R>,
+    capture: &Capture<S>,
     analysis: &mut Analysis,
     end: Option<&'static str>,
 ) -> CaptureDocument {

@@ -1,7 +1,6 @@
 //! `trace`: what captures say of requests, and of the packets that carried them.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,6 +41,7 @@ mod key;
 mod lane;
 mod lately;
 mod link;
+mod map;
 mod mark;
 mod pairs;
 mod pcap;
@@ -50,6 +50,7 @@ mod reader;
 mod repeated;
 mod requests;
 mod shapes;
+mod source;
 mod stream;
 mod table;
 mod targets;
@@ -59,6 +60,7 @@ mod times;
 mod two;
 mod until;
 mod usual;
+mod vanished;
 mod warnings;
 mod window;
 mod writes;
@@ -84,6 +86,7 @@ pub use document::Document;
 pub use finished::Line as RequestLine;
 use head::Kind;
 use requests::Requests;
+use source::Source;
 use until::Until;
 
 /// Take captures apart: connections, requests, and what became of their segments.
@@ -190,21 +193,21 @@ fn create(path: &Path, captures: &[PathBuf]) -> anyhow::Result<File> {
 /// So many packets are taken in until somebody looks what was told by them, and how much is kept.
 const PACKETS_AT_ONCE: usize = 1024;
 
-fn of_one<R: Read>(
+fn of_one<S: Source>(
     names: &[String],
-    capture: Capture<R>,
+    capture: Capture<S>,
     requests: Requests,
 ) -> anyhow::Result<Document> {
     let read =
-        |capture: &mut Capture<R>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
+        |capture: &mut Capture<S>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
     read_by(read, names, capture, requests)
 }
 
 /// `read` takes the next [`PACKETS_AT_ONCE`] in and says how many there were: fewer at the end.
-fn read_by<R: Read>(
-    mut read: impl FnMut(&mut Capture<R>, &mut Analysis) -> usize,
+fn read_by<S: Source>(
+    mut read: impl FnMut(&mut Capture<S>, &mut Analysis) -> usize,
     names: &[String],
-    mut capture: Capture<R>,
+    mut capture: Capture<S>,
     mut requests: Requests,
 ) -> anyhow::Result<Document> {
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));

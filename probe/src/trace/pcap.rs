@@ -1,15 +1,19 @@
 //! The pcap format: a header, then each packet behind a header of its own, in either byte order.
 
-use std::io::{self, Read};
+use std::io;
 
 use super::bytes::{Order, chunk};
 use super::capture::{Next, Packet, Record, Time};
+use super::source::Source;
 use super::window::Window;
 
 const FILE_HEADER: usize = 24;
 pub const RECORD_HEADER: usize = 16;
 /// The most that tcpdump and its like capture of a packet; a longer one is damage.
 pub const LONGEST_CAPTURED: u32 = 262_144;
+
+/// Where no more was captured of packets, nearly all of the file is looked at.
+const SHORT: u32 = 256;
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -27,9 +31,9 @@ pub struct Pcap {
 
 impl Pcap {
     /// Read the file's header. The inner error says why it is none.
-    pub fn begin<R: Read>(
+    pub fn begin<S: Source>(
         magic: [u8; 4],
-        window: &mut Window<R>,
+        window: &mut Window<S>,
     ) -> io::Result<Result<Pcap, String>> {
         let (order, number) = [Order::Little, Order::Big]
             .into_iter()
@@ -54,6 +58,9 @@ impl Pcap {
         // The upper half tells of checksums at the end of frames.
         let link = order.u32(header, 20).unwrap_or_default() as u16;
         window.consume(FILE_HEADER);
+        if snap_length <= SHORT {
+            window.look_in_place();
+        }
         Ok(Ok(Pcap {
             order,
             unit,
@@ -115,9 +122,9 @@ impl Pcap {
     }
 
     #[inline]
-    pub fn next<R: Read>(
+    pub fn next<S: Source>(
         &mut self,
-        window: &mut Window<R>,
+        window: &mut Window<S>,
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
         if !window.have(RECORD_HEADER)? {

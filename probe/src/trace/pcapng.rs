@@ -2,11 +2,12 @@
 //!
 //! Source: draft-ietf-opsawg-pcapng.
 
-use std::io::{self, Read};
+use std::io;
 
 use super::bytes::Order;
 use super::capture::{Next, Record};
 use super::pcap::LONGEST_CAPTURED;
+use super::source::Source;
 use super::window::{LARGEST, Window};
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -102,9 +103,9 @@ impl Pcapng {
     }
 
     #[inline]
-    pub fn next<R: Read>(
+    pub fn next<S: Source>(
         &mut self,
-        window: &mut Window<R>,
+        window: &mut Window<S>,
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
         loop {

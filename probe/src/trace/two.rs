@@ -1,6 +1,5 @@
 //! Two captures of the same traffic, from beginning to end.
 
-use std::io::Read;
 use std::rc::Rc;
 
 use anyhow::Context;
@@ -16,6 +15,7 @@ use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
 use super::requests::Requests;
+use super::source::Source;
 
 /// Connections that are followed at a time in each capture: so many in both, and all that the join keeps, take less than 64 MB.
 const MOST_CONNECTIONS: usize = 4096;
@@ -23,16 +23,16 @@ const MOST_CONNECTIONS: usize = 4096;
 const FEW_TOLD: usize = 64;
 
 /// A capture that is being read, beside another.
-struct Reading<R> {
+struct Reading<S> {
     place: Place,
-    capture: Capture<R>,
+    capture: Capture<S>,
     analysis: Analysis,
     /// The time of its next packet by the clock of the first capture; None at its end.
     next: Option<Time>,
 }
 
-impl<R: Read> Reading<R> {
-    fn new(place: Place, capture: Capture<R>, hosts: Option<Rc<Hosts>>, join: &Join) -> Reading<R> {
+impl<S: Source> Reading<S> {
+    fn new(place: Place, capture: Capture<S>, hosts: Option<Rc<Hosts>>, join: &Join) -> Reading<S> {
         let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
         analysis.limit_to(hosts);
         let mut reading = Reading {
@@ -84,9 +84,9 @@ impl<R: Read> Reading<R> {
 }
 
 /// Read both captures from their beginning, whose clocks were compared.
-pub fn side_by_side<R: Read>(
+pub fn side_by_side<S: Source>(
     names: &[String],
-    [first, second]: [Capture<R>; 2],
+    [first, second]: [Capture<S>; 2],
     compared: Compared,
     mut requests: Requests,
 ) -> anyhow::Result<Document> {
@@ -175,8 +175,8 @@ pub fn side_by_side<R: Read>(
 }
 
 /// What one side sent: as it left at its own end, but what was overtaken or doubled as it arrived at the other.
-fn seen_at_both<R: Read>(own: &mut Reading<R>, other: &mut Reading<R>, kind: Kind) -> Side {
-    let counts = |reading: &Reading<R>| match kind {
+fn seen_at_both<S: Source>(own: &mut Reading<S>, other: &mut Reading<S>, kind: Kind) -> Side {
+    let counts = |reading: &Reading<S>| match kind {
         Kind::Request => reading.analysis.sums.client,
         Kind::Response => reading.analysis.sums.server,
     };

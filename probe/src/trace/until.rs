@@ -9,12 +9,20 @@ pub struct Until<'a, R> {
     pub input: R,
 }
 
+impl<R> Until<'_, R> {
+    /// An error once the user has had enough.
+    pub fn go_on(&self) -> io::Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("it was interrupted")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl<R: Read> Read for Until<'_, R> {
     fn read(&mut self, free: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(io::Error::other("it was interrupted"));
-            }
+            self.go_on()?;
             match self.input.read(free) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 read => return read,

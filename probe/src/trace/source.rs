@@ -1,0 +1,113 @@
+//! What a capture is read from.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use super::map::Map;
+use super::until::Until;
+
+pub trait Source: Read {
+    /// All of it as it lies in memory, where it can be had so.
+    fn map(&self) -> Option<Map> {
+        None
+    }
+
+    /// To be asked before one goes on in the map: an error where nobody wants to.
+    fn go_on(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Source for &[u8] {}
+
+impl Source for Until<'_, File> {
+    fn map(&self) -> Option<Map> {
+        Map::of(&self.input)
+    }
+
+    fn go_on(&self) -> io::Result<()> {
+        Until::go_on(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, Write};
+    use std::sync::atomic::AtomicBool;
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::super::capture::{Capture, Packet};
+    use super::super::wire::{Pcap, Talk};
+    use super::*;
+
+    static STOP: AtomicBool = AtomicBool::new(false);
+
+    /// A capture of short packets, longer than the window moves at once.
+    fn short() -> Vec<u8> {
+        let mut talk = Talk::begun();
+        for _ in 0..20_000 {
+            talk.answer([b'x'; 1000]);
+            talk.client_acks();
+        }
+        let pcap = Pcap {
+            snap: 96,
+            ..Pcap::default()
+        };
+        pcap.file(&talk.packets)
+    }
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = File::from(memfd_create("capture", MemfdFlags::CLOEXEC).unwrap());
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        file
+    }
+
+    fn read<S: Source>(source: S) -> (Vec<(u64, Vec<u8>)>, u64) {
+        let mut capture = Capture::open(source);
+        let mut seen = Vec::new();
+        capture.each(usize::MAX, &mut |packet: &Packet| {
+            seen.push((packet.time, packet.data.to_vec()));
+        });
+        assert_eq!(capture.facts.problem, None);
+        (seen, capture.facts.captured_bytes)
+    }
+
+    #[test]
+    fn a_file_that_is_looked_at_in_place_holds_what_is_read_of_it() {
+        let bytes = short();
+        let (stop, input) = (&STOP, file(&bytes));
+        assert!(read(Until { stop, input }) == read(bytes.as_slice()));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_meanwhile_ends_there_and_says_so() {
+        let bytes = short();
+        let (stop, input) = (&STOP, file(&bytes));
+        let other = input.try_clone().unwrap();
+        let mut capture = Capture::open(Until { stop, input });
+        let packets = |capture: &mut Capture<_>, most| capture.each(most, &mut |_: &Packet| {});
+        assert_eq!(packets(&mut capture, 1000), 1000);
+        other.set_len(1_000_000).unwrap();
+        let more = packets(&mut capture, usize::MAX);
+        // As many as are there, but for the rest of the last page.
+        let there = 1_000_000 / (bytes.len() / read(bytes.as_slice()).0.len());
+        let page = rustix::param::page_size() / 16;
+        assert!((1000 + more).abs_diff(there) <= page, "{more} of {there}");
+        let problem = capture.facts.problem.unwrap();
+        assert!(problem.contains("was cut"), "{problem}");
+    }
+
+    #[test]
+    fn a_file_that_is_cut_early_ends_there() {
+        let bytes = short();
+        let (stop, input) = (&STOP, file(&bytes));
+        let other = input.try_clone().unwrap();
+        let mut capture = Capture::open(Until { stop, input });
+        other.set_len(1_000_000).unwrap();
+        capture.each(usize::MAX, &mut |_: &Packet| {});
+        let problem = capture.facts.problem.unwrap();
+        assert!(problem.contains("cut within"), "{problem}");
+    }
+}
