@@ -8,7 +8,8 @@ use super::step::Step;
 /// Each says what was seen, and what it means or how to mend it.
 pub fn of(steps: &[Step], saturation: &Saturation) -> Vec<String> {
     let end = gone(steps, saturation).or_else(|| end_of_ramp(steps, saturation));
-    not_at_rest(steps).into_iter().chain(end).collect()
+    let rest = not_at_rest(steps).into_iter().chain(not_asked(steps));
+    rest.chain(end).collect()
 }
 
 /// Of steps that measured what was left of those before as well.
@@ -28,6 +29,20 @@ fn not_at_rest(steps: &[Step]) -> Option<String> {
     };
     Some(format!(
         "{} after the step at {}{others}, the server was still slower than before, perhaps by requests that were given up: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
+        duration(waited as f64),
+        rate(offered),
+    ))
+}
+
+/// Of a server of which nobody could say whether it was at rest.
+fn not_asked(steps: &[Step]) -> Option<String> {
+    let unknown = |step: &Step| match step.rest {
+        Some(Rest::NotAsked(waited)) => Some((step.offered, waited)),
+        _ => None,
+    };
+    let (offered, waited) = steps.iter().find_map(unknown)?;
+    Some(format!(
+        "for {} after the step at {} the generator could not ask the server whether it was at rest, perhaps because connections that were given up held all local ports or file descriptors: what the next step measured is doubtful; give a smaller --step",
         duration(waited as f64),
         rate(offered),
     ))
@@ -61,8 +76,15 @@ fn end_of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
             remedy(step),
         )),
         (Some(step), Censored::Above, None) => Some(format!(
-            "{}, before the server was saturated; {}",
+            "{}, {}; {}",
             nothing_seen(step),
+            match steps.iter().find(|one| is_the_servers(one, saturation)) {
+                None => "before the server was saturated".to_owned(),
+                Some(one) => format!(
+                    "before it was clear whether the server keeps up with {}, which it did not in one attempt",
+                    rate(one.offered)
+                ),
+            },
             remedy(step),
         )),
         (None, Censored::Above, _) => {
@@ -85,6 +107,12 @@ fn end_of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
         ),
         (_, Censored::None | Censored::Interrupted, _) => None,
     }
+}
+
+/// Whether the server failed in this step, and has kept up with no rate as high.
+fn is_the_servers(step: &Step, saturation: &Saturation) -> bool {
+    let failed = !step.kept_up && !step.generator_failed && step.requests > 0;
+    failed && saturation.rate.is_none_or(|rate| step.offered > rate)
 }
 
 /// Of a step that the generator failed in, or had no request.
@@ -196,6 +224,32 @@ mod tests {
         };
         let told = of(&[step(200.0, Rest::Gone(20 * SECOND))], &unknown).concat();
         assert!(told.contains("its saturation is not known"), "{told}");
+    }
+
+    #[test]
+    fn a_server_that_could_not_be_asked_is_not_told_to_be_slow() {
+        let found = Saturation {
+            rate: Some(20.0),
+            interval: [Some(20.0), None],
+            censored: Censored::Above,
+        };
+        let failed = Step {
+            rest: Some(Rest::NotAsked(10 * SECOND)),
+            too_many_errors: true,
+            ..failed_step()
+        };
+        let gave_out = Step {
+            generator_failed: true,
+            ..failed_step()
+        };
+        let told = of(&[failed, gave_out.clone(), gave_out.clone()], &found);
+        let [asked, end] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert!(asked.starts_with("for 10 s after the step at 100/s the generator could not ask"));
+        assert!(end.contains("whether the server keeps up with 100/s, which it did not in one"));
+        let end = of(&[gave_out.clone(), gave_out], &found).concat();
+        assert!(end.contains("before the server was saturated"), "{end}");
     }
 
     #[test]

@@ -217,6 +217,11 @@ impl Recorder {
         self.unkept += u64::from(window.contains(exchange.intended));
     }
 
+    /// The request was sent again, for the server had closed the connection.
+    pub fn sent_again(&mut self, exchange: &Exchange, window: &Window) {
+        self.resent += u64::from(window.contains(exchange.intended));
+    }
+
     pub fn failed(
         &mut self,
         exchange: &Exchange,

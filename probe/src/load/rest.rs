@@ -31,6 +31,8 @@ pub enum Rest {
     NotCome(Nanoseconds),
     /// Not one reply.
     Gone(Nanoseconds),
+    /// Not known: the generator itself could not ask it, and no reply came where it could.
+    NotAsked(Nanoseconds),
 }
 
 /// How long replies take in the quickest of a ramp's steps, whichever page of ten is the slowest.
@@ -126,7 +128,8 @@ fn until_quick(
     bound: Nanoseconds,
     mut ask: impl FnMut(usize, Nanoseconds) -> anyhow::Result<Option<(Answer, Nanoseconds)>>,
 ) -> anyhow::Result<Option<Rest>> {
-    let (mut spent, mut in_turn, mut is_there) = (0, 0, false);
+    let (mut spent, mut in_turn) = (0, 0);
+    let (mut is_there, mut was_asked) = (false, true);
     for number in 0.. {
         if spent >= bound {
             break;
@@ -135,7 +138,8 @@ fn until_quick(
             return Ok(None);
         };
         spent += took;
-        is_there |= !matches!(asked, Answer::NoReply);
+        is_there |= matches!(asked, Answer::Page(_) | Answer::ErrorPage);
+        was_asked &= !matches!(asked, Answer::NotAsked);
         in_turn = match asked {
             Answer::Page(service) if service <= quick => in_turn + 1,
             _ => 0,
@@ -144,9 +148,10 @@ fn until_quick(
             return Ok(Some(Rest::Come));
         }
     }
-    Ok(Some(match is_there {
-        true => Rest::NotCome(bound),
-        false => Rest::Gone(bound),
+    Ok(Some(match (is_there, was_asked) {
+        (true, _) => Rest::NotCome(bound),
+        (false, true) => Rest::Gone(bound),
+        (false, false) => Rest::NotAsked(bound),
     }))
 }
 
@@ -178,7 +183,18 @@ mod tests {
         assert_eq!(waited(|_| Answer::ErrorPage), (5, Some(slow)));
         assert_eq!(waited(|_| Answer::NoReply), (5, Some(gone)));
         // Of a server that could not be asked nothing is known.
-        assert_eq!(waited(|_| Answer::NotAsked), (5, Some(slow)));
+        let unknown = (5, Some(Rest::NotAsked(AT_LEAST)));
+        assert_eq!(waited(|_| Answer::NotAsked), unknown);
+        let asked_once = |number| match number {
+            1 => Answer::NoReply,
+            _ => Answer::NotAsked,
+        };
+        assert_eq!(waited(asked_once), unknown);
+        let seen_once = |number| match number {
+            1 => page(400),
+            _ => Answer::NotAsked,
+        };
+        assert_eq!(waited(seen_once), (5, Some(slow)));
     }
 
     #[test]
