@@ -55,6 +55,28 @@ def test_what_a_dead_run_left_is_told_and_not_touched() -> None:
     assert len(clean.left_behind()) == 5
 
 
+def test_a_state_folder_that_cannot_be_read_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> list[str]:
+        raise PermissionError(errno.EACCES, "Permission denied", "/home/a/ledgers/x.jsonl")
+
+    monkeypatch.setattr(clean, "left_behind", refused)
+    found = doctor._leftovers()
+    assert (found.ok, found.fatal, found.detail) == (False, True, "/home/a/ledgers/x.jsonl: Permission denied")
+    assert found.remedy
+
+
+async def test_a_disk_without_room_for_a_guest_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def refused(*_: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device", "/home/a/proof-1")
+
+    monkeypatch.setattr(doctor, "program", lambda name, package: Finding(what=name, ok=True))
+    monkeypatch.setattr("nearmetal.lab.qemu.accelerator.proved_now", refused)
+    found = (await doctor._accelerators(Image("lab", "key", "digest", tmp_path)))[-1]
+    assert (found.what, found.ok, found.fatal) == ("accelerator tcg", False, False)
+    assert found.detail == "/home/a/proof-1: No space left on device"
+    assert found.remedy.startswith("free some space")
+
+
 async def test_an_environment_that_cannot_be_loaded_keeps_it_from_none_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from nearmetal import plugins
+from nearmetal import plugins, system_errors
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError, message_of
 from nearmetal.in_short import in_short
@@ -82,11 +82,27 @@ async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, 
     try:
         await attempt()
     except NearmetalError as error:
-        detail = f"{error.where}: {error.what}" if error.where else error.what
-        return Finding(what=what, ok=False, detail=detail, remedy=error.remedy or remedy, fatal=fatal)
+        found = _failed(what, error, fatal=fatal)
+        return found if found.remedy else found.model_copy(update={"remedy": remedy})
     except OSError as error:
         return Finding(what=what, ok=False, detail=str(error), remedy=remedy, fatal=fatal)
     return Finding(what=what, ok=True)
+
+
+def _failed(what: str, error: NearmetalError, *, fatal: bool = False) -> Finding:
+    detail = f"{error.where}: {error.what}" if error.where else error.what
+    return Finding(what=what, ok=False, detail=detail, remedy=error.remedy, fatal=fatal)
+
+
+def _refused(what: str, error: OSError, *, fatal: bool = True) -> Finding:
+    """What the system did not let us look at, or try."""
+    return Finding(
+        what=what,
+        ok=False,
+        detail=f"{error.filename}: {error.strerror}" if error.filename else str(error),
+        remedy=system_errors.remedy(error),
+        fatal=fatal,
+    )
 
 
 async def _namespaces(site: Site) -> Finding:
@@ -116,8 +132,11 @@ def _space() -> Finding:
 
 
 def _leftovers() -> Finding:
-    """Nothing that keeps from measuring: a run puts it right before it begins."""
-    left = clean.left_behind()
+    """Nothing that keeps from measuring, a run puts it right before it begins; unless nobody can look."""
+    try:
+        left = clean.left_behind()
+    except OSError as error:
+        return _refused("leftovers", error)
     detail = f"a nearmetal that died left {len(left)}: {in_short(left, _NAMED)}" if left else "none"
     return Finding(what="leftovers", ok=not left, fatal=False, detail=detail, remedy="nearmetal clean")
 
@@ -255,7 +274,14 @@ async def _accelerators(lab: Image) -> list[Finding]:
                 )
             )
             continue
-        proof = await accelerator.proved_now(accel, lab, Paths.default().cache, LocalSite())
+        try:
+            proof = await accelerator.proved_now(accel, lab, Paths.default().cache, LocalSite())
+        except NearmetalError as error:
+            findings.append(_failed(f"accelerator {accel}", error))
+            continue
+        except OSError as error:
+            findings.append(_refused(f"accelerator {accel}", error, fatal=False))
+            continue
         findings.append(
             Finding(
                 what=f"accelerator {accel}",
