@@ -78,7 +78,7 @@ fn end_of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
         (Some(step), Censored::Above, None) => Some(format!(
             "{}, {}; {}",
             nothing_seen(step),
-            match steps.iter().find(|one| is_the_servers(one, saturation)) {
+            match steps.iter().find(|one| is_failure_of_server(one, saturation)) {
                 None => "before the server was saturated".to_owned(),
                 Some(one) => format!(
                     "before it was clear whether the server keeps up with {}, which it did not in one attempt",
@@ -110,7 +110,7 @@ fn end_of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
 }
 
 /// Whether the server failed in this step, and has kept up with no rate as high.
-fn is_the_servers(step: &Step, saturation: &Saturation) -> bool {
+fn is_failure_of_server(step: &Step, saturation: &Saturation) -> bool {
     let failed = !step.kept_up && !step.generator_failed && step.requests > 0;
     failed && saturation.rate.is_none_or(|rate| step.offered > rate)
 }

@@ -129,7 +129,7 @@ fn until_quick(
     mut ask: impl FnMut(usize, Nanoseconds) -> anyhow::Result<Option<(Answer, Nanoseconds)>>,
 ) -> anyhow::Result<Option<Rest>> {
     let (mut spent, mut in_turn) = (0, 0);
-    let (mut is_there, mut was_asked) = (false, true);
+    let (mut is_there, mut could_ask) = (false, true);
     for number in 0.. {
         if spent >= bound {
             break;
@@ -139,7 +139,7 @@ fn until_quick(
         };
         spent += took;
         is_there |= matches!(asked, Answer::Page(_) | Answer::ErrorPage);
-        was_asked &= !matches!(asked, Answer::NotAsked);
+        could_ask &= !matches!(asked, Answer::NotAsked);
         in_turn = match asked {
             Answer::Page(service) if service <= quick => in_turn + 1,
             _ => 0,
@@ -148,7 +148,7 @@ fn until_quick(
             return Ok(Some(Rest::Come));
         }
     }
-    Ok(Some(match (is_there, was_asked) {
+    Ok(Some(match (is_there, could_ask) {
         (true, _) => Rest::NotCome(bound),
         (false, true) => Rest::Gone(bound),
         (false, false) => Rest::NotAsked(bound),

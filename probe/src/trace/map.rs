@@ -28,6 +28,7 @@ impl Map {
             .ok()
             .filter(|&length| length > 0)?;
         let file = file.try_clone().ok()?;
+        let watch = Watch::new()?;
         // SAFETY: the kernel chooses where, so that nothing of ours is there; nobody writes to it. Another program may write
         // to the file meanwhile: what is made of a capture holds for any bytes, and each index is checked.
         let at = unsafe {
@@ -41,21 +42,14 @@ impl Map {
             )
         }
         .ok()?;
-        let map = |watch| Map {
+        watch.over(at as usize..at as usize + length);
+        Some(Map {
             file,
             at,
             length,
             left: 0,
             watch,
-        };
-        match Watch::over(at as usize..at as usize + length) {
-            Some(watch) => Some(map(watch)),
-            None => {
-                // SAFETY: it was mapped right here, and nobody has a part of it.
-                let _ = unsafe { munmap(at, length) };
-                None
-            }
-        }
+        })
     }
 
     /// What is let go may have gone by then: nobody is to look at it again.

@@ -74,6 +74,13 @@ mod tests {
         (seen, capture.facts.captured_bytes)
     }
 
+    /// A capture that is begun, and its file.
+    fn opened(bytes: &[u8]) -> (Capture<Until<'static, File>>, File) {
+        let (stop, input) = (&STOP, file(bytes));
+        let other = input.try_clone().unwrap();
+        (Capture::open(Until { stop, input }), other)
+    }
+
     #[test]
     fn a_file_that_is_looked_at_in_place_holds_what_is_read_of_it() {
         let bytes = short();
@@ -84,12 +91,10 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_meanwhile_ends_there_and_says_so() {
         let bytes = short();
-        let (stop, input) = (&STOP, file(&bytes));
-        let other = input.try_clone().unwrap();
-        let mut capture = Capture::open(Until { stop, input });
+        let (mut capture, file) = opened(&bytes);
         let packets = |capture: &mut Capture<_>, most| capture.each(most, &mut |_: &Packet| {});
         assert_eq!(packets(&mut capture, 1000), 1000);
-        other.set_len(1_000_000).unwrap();
+        file.set_len(1_000_000).unwrap();
         let more = packets(&mut capture, usize::MAX);
         // As many as are there, but for the rest of the last page.
         let there = 1_000_000 / (bytes.len() / read(bytes.as_slice()).0.len());
@@ -102,10 +107,8 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_early_ends_there() {
         let bytes = short();
-        let (stop, input) = (&STOP, file(&bytes));
-        let other = input.try_clone().unwrap();
-        let mut capture = Capture::open(Until { stop, input });
-        other.set_len(1_000_000).unwrap();
+        let (mut capture, file) = opened(&bytes);
+        file.set_len(1_000_000).unwrap();
         capture.each(usize::MAX, &mut |_: &Packet| {});
         let problem = capture.facts.problem.unwrap();
         assert!(problem.contains("cut within"), "{problem}");

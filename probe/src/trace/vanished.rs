@@ -34,8 +34,8 @@ static PLACES: [Place; 16] = [const {
 pub struct Watch(&'static Place);
 
 impl Watch {
-    /// Over a map at these addresses. None where too many are watched, or the signal cannot be taken.
-    pub fn over(addresses: Range<usize>) -> Option<Watch> {
+    /// Over nothing yet. None where too many are watched, or the signal cannot be taken.
+    pub fn new() -> Option<Watch> {
         static TAKEN: OnceLock<bool> = OnceLock::new();
         if !TAKEN.get_or_init(take_signal) {
             return None;
@@ -44,9 +44,13 @@ impl Watch {
             .iter()
             .find(|place| !place.taken.swap(true, Ordering::Acquire))?;
         place.saw_one.store(false, Ordering::Relaxed);
-        place.begin.store(addresses.start, Ordering::Relaxed);
-        place.end.store(addresses.end, Ordering::Relaxed);
         Some(Watch(place))
+    }
+
+    /// Watch over the map at these addresses.
+    pub fn over(&self, addresses: Range<usize>) {
+        self.0.begin.store(addresses.start, Ordering::Relaxed);
+        self.0.end.store(addresses.end, Ordering::Relaxed);
     }
 
     /// Whether somebody looked at a page that was not there.
@@ -63,6 +67,8 @@ impl Drop for Watch {
 }
 
 fn take_signal() -> bool {
+    // It is found out at the first call, which is not to be in the handler.
+    page_size();
     // SAFETY: an all-zero sigaction is valid; the handler does only what one may do.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -27,11 +27,11 @@ pub struct Window<S> {
 
 /// Where the window's bytes are.
 enum Room {
-    Copy(Copy),
+    Pieces(Pieces),
     Map(Map),
 }
 
-struct Copy {
+struct Pieces {
     /// Room for what is left of one piece, and behind it for the next one.
     bytes: Vec<u8>,
     /// Where pieces begin.
@@ -42,7 +42,7 @@ impl Room {
     #[inline]
     fn bytes(&self) -> &[u8] {
         match self {
-            Room::Copy(copy) => &copy.bytes,
+            Room::Pieces(pieces) => &pieces.bytes,
             Room::Map(map) => map.bytes(),
         }
     }
@@ -54,7 +54,7 @@ impl<S: Source> Window<S> {
         let piece = LARGEST + bytes.as_ptr().wrapping_add(LARGEST).align_offset(PAGE) % PAGE;
         Self {
             source,
-            room: Room::Copy(Copy { bytes, piece }),
+            room: Room::Pieces(Pieces { bytes, piece }),
             start: piece,
             end: piece,
             offset: 0,
@@ -94,7 +94,7 @@ impl<S: Source> Window<S> {
     pub fn lacks(&self) -> bool {
         match &self.room {
             Room::Map(map) => map.lacks(),
-            Room::Copy(_) => false,
+            Room::Pieces(_) => false,
         }
     }
 
@@ -118,13 +118,13 @@ impl<S: Source> Window<S> {
                 map.leave(self.start);
                 self.end = map.there().min(self.end + STEP).max(self.end);
             }
-            Room::Copy(copy) => {
-                let from = copy.piece - (self.end - self.start);
-                copy.bytes.copy_within(self.start..self.end, from);
-                (self.start, self.end) = (from, copy.piece);
+            Room::Pieces(pieces) => {
+                let from = pieces.piece - (self.end - self.start);
+                pieces.bytes.copy_within(self.start..self.end, from);
+                (self.start, self.end) = (from, pieces.piece);
                 while self.end - self.start < count && !self.ended {
-                    let room = copy.bytes.len().min(self.end + PIECE);
-                    let free = copy.bytes.get_mut(self.end..room).unwrap_or_default();
+                    let room = pieces.bytes.len().min(self.end + PIECE);
+                    let free = pieces.bytes.get_mut(self.end..room).unwrap_or_default();
                     match self.source.read(free) {
                         Ok(0) => self.ended = true,
                         Ok(read) => self.end += read,
