@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.report.anatomy import seen
 from nearmetal.report.anatomy_injected import wilson
-from nearmetal.report.blocks import Chart, Notice, Paragraph, Table
+from nearmetal.report.blocks import Badge, Chart, Notice, Paragraph, Table
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
@@ -117,12 +117,17 @@ def test_what_was_asked_stands_beside_what_was_seen(tmp_path: Path, monkeypatch:
     source = plausible_run.SOURCE.replace("[machine]", '[link]\ndelay = "1ms"\nreorder = "1%"\n[machine]')
     monkeypatch.setattr(plausible_run, "SOURCE", source)
     told = read(plausible_captures.make(tmp_path / "run", 4))
-    rows = table(anatomy.render(told), "anatomy-injected").rows
+    section = anatomy.render(told)
+    assert section is not None
+    rows = table(section, "anatomy-injected").rows
     assert [row[1] for row in rows] == ["host", "docker", "qemu"]
-    (asked, seen, low, high) = (getattr(value, "value", None) for value in rows[2][3:])
+    (asked, seen, low, high) = (getattr(value, "value", None) for value in rows[2][3:7])
     assert asked == 0.01
     assert seen == pytest.approx(3 / 9000)
     assert low is not None and high is not None and 0 < low < 3 / 9000 < high < 0.01
+    assert [row[7] for row in rows] == [Badge("fewer", "unknown")] * 3
+    (why_fewer,) = [one.text for one in section.blocks if isinstance(one, Paragraph) and "held back" in one.text]
+    assert "of host, docker and qemu fewer" in why_fewer
 
 
 def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
@@ -140,6 +145,8 @@ def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
     rows = table(section, "anatomy-injected").rows
     assert [row[1:3] for row in rows] == [(name, "packets lost") for name in ("host", "docker", "qemu")]
     assert [getattr(value, "value", None) for value in rows[0][3:5]] == [0.02, 0.02]
+    assert [row[7] for row in rows] == [Badge("yes", "same")] * 3
+    assert section is not None and not [one for one in section.blocks if "held back" in getattr(one, "text", "")]
     assert section is not None and not [block for block in section.blocks if isinstance(block, Chart)]
 
 
@@ -147,8 +154,9 @@ def test_writes_alone_are_told_without_intervals(tmp_path: Path, monkeypatch: py
     source = plausible_run.SOURCE.replace('"http"\n', '"http"\nwrites = "10x1000"\n', 1)
     monkeypatch.setattr(plausible_run, "SOURCE", source)
     told = table(anatomy.render(read(plausible_captures.make(tmp_path / "run", 4))), "anatomy-injected")
-    assert [column.title for column in told.columns][-2:] == ["asked", "seen"]
-    assert told.rows[0][2:] == ("writes of a reply, and their bytes", "10x1000", "none told apart")
+    assert [column.title for column in told.columns][-3:] == ["asked", "seen", "confirmed"]
+    none = ("writes of a reply, and their bytes", "10x1000", "none told apart", Badge("not seen", "unknown"))
+    assert told.rows[0][2:] == none
     assert "Wilson" not in told.caption
 
 

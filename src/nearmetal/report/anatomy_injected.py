@@ -2,44 +2,68 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen
-from nearmetal.report.blocks import Column, Quantity, Table, Value
+from nearmetal.report.blocks import Badge, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.settings import settings
 
-_SHARES = (("packets lost", "loss", "lost"), ("packets overtaken", "reorder", "overtaken"))
+_OVERTAKEN = "packets overtaken"
+_SHARES = (("packets lost", "loss", "lost"), (_OVERTAKEN, "reorder", "overtaken"))
+_CONFIRMED = Badge("yes", "same")
+_FEWER, _MORE = Badge("fewer", "unknown"), Badge("more", "unknown")
 
 
-def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table]:
+@dataclass(frozen=True)
+class _Held:
+    """What was asked of one treatment, held against what was seen. An interval there is of shares alone."""
+
+    workload: str
+    treatment: str
+    what: str
+    asked: Value
+    seen: Value
+    confirmed: Badge
+    interval: tuple[Value, ...] = ()
+
+
+def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table | Paragraph]:
     """A table, if any treatment asked for such a thing: of requests, and of streams."""
     alpha = report.manifest.study.design.alpha
-    shares: list[tuple[Value, ...]] = [row for one in found for row in _of_link(one, report, alpha)]
-    writes: list[tuple[Value, ...]] = [row for one in found for row in _of_writes(one, report)]
+    shares = [held for one in found for held in _of_link(one, report, alpha)]
+    writes = [held for one in found for held in _of_writes(one, report)]
     if not shares and not writes:
         return
-    columns: tuple[Column, ...] = (
+    bounds = ("low", "high") if shares else ()
+    caption = "What was asked, and what both captures show"
+    if shares:
+        caption += f", with Wilson's {figures.percent(1 - alpha)} interval over all packets of both directions"
+    columns = (
         Column("workload"),
         Column("treatment"),
         Column("what"),
-        Column("asked", numeric=True),
-        Column("seen", numeric=True),
+        *(Column(title, numeric=True) for title in ("asked", "seen", *bounds)),
+        Column("confirmed"),
     )
-    caption = "What was asked, and what both captures show"
-    if shares:
-        # Of writes there is no interval.
-        columns = (*columns, Column("low", numeric=True), Column("high", numeric=True))
-        writes = [(*row, None, None) for row in writes]
-        caption += (
-            f", with Wilson's {figures.percent(1 - alpha)} interval over all packets of both directions. A frame that "
-            "is held back overtakes nothing when nothing follows it"
+    yield Table("anatomy-injected", caption, columns, tuple(_row(held, len(bounds)) for held in (*shares, *writes)))
+    fewer = [held.treatment for held in shares if held.what == _OVERTAKEN and held.confirmed is _FEWER]
+    if fewer:
+        yield Paragraph(
+            f"Of the packets of {figures.listing(dict.fromkeys(fewer))} fewer overtook each other than was asked for. "
+            "Some always do: a frame that is held back while none follows it, or together with those that follow, is "
+            "overtaken by none."
         )
-    yield Table("anatomy-injected", caption, columns, (*shares, *writes))
 
 
-def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[tuple[Value, ...]]:
+def _row(held: _Held, bounds: int) -> tuple[Value, ...]:
+    interval = held.interval or (None,) * bounds
+    return (held.workload, held.treatment, held.what, held.asked, held.seen, *interval, held.confirmed)
+
+
+def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[_Held]:
     link = settings(report.manifest.study, one.treatment).asked.link
     # Means are over those that have it: not all may.
     crossed = one.figures.get("crossed", 0.0) * one.crossing
@@ -49,18 +73,32 @@ def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[tuple[Val
             continue
         count = one.figures[figure] * one.crossing
         low, high = wilson(count, crossed, alpha)
-        shares = (Quantity(share, "share") for share in (asked, count / crossed, low, high))
-        yield (words.workload(one.workload), report.labels.treatment(one.treatment), what, *shares)
+        confirmed = _CONFIRMED if low <= asked <= high else _MORE if asked < low else _FEWER
+        share, seen, *interval = (Quantity(share, "share") for share in (asked, count / crossed, low, high))
+        yield _Held(*_named(one, report), what, share, seen, confirmed, tuple(interval))
 
 
-def _of_writes(one: Seen, report: ReportInput) -> Iterator[tuple[Value, ...]]:
+def _of_writes(one: Seen, report: ReportInput) -> Iterator[_Held]:
     asked = settings(report.manifest.study, one.treatment).parameter(one.workload, "writes")
     if not isinstance(asked, str) or asked.startswith("1x"):
         return
     count, size = one.figures.get("writes"), one.figures.get("write_size")
-    seen = f"{count:.4g}x{size:.0f}" if count is not None and size is not None else "none told apart"
-    named = (words.workload(one.workload), report.labels.treatment(one.treatment))
-    yield (*named, "writes of a reply, and their bytes", asked, seen)
+    if count is None or size is None:
+        seen, confirmed = "none told apart", Badge("not seen", "unknown")
+    else:
+        seen = f"{count:.4g}x{size:.0f}"
+        confirmed = _CONFIRMED if seen == asked else _apart(count, int(asked.partition("x")[0]))
+    yield _Held(*_named(one, report), "writes of a reply, and their bytes", asked, seen, confirmed)
+
+
+def _apart(count: float, asked: int) -> Badge:
+    if count == asked:
+        return Badge("of another size", "unknown")
+    return _MORE if count > asked else _FEWER
+
+
+def _named(one: Seen, report: ReportInput) -> tuple[str, str]:
+    return words.workload(one.workload), report.labels.treatment(one.treatment)
 
 
 def wilson(count: float, whole: float, alpha: float) -> tuple[float, float]:
