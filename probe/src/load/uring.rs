@@ -257,10 +257,10 @@ impl<'a> Uring<'a> {
         let slot = &mut self.slots[index as usize];
         let skippable = slot.reply.skippable();
         let (pointer, length, flags) = if skippable > 0 {
-            // All discards share one buffer: the kernel does not write to it.
+            // All discards share one buffer: the kernel does not write to it. Whatever is there is taken: told to wait for
+            // all of it as well (MSG_WAITALL), the ring forgets what it has discarded, and waits until the server closes.
             let length = skippable.min(DISCARD as u64) as u32;
-            let flags = libc::MSG_TRUNC | libc::MSG_WAITALL;
-            (self.discard.as_mut_ptr(), length, flags)
+            (self.discard.as_mut_ptr(), length, libc::MSG_TRUNC)
         } else {
             (slot.buffer.as_mut_ptr(), READ as u32, 0)
         };

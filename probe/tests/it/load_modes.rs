@@ -303,6 +303,28 @@ fn large_bodies_arrive_whole_on_both_engines() {
 }
 
 #[test]
+fn a_reply_in_pieces_ends_with_its_last_one_although_the_server_does_not_close() {
+    let address = server(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        stream.set_nodelay(true).unwrap();
+        while request(&mut reader).is_some() {
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n";
+            stream.write_all(head).unwrap();
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(5));
+                stream.write_all(&[b'x'; 5000]).unwrap();
+            }
+        }
+    });
+    for engine in engines() {
+        let arguments = ["--new-connections", "--engine", engine, "--timeout", "5s"];
+        let document = load(address, &[&arguments[..], &["--requests", "5"]].concat());
+        assert_eq!(number(&document, "/requests/completed"), 5, "{document}");
+        assert_eq!(number(&document, "/bytes/body"), 100_000);
+    }
+}
+
+#[test]
 fn paths_headers_and_bodies_are_sent_as_given() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sink = seen.clone();
