@@ -1,6 +1,6 @@
 //! By what a packet is known again at the other end.
 
-use super::tcp::{self, Segment};
+use super::tcp::{self, Fields, Segment};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -11,6 +11,8 @@ pub struct Mark {
     stamp: u32,
     id: u16,
     controls: u8,
+    /// Of its SACK blocks, as far as they were captured: acknowledgements that follow each other at once differ by them alone.
+    blocks: u64,
 }
 
 impl Mark {
@@ -22,6 +24,7 @@ impl Mark {
             stamp: segment.stamp.unwrap_or_default(),
             id: segment.id,
             controls: segment.flags & (tcp::SYN | tcp::FIN | tcp::RST),
+            blocks: segment.blocks(),
         }
     }
 

@@ -97,7 +97,8 @@ impl Pcap {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
         let (captured, length) = (field(8), field(12));
-        if captured > LONGEST_CAPTURED {
+        // One of no length is left to `next`: it may be none.
+        if captured > LONGEST_CAPTURED || captured | length == 0 {
             return None;
         }
         let (data, behind) = rest.split_at_checked(captured as usize)?;
@@ -140,6 +141,11 @@ impl Pcap {
             return Ok(Next::Broken(format!(
                 "the file is damaged: a packet of {captured} captured bytes"
             )));
+        }
+        if header == [0; RECORD_HEADER] {
+            return Ok(Next::Broken(
+                "the file is damaged: zeros instead of a packet, as where a machine goes down while it writes".to_owned(),
+            ));
         }
         let whole = RECORD_HEADER + captured as usize;
         if !window.have(whole)? {

@@ -93,7 +93,7 @@ impl<S: Source> Window<S> {
     /// Whether the file was cut, or could not be read, where it was looked at.
     pub fn lacks(&self) -> bool {
         match &self.room {
-            Room::Map(map) => map.lacks(),
+            Room::Map(map) => map.lacks() || map.there() < self.end,
             Room::Pieces(_) => false,
         }
     }

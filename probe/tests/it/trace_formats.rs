@@ -221,6 +221,26 @@ fn files_that_break_off_are_told_as_far_as_they_go() {
     );
 }
 
+/// As where a machine goes down while it writes: the file has its length, and of its end nothing was written.
+#[test]
+fn zeros_at_the_end_are_no_packets() {
+    for is_big_endian in [false, true] {
+        let pcap = Pcap {
+            is_big_endian,
+            ..Pcap::default()
+        };
+        let packets = conversation().packets;
+        let mut file = pcap.file(&packets);
+        file.resize(file.len() + 4096, 0);
+        let document = trace(&file);
+        let capture = &document["captures"][0];
+        assert_eq!(document["packets"], packets.len() as u64, "{capture}");
+        let problem = capture["problem"].as_str().unwrap_or_default();
+        assert!(problem.contains("zeros"), "{capture}");
+        assert_eq!(document["requests"], 2);
+    }
+}
+
 #[test]
 fn what_is_no_capture_is_a_document_and_an_error() {
     for (bytes, why) in [

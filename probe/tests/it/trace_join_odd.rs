@@ -171,6 +171,35 @@ fn a_window_that_opens_at_once_is_no_copy() {
     assert_eq!(told, [18, 18, 0, 0]);
 }
 
+/// Nor is a complaint that has more to say than the one right before it.
+#[test]
+fn complaints_that_differ_in_what_has_come_are_no_copies() {
+    let mut talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+    talk.handshake();
+    talk.ask(GET);
+    talk.wait(5_000_000);
+    let first = talk.server.sequence;
+    talk.answer_in(&reply(9000), 1428);
+    talk.wait(2_000_000);
+    for pieces in 1..4 {
+        talk.client_sacks(first, &[(first + 1428, first + (1 + pieces) * 1428)]);
+        talk.now = talk.packets[FIRST].time + 3_000_000 + u64::from(pieces) * 20_000;
+    }
+    talk.wait(5_000_000);
+    let lost = &[talk.packets.len() - 2];
+    talk.client_acks();
+    let left = |document: &Value| {
+        numbers(
+            &document["joined"]["there"],
+            ["left", "arrived", "duplicated", "lost_bare"],
+        )
+    };
+    let (document, _) = joined(&ends(&talk, PLAIN));
+    assert_eq!(left(&document), [7, 7, 0, 0]);
+    let (document, _) = joined(&ends(&talk, Network { lost, ..PLAIN }));
+    assert_eq!(left(&document), [7, 6, 0, 1]);
+}
+
 /// One of the captures holds less of each packet, so that timestamps are in one of them alone.
 #[test]
 fn captures_of_unlike_snap_lengths_are_joined() {
