@@ -50,6 +50,8 @@ struct Slot {
     exchange: Exchange,
     request: usize,
     written: usize,
+    /// What broke the connection while the request was being sent. The server may have answered before.
+    broke: Option<Errno>,
     reply: Reply,
 }
 
@@ -65,6 +67,7 @@ impl Slot {
             exchange: Exchange::default(),
             request: 0,
             written: 0,
+            broke: None,
             reply: Reply::default(),
         }
     }
@@ -120,6 +123,7 @@ impl<'a> driver::Engine<'a> for Epoll<'a> {
         slot.exchange = exchange;
         slot.request = request;
         slot.written = 0;
+        slot.broke = None;
         slot.reply.begin(self.core.job.requests[request].is_head);
         if slot.socket.is_some() {
             let now = clock::now();
@@ -227,7 +231,8 @@ impl<'a> Epoll<'a> {
                 self.send(index);
             }
             Phase::Busy => {
-                let unsent = slot.written < self.core.job.requests[slot.request].bytes.len();
+                let bytes = &self.core.job.requests[slot.request].bytes;
+                let unsent = slot.written < bytes.len() && slot.broke.is_none();
                 if unsent && flags.contains(EventFlags::OUT) {
                     self.send(index);
                 }
@@ -335,6 +340,12 @@ impl<'a> Epoll<'a> {
                 }
                 Err(Errno::AGAIN) => would_block = true,
                 Err(Errno::INTR) => {}
+                // The poller tells of it too, and then its reply is read, if there is one. What came before anything was
+                // sent is none.
+                Err(errno @ (Errno::CONNRESET | Errno::PIPE)) if slot.written > 0 => {
+                    slot.broke = Some(errno);
+                    break;
+                }
                 Err(errno) => return self.broken(index, errno),
             }
         }
@@ -411,6 +422,9 @@ impl<'a> Epoll<'a> {
 
     fn end_of_stream(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
+        if let Some(errno) = slot.broke {
+            return self.broken(index, errno);
+        }
         let now = clock::now();
         if slot.can_go_again(&self.core.job.requests[slot.request]) && slot.has_crossed(now) {
             return self.launch_again(index);

@@ -25,6 +25,7 @@ const POLL_FIRST: u16 = 1;
 enum Step {
     Socket,
     Connect,
+    /// Told of only where it was not whole.
     Send,
     Receive,
     /// Closing and cancelling, whose completions say nothing new.
@@ -58,6 +59,8 @@ struct Slot {
     exchange: Exchange,
     request: usize,
     reply: Reply,
+    /// Whether the connection broke while the request was being sent.
+    broke: bool,
     buffer: Box<[u8]>,
 }
 
@@ -87,6 +90,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
                 exchange: Exchange::default(),
                 request: 0,
                 reply: Reply::default(),
+                broke: false,
                 buffer: vec![0; READ].into_boxed_slice(),
             });
             (self.slots.len() - 1) as u32
@@ -99,6 +103,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
         let slot = &mut self.slots[index as usize];
         slot.exchange = exchange;
         slot.request = request;
+        slot.broke = false;
         if index >= self.capacity {
             // The table of direct descriptors is full, which is the same shortage.
             return self.fail(index, Failure::System(libc::EMFILE), now);
@@ -309,8 +314,9 @@ impl<'a> Uring<'a> {
         let now = clock::now();
         let phase = self.slots[index as usize].phase;
         if phase == Phase::Cancelling {
-            // The first operation to end breaks the chain; what follows it has not begun.
-            if result < 0 || *step == Step::Receive {
+            // The first operation to end breaks the chain; what follows it has not begun. A send that was cancelled after a
+            // part of the request tells how much that was.
+            if result < 0 || matches!(step, Step::Send | Step::Receive) {
                 self.close(index, now);
                 driver::after_failure(self, index, now);
             }
@@ -321,7 +327,8 @@ impl<'a> Uring<'a> {
             match step {
                 Step::Connect => self.connected(index, now),
                 Step::Receive => self.received(index, result as usize, now),
-                Step::Socket | Step::Send | Step::Clean => {}
+                Step::Send => self.broke_off(index),
+                Step::Socket | Step::Clean => {}
             }
         }
     }
@@ -335,6 +342,16 @@ impl<'a> Uring<'a> {
         let core = &mut self.core;
         core.recorder
             .sent(&mut slot.exchange, &mut slot.life, &core.window);
+    }
+
+    /// The connection broke after a part of the request. The server may have answered before, and the chain, which would
+    /// have read it, is broken with it.
+    fn broke_off(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.broke = true;
+        // Nothing that is still said of the chain's own reading is taken for this one's.
+        slot.generation = slot.generation.wrapping_add(1);
+        self.receive_more(index);
     }
 
     fn received(&mut self, index: u32, count: usize, now: Nanoseconds) {
@@ -353,7 +370,11 @@ impl<'a> Uring<'a> {
                     .feed_all(&slot.buffer[..count], &mut self.last_head)
             }
         };
-        if let Err(breach) = fed {
+        if count == 0 && slot.broke {
+            // Why it broke the kernel has not said, but that a part was sent.
+            self.close(index, now);
+            self.fail(index, Failure::System(libc::ECONNRESET), now);
+        } else if let Err(breach) = fed {
             self.close(index, now);
             self.fail(index, Failure::Protocol(breach), now);
         } else if self.slots[index as usize].reply.is_done() {

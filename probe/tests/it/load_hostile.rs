@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use crate::load_support::*;
+use crate::support::Directory;
 use serde_json::Value;
 
 /// Loads of every kind, few requests each.
@@ -214,6 +215,62 @@ fn a_server_that_closes_its_side_first_still_answers() {
     for document in every_kind(address, &[]) {
         assert_eq!(number(&document, "/requests/completed"), 6, "{document}");
     }
+}
+
+/// A load of every kind whose requests are larger than what the kernel takes of them at once.
+fn every_kind_of_large(address: SocketAddr, extra: &[&str]) -> Vec<Value> {
+    let folder = Directory::new();
+    let file = folder.join("body");
+    std::fs::write(&file, vec![b'x'; 20_000_000]).unwrap();
+    let data = format!("@{}", file.display());
+    every_kind(address, &[&["-X", "POST", "-d", &data], extra].concat())
+}
+
+/// A server that says this once a part of the request is there, and closes without reading on, so that its kernel resets.
+fn answering_early(reply: &'static [u8], ends_first: bool) -> SocketAddr {
+    server(move |mut stream| {
+        let _ = stream.read(&mut [0; 1000]);
+        let _ = stream.write_all(reply);
+        if ends_first {
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    })
+}
+
+#[test]
+fn a_reply_that_comes_before_the_request_is_sent_whole_is_a_reply() {
+    let sized = b"HTTP/1.1 413 Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno";
+    for address in [answering_early(sized, false), answering_early(sized, true)] {
+        for document in every_kind_of_large(address, &[]) {
+            assert_eq!(number(&document, "/status_codes/413"), 6, "{document}");
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_reply_before_a_reset_is_none() {
+    let part = b"HTTP/1.1 413 Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\nno";
+    all_fail_as(
+        &every_kind_of_large(answering_early(part, false), &[]),
+        "reset",
+    );
+    all_fail_as(
+        &every_kind_of_large(answering_early(b"", false), &[]),
+        "reset",
+    );
+}
+
+#[test]
+fn a_server_that_takes_a_part_of_a_request_and_no_more_is_a_timeout() {
+    let address = server(|mut stream| {
+        let _ = stream.read(&mut [0; 1000]);
+        std::thread::sleep(Duration::from_secs(20));
+        drop(stream);
+    });
+    all_fail_as(
+        &every_kind_of_large(address, &["--timeout", "200ms"]),
+        "client_timeout",
+    );
 }
 
 #[test]
