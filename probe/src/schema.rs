@@ -19,6 +19,7 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("load.v1", printed::<load::Document>),
     ("load.progress.v1", printed::<load::ProgressLine>),
     ("load.step.v1", printed::<load::StepLine>),
+    ("load.waiting.v1", printed::<load::WaitingLine>),
     ("serve.v1", printed::<serve::Document>),
     ("at.v1", printed::<at::Document>),
     ("awake.v1", printed::<awake::Awake>),

@@ -103,7 +103,8 @@ def served() -> Iterator[tuple[Service, str]]:
 
 
 TRIED = {
-    *("load.v1", "load.progress.v1", "load.step.v1", "serve.v1", "at.v1", "facts.v1", "clock.v1", "clock.serve.v1"),
+    *("load.v1", "load.progress.v1", "load.step.v1", "load.waiting.v1", "serve.v1"),
+    *("at.v1", "facts.v1", "clock.v1", "clock.serve.v1"),
     *("bystanders.v1", "bystanders.moved.v1", "bystanders.back.v1"),
     *("cpuset.v1", "cpuset.back.v1"),
     *("awake.v1", "awake.waiting.v1"),
@@ -174,6 +175,18 @@ def test_the_progress_of_a_load(served: tuple[Service, str]) -> None:
     ramp = "--mode ramp --from 20 --step 20 --to 40 --per-step 1100ms --json --progress"
     lines = documents(run("load", served[1], *ramp.split(" ")).stderr)
     assert {valid(line) for line in lines} == {"load.progress.v1", "load.step.v1"}
+
+
+def test_the_progress_of_a_ramp_that_waits_for_its_server() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    service = Service("serve", "--json", "--listen", address, "--stall", "200ms/500ms")
+    assert b"listening" in service.warned()
+    ramp = "--mode ramp --from 50 --step 50 --to 50 --per-step 600ms --timeout 50ms --json --progress"
+    try:
+        lines = documents(run("load", f"http://{address}/", *ramp.split(" ")).stderr)
+    finally:
+        service.end()
+    assert {valid(line) for line in lines} >= {"load.step.v1", "load.waiting.v1"}
 
 
 def test_what_a_server_saw_until_its_end() -> None:

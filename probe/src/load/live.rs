@@ -69,6 +69,11 @@ pub fn step_row(step: &Step, width: usize) -> String {
     format!("{figures}  {verdict}")
 }
 
+/// What stands below a step after which the server is waited for. It fits into any width.
+pub fn waiting_row(up_to: Nanoseconds) -> String {
+    format!("  waits for the server, up to {}", duration(up_to as f64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,7 +44,7 @@ use self::plan::Mode;
 
 pub use arguments::Args;
 pub use document::Document;
-pub use progress_lines::{Line as ProgressLine, StepLine};
+pub use progress_lines::{Line as ProgressLine, StepLine, WaitingLine};
 
 use crate::refusal::Refusal;
 use crate::{interrupt, output, usage};

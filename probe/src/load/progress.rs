@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::clock::{self, MILLISECOND, Nanoseconds, SECOND, per_second};
 use super::job::{Live, Window};
-use super::progress_lines::{Line, StepLine};
+use super::progress_lines::{Line, StepLine, WaitingLine};
 use super::step::Step;
 use super::{layout, live};
 
@@ -86,6 +86,18 @@ impl Progress {
             Reader::Person => {
                 Self::print(Ok(live::step_row(step, layout::width(std::io::stderr()))))
             }
+        }
+    }
+
+    /// A ramp waits for the server to be at rest, so long at most.
+    pub fn waiting(&self, up_to: Nanoseconds) {
+        match self.reader {
+            Reader::Nobody => {}
+            Reader::Program => Self::print(serde_json::to_string(&WaitingLine {
+                schema: "load.waiting.v1",
+                up_to_ns: up_to,
+            })),
+            Reader::Person => Self::print(Ok(live::waiting_row(up_to))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The lines of `--progress`: `load.progress.v1` and `load.step.v1`.
+//! The lines of `--progress`: `load.progress.v1`, `load.step.v1` and `load.waiting.v1`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,4 +34,13 @@ pub struct StepLine<'a> {
     pub schema: &'static str,
     #[serde(flatten)]
     pub step: &'a Step,
+}
+
+/// A line of `--progress` where a ramp waits, before its next step, for a server that left requests unanswered.
+#[derive(Serialize, JsonSchema)]
+pub struct WaitingLine {
+    /// `load.waiting.v1`
+    pub schema: &'static str,
+    /// So long at most.
+    pub up_to_ns: Nanoseconds,
 }

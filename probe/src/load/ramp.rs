@@ -58,7 +58,7 @@ pub fn climb(
             pace.heed(found, &step);
             if rest::is_due(found) && search.next().is_some() {
                 let length = time_due(found, rate);
-                step.rest = rest::wait(plan, address, engine, stop, (&pace, length))?;
+                step.rest = rest::wait(plan, address, engine, stop, progress, (&pace, length))?;
                 if matches!(step.rest, Some(Rest::Gone(_))) {
                     search.end();
                 }

@@ -70,13 +70,16 @@ pub fn wait(
     address: SocketAddr,
     engine: &Choice,
     stop: &AtomicBool,
+    progress: &Progress,
     (pace, length): (&Pace, Nanoseconds),
 ) -> anyhow::Result<Option<Rest>> {
     let Some(quick) = pace.quick() else {
         return Ok(None);
     };
+    let bound = length.max(AT_LEAST);
+    progress.waiting(bound);
     let mut silent = Progress::new(false, true);
-    until_quick(quick, length.max(AT_LEAST), |number, left| {
+    until_quick(quick, bound, |number, left| {
         let begin = clock::now();
         let one = Plan {
             mode: Mode::Closed,

@@ -242,7 +242,18 @@ fn a_ramp_ends_where_the_server_answers_no_more() {
             }
         }
     });
-    let document = load(address, &TWO_RATES);
+    let output = run(address, &[&TWO_RATES[..], &["--progress"]].concat());
+    let lines: Vec<Value> = serde_json::Deserializer::from_slice(&output.stderr)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let waits: Vec<_> = lines
+        .iter()
+        .filter(|line| line["schema"] == "load.waiting.v1")
+        .collect();
+    assert_eq!(waits.len(), 1, "{lines:?}");
+    assert_eq!(number(waits[0], "/up_to_ns"), 10_000_000_000);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let tried: Vec<_> = document["steps"].as_array().unwrap().iter().collect();
     let at_200 = tried.iter().filter(|step| step["offered"] == 200.0);
     assert_eq!(at_200.count(), 1, "{document}");
