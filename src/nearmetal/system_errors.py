@@ -14,7 +14,10 @@ def in_full(error: OSError, *, of_run: bool = False) -> str:
     return f"{where}{error.strerror or error}\n  remedy: {remedy(error, of_run=of_run)}"
 
 
-def remedy(error: OSError, *, of_run: bool = False) -> str:
+def remedy(
+    error: OSError, *, of_run: bool = False, otherwise: str = "`nearmetal doctor` shows what this host lacks"
+) -> str:
+    """`otherwise`: what is said of an error that has no remedy of its own."""
     number = error.errno
     if number in FULL:
         if of_run:
@@ -29,4 +32,4 @@ def remedy(error: OSError, *, of_run: bool = False) -> str:
     home = os.environ.get("NEARMETAL_HOME")
     if home and str(error.filename or "").startswith(home) and not Path(home).is_dir():
         return "name another place by NEARMETAL_HOME: no folder can be made there"
-    return "`nearmetal doctor` shows what this host lacks"
+    return otherwise

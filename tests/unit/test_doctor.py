@@ -65,6 +65,20 @@ def test_a_state_folder_that_cannot_be_read_is_a_finding(monkeypatch: pytest.Mon
     assert found.remedy
 
 
+async def test_a_disk_without_room_for_a_machine_is_a_finding() -> None:
+    async def tried(*error: object) -> Finding:
+        async def refused() -> None:
+            raise OSError(*error)
+
+        return await doctor._tried("environment host: a machine", refused, "see what it says", fatal=False)
+
+    found = await tried(errno.ENOSPC, "No space left on device", "/home/a/ledgers/x.jsonl")
+    assert (found.ok, found.fatal, found.detail) == (False, False, "/home/a/ledgers/x.jsonl: No space left on device")
+    assert found.remedy.startswith("free some space")
+    assert (await tried(errno.ENOSPC, "No space left on device")).detail == "No space left on device"
+    assert (await tried(errno.EIO, "Input/output error")).remedy == "see what it says"
+
+
 async def test_a_disk_without_room_for_a_guest_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def refused(*_: object) -> object:
         raise OSError(errno.ENOSPC, "No space left on device", "/home/a/proof-1")

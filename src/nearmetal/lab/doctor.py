@@ -85,7 +85,7 @@ async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, 
         found = _failed(what, error, fatal=fatal)
         return found if found.remedy else found.model_copy(update={"remedy": remedy})
     except OSError as error:
-        return Finding(what=what, ok=False, detail=str(error), remedy=remedy, fatal=fatal)
+        return _refused(what, error, remedy, fatal=fatal)
     return Finding(what=what, ok=True)
 
 
@@ -94,13 +94,14 @@ def _failed(what: str, error: NearmetalError, *, fatal: bool = False) -> Finding
     return Finding(what=what, ok=False, detail=detail, remedy=error.remedy, fatal=fatal)
 
 
-def _refused(what: str, error: OSError, *, fatal: bool = True) -> Finding:
-    """What the system did not let us look at, or try."""
+def _refused(what: str, error: OSError, otherwise: str = "see what it says", *, fatal: bool = True) -> Finding:
+    """What the system did not let us look at, or try; `otherwise` is the remedy where the error tells none."""
+    where = f"{error.filename}: " if error.filename else ""
     return Finding(
         what=what,
         ok=False,
-        detail=f"{error.filename}: {error.strerror}" if error.filename else str(error),
-        remedy=system_errors.remedy(error),
+        detail=f"{where}{error.strerror or error}",
+        remedy=system_errors.remedy(error, otherwise=otherwise),
         fatal=fatal,
     )
 
