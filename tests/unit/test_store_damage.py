@@ -234,6 +234,19 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, 
     assert (error.what, error.where) == ("this is not a file", str(run / name))
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "journal.jsonl", ""])
+def test_what_this_user_may_not_read_is_an_input_that_cannot_be_used(
+    run: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may read all."""
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != run / name)
+    error = refused(lambda: RunFolder.open(run).manifest())
+    assert (error.what, error.where) == ("this user may not read it", str(run / name))
+    assert error.remedy.startswith("name one that you may read")
+    (one,) = runs.listing([run])[1]
+    assert one.reason == f"{name or run.name}: this user may not read it"
+
+
 def test_a_link_in_the_place_of_the_folder_of_artifacts_is_refused(run: Path, tmp_path: Path) -> None:
     """Whoever goes on with the run would write where it leads."""
     (tmp_path / "elsewhere").mkdir()

@@ -74,6 +74,10 @@ class Manifest(Document):
 _FROM_A_COPY = "restore it from a copy of the run's folder"
 
 
+def _not_for_this_user(path: Path) -> BadInput:
+    return BadInput("this user may not read it", str(path), "name one that you may read, or read it as a user who may")
+
+
 class RunFolder:
     """The files of one run. Reading needs nothing but the folder."""
 
@@ -88,6 +92,8 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         folder = cls(path)
+        if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+            raise _not_for_this_user(path)
         if folder.has_manifest:
             return folder
         if folder.journal.exists():
@@ -109,6 +115,8 @@ class RunFolder:
             if file.exists() and not file.is_file():
                 # Whoever opens a pipe waits for its other end.
                 raise BadInput("this is not a file", str(file), _FROM_A_COPY)
+            if file.exists() and not os.access(file, os.R_OK):
+                raise _not_for_this_user(file)
         if self.artifacts.is_symlink():
             # Whoever goes on with the run would write where it leads.
             remedy = "put the folder itself in its place"
