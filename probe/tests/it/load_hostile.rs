@@ -217,12 +217,17 @@ fn a_server_that_closes_its_side_first_still_answers() {
     }
 }
 
-/// A load of every kind whose requests are larger than what the kernel takes of them at once.
-fn every_kind_of_large(address: SocketAddr, extra: &[&str]) -> Vec<Value> {
+/// A body larger than what the kernel takes at once, as `--data` takes it, and the folder that it lies in.
+fn large() -> (Directory, String) {
     let folder = Directory::new();
     let file = folder.join("body");
     std::fs::write(&file, vec![b'x'; 20_000_000]).unwrap();
     let data = format!("@{}", file.display());
+    (folder, data)
+}
+
+fn every_kind_of_large(address: SocketAddr, extra: &[&str]) -> Vec<Value> {
+    let (_folder, data) = large();
     every_kind(address, &[&["-X", "POST", "-d", &data], extra].concat())
 }
 
@@ -333,6 +338,13 @@ fn a_request_that_was_not_read_is_sent_again_unless_that_may_do_harm() {
     });
     let arguments = ["--workers", "1", "--requests", "10"];
     let document = load(address, &arguments);
+    assert_eq!(number(&document, "/requests/completed"), 10, "{document}");
+    assert_eq!(number(&document, "/requests/resent"), 9, "{document}");
+    let (_folder, data) = large();
+    let document = load(
+        address,
+        &[&arguments[..], &["-X", "PUT", "-d", &data]].concat(),
+    );
     assert_eq!(number(&document, "/requests/completed"), 10, "{document}");
     assert_eq!(number(&document, "/requests/resent"), 9, "{document}");
     let document = load(address, &[&arguments[..], &["-X", "POST"]].concat());
