@@ -344,10 +344,11 @@ pub fn after_failure<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseco
 
 fn abandon<'a>(engine: &mut impl Engine<'a>) {
     let under_way = engine.under_way();
+    let now = clock::now();
     let core = engine.core();
     core.pace.stop();
     for exchange in under_way {
-        core.recorder.abandoned(&exchange, &core.window);
+        core.recorder.abandoned(&exchange, now, &core.window);
     }
 }
 

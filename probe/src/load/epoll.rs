@@ -1,6 +1,7 @@
 //! The engine that works everywhere: edge-triggered epoll, one registration a socket, sends tried before waiting.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
@@ -199,7 +200,12 @@ impl<'a> Epoll<'a> {
     /// Open `count` connections before any clock starts. One that fails is tried again, and counted, when it is needed.
     pub fn open_pool(&mut self, count: u32) {
         use driver::Engine;
+        let stop = self.core.job.stop;
         for _ in 0..count {
+            // A server may let each of them wait.
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             let index = self.take_slot();
             let opened = self.connect(index).is_ok();
             self.slots[index as usize].phase = Phase::Opening;
@@ -211,7 +217,10 @@ impl<'a> Epoll<'a> {
             self.wait(0);
         }
         let limit = clock::now() + self.core.job.timeout;
-        while self.slots.iter().any(|slot| slot.phase == Phase::Opening) && clock::now() < limit {
+        while self.slots.iter().any(|slot| slot.phase == Phase::Opening)
+            && clock::now() < limit
+            && !stop.load(Ordering::Relaxed)
+        {
             self.wait(LONGEST_WAIT);
         }
     }
@@ -522,6 +531,17 @@ mod tests {
             (engine.core.idle.len(), &engine.core.free[..]),
             (0, &[0][..])
         );
+    }
+
+    #[test]
+    fn nobody_is_connected_to_once_the_user_has_ended_the_run() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stop = AtomicBool::new(true);
+        let job = job(&listener, &stop);
+        let live = Live::default();
+        let mut engine = Epoll::new(&job, &live).unwrap();
+        engine.open_pool(64);
+        assert!(engine.slots.is_empty());
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub fn climb(
             progress.step(&step);
             search.record(outcome, reached(found, rate));
             pace.heed(found, &step);
-            if rest::is_due(found) && search.next().is_some() {
+            if rest::is_due(found, step.too_many_errors, &pace) && search.next().is_some() {
                 let length = time_due(found, rate);
                 step.rest = rest::wait(plan, address, engine, stop, progress, (&pace, length))?;
                 if matches!(step.rest, Some(Rest::Gone(_))) {

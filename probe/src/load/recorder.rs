@@ -64,6 +64,8 @@ pub struct Recorder {
     pub sent: u64,
     pub completed: u64,
     pub abandoned: u64,
+    /// How long the abandoned one that waited the longest had waited since it was due.
+    pub abandoned_after: Nanoseconds,
     /// Requests that were sent again because the server had closed the kept connection.
     pub resent: u64,
     /// Replies with which, or soon after which, the server ended a connection that would have been used again.
@@ -236,10 +238,12 @@ impl Recorder {
     }
 
     /// A request still under way when the user ended the run.
-    pub fn abandoned(&mut self, exchange: &Exchange, window: &Window) {
+    pub fn abandoned(&mut self, exchange: &Exchange, now: Nanoseconds, window: &Window) {
         if window.contains(exchange.intended) {
             self.begun(exchange);
             self.abandoned += 1;
+            let waited = now.saturating_sub(exchange.intended);
+            self.abandoned_after = self.abandoned_after.max(waited);
         }
     }
 
@@ -258,6 +262,7 @@ impl Recorder {
         };
         self.last_intended = self.last_intended.max(other.last_intended);
         self.last_launched = self.last_launched.max(other.last_launched);
+        self.abandoned_after = self.abandoned_after.max(other.abandoned_after);
         for (mine, theirs) in [
             (&mut self.latency, &other.latency),
             (&mut self.service, &other.service),
@@ -364,9 +369,10 @@ mod tests {
         let mut found = Recorder::default();
         found.failed(&due(120), Failure::ClientTimeout, 150, &window);
         let mut other = Recorder::default();
-        other.abandoned(&due(130), &window);
+        other.abandoned(&due(130), 180, &window);
         found.merge(&other);
         assert_eq!((found.attempted, found.first_intended), (2, 120));
+        assert_eq!((found.abandoned, found.abandoned_after), (1, 50));
         other.merge(&found);
         assert_eq!(other.first_intended, 120);
     }

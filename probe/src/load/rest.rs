@@ -59,9 +59,11 @@ impl Pace {
     }
 }
 
-/// Whether requests that were begun got no reply: then the server may still have them.
-pub fn is_due(found: &Recorder) -> bool {
-    found.attempted - found.errors.own() > found.completed
+/// Whether requests that were begun got no reply: then the server may still have them. Or more got an error page than may,
+/// of a server that had pages: it may go on to refuse what it could answer, as one does that protects itself.
+pub fn is_due(found: &Recorder, too_many_errors: bool, pace: &Pace) -> bool {
+    let is_unanswered = found.attempted - found.errors.own() > found.completed;
+    is_unanswered || (too_many_errors && pace.kept_up.is_some())
 }
 
 /// Wait after a step of that length, by requests that count nowhere, each on a new connection.
@@ -198,6 +200,27 @@ mod tests {
             _ => Answer::NotAsked,
         };
         assert_eq!(waited(seen_once), (5, Some(slow)));
+    }
+
+    #[test]
+    fn a_server_that_refuses_is_waited_for_where_it_had_pages() {
+        let found = Recorder {
+            attempted: 10,
+            completed: 10,
+            ..Recorder::default()
+        };
+        let (had, had_not) = (Some(MILLISECOND), None);
+        for (too_many_errors, kept_up, due) in [
+            (false, had, false),
+            (true, had_not, false),
+            (true, had, true),
+        ] {
+            let pace = Pace {
+                kept_up,
+                ..Pace::default()
+            };
+            assert_eq!(is_due(&found, too_many_errors, &pace), due);
+        }
     }
 
     #[test]

@@ -44,11 +44,15 @@ fn interrupted(measured: &Measured) -> Option<String> {
         if measured.elapsed == 0 {
             return "ended while it warmed up, before anything was measured".to_owned();
         }
-        format!(
-            "ended early, after {}; {} requests were abandoned",
-            duration(measured.lasted as f64),
-            measured.recorder.abandoned
-        )
+        let early = format!("ended early, after {}", duration(measured.lasted as f64));
+        match measured.recorder.abandoned {
+            0 => early,
+            // A server that hangs looks well by the replies before it did.
+            some => format!(
+                "{early}; {some} requests were abandoned, of which one had waited for {}: figures are of the others",
+                duration(measured.recorder.abandoned_after as f64)
+            ),
+        }
     })
 }
 
@@ -419,10 +423,14 @@ mod tests {
         assert!(failing(10).contains("the latencies are those of the others"));
         assert!(failing(1000).contains("there are no latencies"));
         let mut ended = good();
-        (ended.completed, ended.abandoned) = (0, 990);
+        (ended.completed, ended.abandoned, ended.abandoned_after) = (0, 990, 1_600_000_000);
         (0..10).for_each(|_| ended.errors.count(Failure::ClientTimeout));
-        let told = of(&plan, &measured(ended)).join("\n");
+        let mut ended = measured(ended);
+        ended.interrupted = true;
+        let told = of(&plan, &ended).join("\n");
         assert!(told.contains("there are no latencies"), "{told}");
+        let waited = "990 requests were abandoned, of which one had waited for 1.60 s";
+        assert!(told.contains(waited), "{told}");
     }
 
     #[test]
