@@ -225,10 +225,25 @@ fn failures(found: &Recorder) -> Option<String> {
             "there are no latencies"
         };
         format!(
-            "{} of {} requests failed ({}); {latencies}",
+            "{} of {} requests failed ({}); {latencies}{}",
             count(failed),
             count(found.attempted),
-            percent(failed as f64 / found.attempted as f64)
+            percent(failed as f64 / found.attempted as f64),
+            fell_silent(found).unwrap_or_default()
+        )
+    })
+}
+
+/// When the last reply came, where requests that were due in the tenth of the time behind it, or in more, had none.
+fn fell_silent(found: &Recorder) -> Option<String> {
+    let sending = found.last_intended.saturating_sub(found.first_intended);
+    let silent = found.last_intended.saturating_sub(found.last_reply);
+    (found.completed > 0 && silent > sending / 10).then(|| {
+        let heard = found.last_reply.saturating_sub(found.first_intended);
+        format!(
+            "; the last reply came {} after the first request was due, and none in the {} behind it",
+            duration(heard as f64),
+            duration(silent as f64)
         )
     })
 }
@@ -431,6 +446,20 @@ mod tests {
         assert!(told.contains("there are no latencies"), "{told}");
         let waited = "990 requests were abandoned, of which one had waited for 1.60 s";
         assert!(told.contains(waited), "{told}");
+    }
+
+    #[test]
+    fn it_is_told_when_a_server_fell_silent() {
+        let plan = plan("http://a/").unwrap();
+        let mut dead = good();
+        (dead.last_intended, dead.last_reply) = (10 * SECOND, 9 * SECOND);
+        (dead.completed, dead.attempted) = (900, 1000);
+        (0..100).for_each(|_| dead.errors.count(Failure::System(libc::ECONNREFUSED)));
+        let told = |recorder| of(&plan, &measured(recorder)).join("\n");
+        assert!(!told(dead.clone()).contains("the last reply came"));
+        dead.last_reply = 7 * SECOND;
+        let heard = "the last reply came 7 s after the first request was due, and none in the 3 s behind it";
+        assert!(told(dead.clone()).contains(heard), "{}", told(dead));
     }
 
     #[test]
