@@ -185,8 +185,17 @@ def test_parquet_holds_what_the_lines_hold(trace: Run, tmp_path: Path, ends: tup
         types = dict(zip(found.columns, map(str, found.types), strict=True))
         rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
     assert rows == [{"joined": None, **json.loads(line)} for line in lines.read_text().splitlines()]
-    assert (types["request_first"], types["status"], types["flags"]) == ("UBIGINT", "USMALLINT", "VARCHAR[]")
-    assert "network_ns BIGINT" in types["joined"] and "head UINTEGER" in types["response"]
+    assert (types["request_first"], types["status"], types["flags"]) == ("BIGINT", "BIGINT", "VARCHAR[]")
+    assert "network_ns BIGINT" in types["joined"] and "head BIGINT" in types["response"]
+
+
+def test_times_in_parquet_can_be_taken_from_each_other_either_way(trace: Run, tmp_path: Path) -> None:
+    table = tmp_path / "requests.parquet"
+    assert trace(CLIENT, "--requests", str(table))[0] == 0
+    took = "request_first - response_last, response.bytes - request.bytes, request.bytes - response.bytes"
+    with duckdb.connect() as database:
+        rows = database.read_parquet(str(table)).project(took).fetchall()
+    assert rows and all(back < 0 and more == -less for back, more, less in rows)
 
 
 def test_parquet_without_its_library_is_told_before_anything_is_read(

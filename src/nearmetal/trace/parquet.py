@@ -1,4 +1,8 @@
-"""Requests as Parquet, for notebooks: the fields of trace.request.v1, nested as in its lines, and with its types."""
+"""Requests as Parquet, for notebooks: the fields of trace.request.v1, nested as in its lines, and with its types.
+
+Integers have a sign, though most of them are never negative: who takes one time from another would get an overflow, or
+a difference of some 2^64, where the earlier one comes first.
+"""
 
 import asyncio
 import json
@@ -11,8 +15,6 @@ from nearmetal.lab import probe
 from nearmetal.lab.commands import process
 
 SUFFIX: Final = ".parquet"
-_INTEGERS: Final = {"uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "int64": "BIGINT"}
-"""A JSON schema's formats to DuckDB's types."""
 
 Schema = Mapping[str, Any]
 
@@ -69,6 +71,6 @@ def _type(field: Schema, definitions: Schema) -> str:
         case "array":
             return f"{_type(field['items'], definitions)}[]"
         case "integer":
-            return _INTEGERS[field["format"]]
+            return "BIGINT"
         case _:
             return "VARCHAR"
