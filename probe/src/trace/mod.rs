@@ -1,7 +1,7 @@
 //! `trace`: what captures say of requests, and of the packets that carried them.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -178,10 +178,14 @@ fn can_be_read_twice(file: &File) -> bool {
     !kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
 }
 
-/// The file that requests are written to, which must be none of those that are read.
+/// The file that requests are written to, which must be none of those that are read, by whatever name.
 fn create(path: &Path, captures: &[PathBuf]) -> anyhow::Result<File> {
-    let same = |other: &PathBuf| fs::canonicalize(other).ok() == fs::canonicalize(path).ok();
-    if path.exists() && captures.iter().any(same) {
+    let identity = |path: &Path| {
+        let metadata = fs::metadata(path).ok();
+        metadata.map(|metadata| (metadata.dev(), metadata.ino()))
+    };
+    let there = identity(path);
+    if there.is_some() && captures.iter().any(|capture| identity(capture) == there) {
         bail!(
             "--requests {} is a capture to be read; name another file",
             path.display()

@@ -383,8 +383,11 @@ fn bad_arguments_are_one_line_and_exit_2() {
     let directory = Directory::new();
     let capture = directory.join("a.pcap");
     std::fs::write(&capture, Pcap::default().header()).unwrap();
-    let (capture, folder) = (
+    let link = directory.join("b.pcap");
+    std::fs::hard_link(&capture, &link).unwrap();
+    let (capture, link, folder) = (
         capture.to_str().unwrap(),
+        link.to_str().unwrap(),
         directory.path().to_str().unwrap(),
     );
     for (arguments, why) in [
@@ -394,6 +397,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
             &["trace", capture, "--requests", capture],
             "name another file",
         ),
+        (&["trace", capture, "--requests", link], "name another file"),
         (
             &["trace", capture, "--requests", "/nowhere/x"],
             "cannot write /nowhere/x",
