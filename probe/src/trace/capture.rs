@@ -7,6 +7,7 @@ use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
 use super::source::Source;
 use super::times::Times;
+use super::until;
 use super::window::Window;
 
 /// Nanoseconds since the epoch, as the capture tells the time.
@@ -250,6 +251,11 @@ impl<S: Source> Capture<S> {
             Ok(Next::Broken(why)) => self.stop(why),
             Err(error) => self.stop(format!("cannot be read on: {error}")),
         }
+    }
+
+    /// It is not read on, though more may be there: the user has had enough.
+    pub fn leave(&mut self) {
+        self.stop(format!("cannot be read on: {}", until::INTERRUPTED));
     }
 
     /// Whether the packet that was last gone to is earlier than one before it in the file.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -85,7 +86,8 @@ pub fn both(first: &[u8], second: &[u8]) -> Document {
     let names = ["one".to_owned(), "other".to_owned()];
     let open = || [Capture::open(first), Capture::open(second)];
     let compared = compared::compare(open());
-    let document = two::side_by_side(&names, open(), compared, Requests::new(None));
+    let goes_on = AtomicBool::new(false);
+    let document = two::side_by_side(&names, open(), compared, Requests::new(None), &goes_on);
     sane(document)
 }
 

@@ -291,6 +291,17 @@ impl Join {
         alone.into_iter().map(|finished| (finished, None)).collect()
     }
 
+    /// Both captures were read until then, each by its own clock, and are not read on.
+    pub fn leave(&mut self, [first, second]: [Time; 2]) {
+        let last = first.min(self.clocks.first_from_second(second));
+        self.common.last = self.common.last.min(last);
+        for path in self.paths.values_mut() {
+            for end in [End::Low, End::High] {
+                path.lanes.of(end).judge(|time| self.common.arriving(time));
+            }
+        }
+    }
+
     /// The end of both captures: the requests that found no other.
     pub fn finish(&mut self) -> Vec<Told> {
         self.forget(|_| true);

@@ -368,6 +368,13 @@ impl Lane {
         }
     }
 
+    /// What it means of a packet that arrived then that it was not seen leaving is another than was known when it came.
+    pub fn judge(&mut self, alone: impl Fn(Time) -> Alone) {
+        for arrived in &mut self.waiting {
+            arrived.alone = alone(arrived.arrival.time);
+        }
+    }
+
     /// The end: what is still on the way was lost, unless it left after `unsettled_from` and nothing sent later arrived.
     pub fn close(&mut self, unsettled_from: Time, delays: &mut Durations) -> Fates {
         self.meet(Time::MAX, delays);

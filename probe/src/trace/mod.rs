@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, bail};
 
 use crate::load::layout;
+use crate::usage::own_name;
 use crate::{interrupt, output};
 
 mod ahead;
@@ -70,6 +71,8 @@ pub mod entries;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod interrupted_tests;
+#[cfg(test)]
 mod kept_tests;
 #[cfg(test)]
 mod memory_tests;
@@ -106,7 +109,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Exit code of a run that the user ended early; what was read until then is told.
+/// Exit code of a run that the user ended early; what was read until then is told, if anything can be.
 const INTERRUPTED: u8 = 4;
 /// Connections that are followed at a time: so many take less than 64 MB.
 const MOST_CONNECTIONS: usize = 16_384;
@@ -144,7 +147,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let requests = requests()?;
             let compared = compared::compare(captures);
             let again = [open(first)?, open(second)?];
-            two::side_by_side(&names, again, compared, requests)?
+            if stop.load(Ordering::Relaxed) {
+                eprintln!(
+                    "{}: interrupted before the two captures were compared; nothing can be told",
+                    own_name()
+                );
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+            two::side_by_side(&names, again, compared, requests, stop)?
         }
         _ => bail!("one capture or two are to be named"),
     };

@@ -1,6 +1,7 @@
 //! Two captures of the same traffic, from beginning to end.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 
@@ -23,7 +24,9 @@ const MOST_CONNECTIONS: usize = 4096;
 const FEW_TOLD: usize = 64;
 
 /// A capture that is being read, beside another.
-struct Reading<S> {
+struct Reading<'a, S> {
+    /// Whether the user has had enough. Both are left then: what is read of one alone says nothing.
+    stop: &'a AtomicBool,
     place: Place,
     capture: Capture<S>,
     analysis: Analysis,
@@ -31,11 +34,18 @@ struct Reading<S> {
     next: Option<Time>,
 }
 
-impl<S: Source> Reading<S> {
-    fn new(place: Place, capture: Capture<S>, hosts: Option<Rc<Hosts>>, join: &Join) -> Reading<S> {
+impl<'a, S: Source> Reading<'a, S> {
+    fn new(
+        place: Place,
+        capture: Capture<S>,
+        hosts: Option<Rc<Hosts>>,
+        join: &Join,
+        stop: &'a AtomicBool,
+    ) -> Reading<'a, S> {
         let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
         analysis.limit_to(hosts);
         let mut reading = Reading {
+            stop,
             place,
             capture,
             analysis,
@@ -46,7 +56,13 @@ impl<S: Source> Reading<S> {
     }
 
     fn advance(&mut self, join: &Join) {
-        let time = self.capture.advance();
+        let time = match self.stop.load(Ordering::Relaxed) {
+            true => {
+                self.capture.leave();
+                None
+            }
+            false => self.capture.advance(),
+        };
         self.next = time.map(|time| join.time(self.place, time));
     }
 
@@ -89,6 +105,7 @@ pub fn side_by_side<S: Source>(
     [first, second]: [Capture<S>; 2],
     compared: Compared,
     mut requests: Requests,
+    stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
     let Compared {
         clocks,
@@ -102,8 +119,8 @@ pub fn side_by_side<S: Source>(
     let client_place = clocks.client;
     let mut join = Join::new(clocks, spans, askers);
     let mut readings = [
-        Reading::new(Place::First, first, hosts.clone(), &join),
-        Reading::new(Place::Second, second, hosts, &join),
+        Reading::new(Place::First, first, hosts.clone(), &join, stop),
+        Reading::new(Place::Second, second, hosts, &join, stop),
     ];
     let [first, second] = &mut readings;
     for count in 0_usize.. {
@@ -121,6 +138,10 @@ pub fn side_by_side<S: Source>(
                 reading.tell(&mut join, &mut requests)?;
             }
         }
+    }
+    if stop.load(Ordering::Relaxed) {
+        let last = |reading: &Reading<S>| reading.capture.facts.times.map_or(0, |times| times.last);
+        join.leave([last(first), last(second)]);
     }
     // Of both by turns, so that few wait for the other end's.
     let mut are_open = true;

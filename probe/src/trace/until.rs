@@ -3,6 +3,9 @@
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Why it is not read on then.
+pub const INTERRUPTED: &str = "it was interrupted";
+
 /// A signal that sets `stop` also ends the wait for a pipe into which nobody writes.
 pub struct Until<'a, R> {
     pub stop: &'a AtomicBool,
@@ -13,7 +16,7 @@ impl<R> Until<'_, R> {
     /// An error once the user has had enough.
     pub fn go_on(&self) -> io::Result<()> {
         match self.stop.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("it was interrupted")),
+            true => Err(io::Error::other(INTERRUPTED)),
             false => Ok(()),
         }
     }

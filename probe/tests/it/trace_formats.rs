@@ -1,8 +1,11 @@
 //! `trace` reads every kind of capture file to the same result, and names what it cannot read.
 
-use std::fs::File;
+use std::ffi::CStr;
+use std::fs::{self, File};
 use std::io::Write;
-use std::process::Stdio;
+use std::os::fd::FromRawFd;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -301,7 +304,7 @@ fn captures_without_anything_to_tell_say_so() {
 fn people_are_told_what_is_no_capture_without_empty_tables() {
     let directory = Directory::new();
     let path = directory.join("no.pcap");
-    std::fs::write(&path, b"nothing").unwrap();
+    fs::write(&path, b"nothing").unwrap();
     let output = run(&["trace", path.to_str().unwrap()]);
     let said = text(&output.stdout);
     assert!(
@@ -314,7 +317,7 @@ fn people_are_told_what_is_no_capture_without_empty_tables() {
 fn two_captures_are_no_pipes() {
     let directory = Directory::new();
     let path = directory.join("one.pcap");
-    std::fs::write(&path, Pcap::default().file(&conversation().packets)).unwrap();
+    fs::write(&path, Pcap::default().file(&conversation().packets)).unwrap();
     let probe = env!("CARGO_BIN_EXE_nearmetal-probe");
     let trace = |files: &str| {
         let command = format!("cat {0} | {probe} trace {files}", path.display());
@@ -382,9 +385,9 @@ fn foreign_packets_are_counted_by_name() {
 fn bad_arguments_are_one_line_and_exit_2() {
     let directory = Directory::new();
     let capture = directory.join("a.pcap");
-    std::fs::write(&capture, Pcap::default().header()).unwrap();
+    fs::write(&capture, Pcap::default().header()).unwrap();
     let link = directory.join("b.pcap");
-    std::fs::hard_link(&capture, &link).unwrap();
+    fs::hard_link(&capture, &link).unwrap();
     let (capture, link, folder) = (
         capture.to_str().unwrap(),
         link.to_str().unwrap(),
@@ -431,12 +434,7 @@ fn a_pipe_into_which_nobody_writes_any_more_can_be_left() {
     // More than fits into a pipe: when it is written, the other end has begun to read.
     let packets: Vec<_> = (0..200).flat_map(|_| conversation().packets).collect();
     pipe.write_all(&Pcap::default().file(&packets)).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
-        // SAFETY: the child has not been waited for.
-        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-        thread::sleep(Duration::from_millis(50));
-    }
+    interrupt(&mut child);
     drop(pipe);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4));
@@ -444,6 +442,70 @@ fn a_pipe_into_which_nobody_writes_any_more_can_be_left() {
     let problem = document["captures"][0]["problem"].as_str().unwrap();
     assert!(problem.contains("interrupted, at byte"), "{problem}");
     assert!(numbers(&document, ["packets"])[0] > 0);
+}
+
+/// A terminal that nobody types at: its master's end, and where it lies.
+fn terminal() -> (File, PathBuf) {
+    // SAFETY: the descriptor is checked before it is owned, and the name is long enough for what is written to it.
+    let (master, name) = unsafe {
+        let descriptor = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        assert!(descriptor >= 0 && libc::unlockpt(descriptor) == 0);
+        let mut name = [0; 64];
+        assert_eq!(
+            libc::ptsname_r(descriptor, name.as_mut_ptr(), name.len()),
+            0
+        );
+        (
+            File::from_raw_fd(descriptor),
+            CStr::from_ptr(name.as_ptr()).to_owned(),
+        )
+    };
+    (master, name.into_string().unwrap().into())
+}
+
+#[test]
+fn two_captures_that_were_left_before_they_were_compared_tell_nothing() {
+    let directory = Directory::new();
+    let path = directory.join("a.pcap");
+    fs::write(&path, Pcap::default().file(&conversation().packets)).unwrap();
+    // It can be opened as often as a file, and gives nothing to read.
+    let (terminal, other) = terminal();
+    let mut child = probe()
+        .args(["trace", "--json"])
+        .args([&path, &other])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let open = format!("/proc/{}/fd", child.id());
+    let has_it = || {
+        fs::read_dir(&open)
+            .unwrap()
+            .flatten()
+            .any(|one| fs::read_link(one.path()).is_ok_and(|path| path == other))
+    };
+    eventually("it is opened", has_it);
+    interrupt(&mut child);
+    drop(terminal);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(text(&output.stdout), "");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("interrupted") && said.contains("nothing"),
+        "{said}"
+    );
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+}
+
+/// Interrupt it until it ends, if it does.
+fn interrupt(child: &mut Child) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        // SAFETY: the child has not been waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A packet over IPv4 in pieces of so many bytes.
