@@ -1,6 +1,7 @@
 //! How much longer requests take the later they are due: what tells a server that falls behind from one that is slow.
 
 use super::clock::Nanoseconds;
+use super::outstanding;
 
 /// Times are kept by slices of the window, each twice as wide whenever it is longer than they reach.
 const SLICES: usize = 32;
@@ -9,7 +10,7 @@ const FINEST: u32 = 20;
 /// Latencies are kept by four buckets to an octave, from 2^10 ns (1 us) to 2^40 ns (18 minutes); what is beyond goes to
 /// the nearest. Sums are exact, so that buckets only decide which requests are the slowest.
 const OCTAVES: std::ops::Range<u32> = 10..40;
-const BUCKETS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize;
+pub const BUCKETS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize;
 /// The slowest shares of the requests, which tell of some that fall behind among others that do not, and how much of all
 /// is left out of each: a few that are late by themselves.
 const SLOWEST: [f64; 3] = [0.10, 0.05, 0.025];
@@ -23,7 +24,7 @@ const FEWEST: f64 = 5.0;
 const SPREAD: f64 = 0.25;
 
 /// How many requests, the sum of the times at which they were due, and that of their latencies.
-type Cell = [f64; 3];
+pub type Cell = [f64; 3];
 
 /// When requests were due, and how long they took.
 #[derive(Clone, Debug, Default)]
@@ -82,9 +83,10 @@ impl Growth {
         }
     }
 
-    /// By how much latencies grow within so much time: those of all requests, or of the slowest, whichever is most. Where
-    /// they shrink, others wait that were due before: a server that serves the last first.
-    pub fn within(&self, time: Nanoseconds) -> Nanoseconds {
+    /// By how much latencies grow within the time of sending: those of all requests, or of the slowest, or as what is
+    /// outstanding adds up, whichever is most. Where they shrink, others wait that were due before: a server that serves
+    /// the last first.
+    pub fn within(&self, sending: Nanoseconds) -> Nanoseconds {
         let of_all = Line::through(&self.cells);
         let slopes = SLOWEST.map(|share| {
             let line = Line::through(&self.slowest(share));
@@ -98,7 +100,9 @@ impl Growth {
         });
         let is_chance = of_all.number >= FEWEST && of_all.slope.abs() < ERRORS * of_all.error;
         let of_all = if is_chance { 0.0 } else { of_all.slope.abs() };
-        (slopes.into_iter().fold(of_all, f64::max) * time as f64) as Nanoseconds
+        let grown = slopes.into_iter().fold(of_all, f64::max) * sending as f64;
+        let whole = (sending >> (FINEST + self.doubled)) as usize;
+        grown.max(outstanding::lag(&self.cells, whole, sending as f64)) as Nanoseconds
     }
 
     /// Such a share of the slowest but for the latest; of a bucket that lies in it in part, so much of each cell.
@@ -135,7 +139,7 @@ fn halved(index: usize, times: u32) -> usize {
     ((index / BUCKETS) >> times) * BUCKETS + index % BUCKETS
 }
 
-fn add(cell: &mut Cell, other: Cell) {
+pub fn add(cell: &mut Cell, other: Cell) {
     for (sum, one) in cell.iter_mut().zip(other) {
         *sum += one;
     }

@@ -14,6 +14,7 @@ mod job;
 pub mod layout;
 mod live;
 mod measure;
+mod outstanding;
 mod plan;
 pub mod poller;
 mod progress;
