@@ -232,6 +232,9 @@ impl Connection {
         let way = self.ways.of(from);
         way.counts.packets += 1;
         way.counts.bytes += u64::from(segment.length);
+        if segment.length > 0 {
+            self.strides.of(from).passed.time = segment.time;
+        }
     }
 
     /// Take a segment in that may be anything.
@@ -343,8 +346,10 @@ impl Connection {
         // Where no handshake was captured: few are without it.
         let is_selective = self.agreed().is_none_or(|agreed| agreed.selective);
         let (way, other) = self.ways.from(from);
+        let heard_at = self.strides.get(from.other()).passed.time;
         let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
-        if bare.doubles(last, is_selective, way) {
+        let came_between = heard_at > last.time;
+        if bare.doubles(last, came_between, is_selective, way) {
             way.counts.duplicates += 1;
             return true;
         }

@@ -239,3 +239,60 @@ fn what_is_sent_again_in_time_is_no_copy_though_nothing_but_time_tells() {
         assert_eq!(document[side]["duplicates"], 0, "{side}");
     }
 }
+
+/// An end whose program reads says that it takes more, as it did before, although something has just come that it has not
+/// looked at.
+#[test]
+fn what_is_said_twice_with_something_of_the_other_end_between_is_no_copy() {
+    for has_stamps in [true, false] {
+        let mut talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+        (talk.mss, talk.has_stamps) = (1440, has_stamps);
+        talk.handshake();
+        talk.ask(GET);
+        talk.wait(1_000_000);
+        for piece in reply(30_000).chunks(1428) {
+            // All of it within less than a tick of the timestamps, and than half a round trip.
+            talk.now -= STEP - 1_000;
+            let before = talk.server.sequence;
+            talk.answer(piece);
+            talk.now -= STEP - 1_000;
+            talk.client_acks().acknowledgement = before;
+            talk.now -= STEP - 1_000;
+            talk.client_acks();
+        }
+        for stamp in talk
+            .packets
+            .iter_mut()
+            .filter_map(|packet| packet.stamp.as_mut())
+        {
+            *stamp = (BEGIN / 1_000_000) as u32;
+        }
+        talk.finish();
+        let acks = 2 * 22 + 1;
+        let document = talk.trace();
+        let counted = numbers(&document["client"], ["duplicates", "acks"]);
+        assert_eq!(counted, [0, acks], "{has_stamps}");
+    }
+}
+
+#[test]
+fn where_all_comes_once_more_something_of_the_other_end_may_come_between() {
+    let mut talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+    talk.mss = 1440;
+    talk.handshake();
+    talk.ask(GET);
+    talk.wait(1_000_000);
+    for piece in reply(30_000).chunks(1428) {
+        talk.answer(piece);
+        talk.now -= STEP - 1_000;
+        talk.client_acks();
+        talk.now -= STEP - 2_000;
+    }
+    talk.finish();
+    let counted = ["duplicates", "acks"];
+    let [_, acks] = numbers(&talk.trace()["client"], counted);
+    // The copy of an acknowledgement comes behind the next segment.
+    let document = trace(&Pcap::default().file(&twice(&talk, 2_500)));
+    let all = document["client"]["packets"].as_u64().unwrap() / 2;
+    assert_eq!(numbers(&document["client"], counted), [all, acks]);
+}

@@ -59,10 +59,17 @@ impl Bare {
     }
 
     /// Whether the same packet is here once more. Without an identification nothing may differ: an end that complains of a
-    /// hole by SACK says something new each time. Without timestamps, it comes `soon`. The checksum alone does not tell: where
+    /// hole by SACK says something new each time. Without timestamps, it comes `soon`. Where something `came_between` of the
+    /// other end, it may be said again, so that packets have to come in pairs besides. The checksum alone does not tell: where
     /// packets leave, the card has yet to sum up what differs. Without SACK an end repeats itself within a tick of the
     /// timestamps, so that only where its packets come in pairs the second of two that come soon is the same.
-    pub fn doubles(&self, last: &mut Bare, is_selective: bool, way: &Way) -> bool {
+    pub fn doubles(
+        &self,
+        last: &mut Bare,
+        came_between: bool,
+        is_selective: bool,
+        way: &Way,
+    ) -> bool {
         if self.id != 0 {
             return self.id == last.id && self.number == last.number;
         }
@@ -75,7 +82,8 @@ impl Bare {
             return false;
         }
         if is_selective {
-            return is_soon || self.stamp.is_some();
+            let may_be = is_soon || self.stamp.is_some();
+            return may_be && (!came_between || way.counts.come_in_pairs());
         }
         let is_second = is_soon && way.counts.come_in_pairs();
         if is_second {
@@ -185,7 +193,7 @@ pub(super) struct Noted {
     pub(super) acks: u32,
     /// Whether the last of them ended a write.
     pub(super) ends: bool,
-    /// When the last of the bytes came.
+    /// When the last of the bytes came, whether they passed or not.
     pub(super) time: Time,
 }
 

@@ -65,6 +65,7 @@ impl Connection {
         }
         let awaited = exchanges.awaited();
         stride.begin_cut(kind, segment.length);
+        stride.passed.time = segment.time;
         stride.expect_acknowledgements(&this.stream, kind, awaited);
         other_stride.expect_acknowledgements(&other.stream, kind.other(), awaited);
         if kind == Kind::Response {
