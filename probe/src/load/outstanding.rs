@@ -183,23 +183,25 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_an_order_that_is_asked_twice_what_it_can_is_seen_to_fall_behind() {
-        for server in [at_random, shared as Server] {
-            for (number, at_least) in [(100, 80), (200, 97), (300, 99), (800, 100)] {
-                for poisson in [false, true] {
-                    let lags = lags(server, number, 2.0, poisson);
-                    let behind = behind(&lags);
-                    assert!(
-                        behind >= at_least,
-                        "{number}, Poisson {poisson}: {behind} of 100"
-                    );
-                    // It takes as long again to answer what is left when all is sent.
-                    let answered = 2.0 / (1.0 + lags[50]);
-                    assert!(
-                        number < 300 || (answered - 1.0).abs() < 0.08,
-                        "{number}, Poisson {poisson}: {answered}"
-                    );
-                }
+    fn a_server_without_an_order_that_is_asked_for_too_much_is_seen_to_fall_behind() {
+        let cases = [
+            (1.3, 300, 85),
+            (1.3, 800, 99),
+            (2.0, 100, 80),
+            (2.0, 200, 97),
+            (2.0, 300, 99),
+        ];
+        let servers: [(Server, bool); 3] = [(at_random, false), (shared, false), (shared, true)];
+        for (server, poisson) in servers {
+            for (load, number, at_least) in cases {
+                let name = format!("{number} at {load}, Poisson {poisson}");
+                let lags = lags(server, number, load, poisson);
+                let behind = behind(&lags);
+                assert!(behind >= at_least, "{name}: {behind} of 100");
+                // What is left when all is sent is answered at the server's own rate.
+                let answered = load / (1.0 + lags[50]);
+                let is_told = (answered - 1.0).abs() < 0.08;
+                assert!(number < 300 || is_told, "{name}: {answered}");
             }
         }
     }
@@ -218,7 +220,7 @@ mod tests {
             }),
         ];
         for (name, server) in servers {
-            for number in [40, 100, 300, 1000] {
+            for number in [40, 100, 1000] {
                 let behind = behind(&lags(server, number, 0.0, false));
                 assert!(behind <= 6, "{name}, {number}: {behind} of 100");
             }
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_server_that_shares_its_processor_and_keeps_up_is_not_seen_to_fall_behind() {
-        for (number, at_most) in [(300, 3), (1000, 1), (3000, 0)] {
+        for (number, at_most) in [(300, 3), (1000, 1)] {
             let behind = behind(&lags(shared, number, 0.8, false));
             assert!(behind <= at_most, "{number}: {behind} of 100");
         }
