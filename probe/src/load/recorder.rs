@@ -170,7 +170,8 @@ impl Recorder {
     /// - The last reply itself, less the quickest one's way: that a server is far away makes its replies no fewer.
     /// - All but the latest 1 %: a few that are late by themselves, as after a packet that was lost, say nothing of a
     ///   server's rate. One that falls behind makes requests wait the longer the later they were due.
-    /// - That growth, of all or of the slowest tenth: pages that take long among some that do not have none.
+    /// - That growth, of all, of the slowest tenth, or of how many are outstanding: pages that take long among some that do
+    ///   not have none.
     pub fn lag(&self, last: Nanoseconds) -> Nanoseconds {
         let quickest = self.latency.quantile(0.0).unwrap_or(0);
         let most = self.latency.quantile(MOST).unwrap_or(0);
