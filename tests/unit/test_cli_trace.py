@@ -15,7 +15,7 @@ import pytest
 
 from nearmetal import cli
 from nearmetal.errors import BadInput
-from nearmetal.trace import analyser
+from nearmetal.trace import analyser, parquet
 from tests import captures
 
 CLIENT, SERVER = "client.pcap", "server.pcap"
@@ -196,6 +196,17 @@ def test_times_in_parquet_can_be_taken_from_each_other_either_way(trace: Run, tm
     with duckdb.connect() as database:
         rows = database.read_parquet(str(table)).project(took).fetchall()
     assert rows and all(back < 0 and more == -less for back, more, less in rows)
+
+
+def test_a_number_that_no_column_of_parquet_holds_is_told(trace: Run, tmp_path: Path) -> None:
+    lines, table = tmp_path / "requests.jsonl", tmp_path / "requests.parquet"
+    assert trace(CLIENT, "--requests", str(lines))[0] == 0
+    request = json.loads(lines.read_text().splitlines()[0])
+    lines.write_text(json.dumps({**request, "request_first": 2**64 - 1}))
+    with pytest.raises(BadInput, match="cannot write Parquet") as told:
+        parquet.write(lines, table)
+    assert "a file that does not end in .parquet" in told.value.remedy
+    assert not table.exists()
 
 
 def test_parquet_without_its_library_is_told_before_anything_is_read(

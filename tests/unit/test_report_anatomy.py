@@ -160,6 +160,30 @@ def test_writes_alone_are_told_without_intervals(tmp_path: Path, monkeypatch: py
     assert "Wilson" not in told.caption
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "confirmed"),
+    [
+        (10.0, 1000.2, Badge("yes", "same")),
+        (9.9, 1000, Badge("yes", "same")),
+        (7.5, 1000, Badge("fewer", "unknown")),
+        (11.0, 1000, Badge("more", "unknown")),
+        (10.0, 1500, Badge("of another size", "unknown")),
+    ],
+)
+def test_writes_are_confirmed_by_their_number_and_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: float, size: float, confirmed: Badge
+) -> None:
+    source = plausible_run.SOURCE.replace('"http"\n', '"http"\nwrites = "10x1000"\n', 1)
+    monkeypatch.setattr(plausible_run, "SOURCE", source)
+    folder = plausible_captures.make(tmp_path / "run", 4)
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            if trace := record["observers"].get("capture", {}).get("trace-0"):
+                trace |= {"writes": count, "write_size": size}
+    rows = table(anatomy.render(read(folder)), "anatomy-injected").rows
+    assert {row[-1] for row in rows} == {confirmed}
+
+
 def test_a_share_of_nothing_has_an_interval() -> None:
     assert wilson(0, 1000, 0.05) == pytest.approx((0, 0.00383), abs=1e-5)
     assert {wilson(0, whole, 0.05)[0] for whole in range(1, 20_000, 7)} == {0.0}

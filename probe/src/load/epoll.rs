@@ -202,7 +202,6 @@ impl<'a> Epoll<'a> {
         use driver::Engine;
         let stop = self.core.job.stop;
         for _ in 0..count {
-            // A server may let each of them wait.
             if stop.load(Ordering::Relaxed) {
                 return;
             }

@@ -36,7 +36,7 @@ pub struct StepLine<'a> {
     pub step: &'a Step,
 }
 
-/// A line of `--progress` where a ramp waits, before its next step, for a server that left requests unanswered.
+/// A line of `--progress` where a ramp waits, before its next step, for a server that left requests unanswered, or refused them.
 #[derive(Serialize, JsonSchema)]
 pub struct WaitingLine {
     /// `load.waiting.v1`

@@ -28,7 +28,7 @@ fn not_at_rest(steps: &[Step]) -> Option<String> {
         }
     };
     Some(format!(
-        "{} after the step at {}{others}, the server was still slower than before, perhaps by requests that were given up: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
+        "{} after the step at {}{others}, the server was still slower than before, perhaps by requests that were given up, or refused what it was asked: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
         duration(waited as f64),
         rate(offered),
     ))

@@ -22,12 +22,12 @@ const AT_LEAST: Nanoseconds = 10 * SECOND;
 /// Between a request that failed and the next.
 const PAUSE: Nanoseconds = 50 * MILLISECOND;
 
-/// What became of a server that left requests unanswered, and how long it was waited for.
+/// What became of a server that left requests unanswered, or refused them, and how long it was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// As quick as before.
     Come,
-    /// It answers, and is slower.
+    /// It answers, and is slower, or refuses.
     NotCome(Nanoseconds),
     /// Not one reply.
     Gone(Nanoseconds),

@@ -41,7 +41,7 @@ pub struct Step {
     /// What the generator lacked where it gave out, in words; of warnings alone.
     #[serde(skip)]
     pub shortage: Option<String>,
-    /// What became of the server afterwards, where it left requests unanswered; likewise.
+    /// What became of the server afterwards, where it left requests unanswered or refused them; likewise.
     #[serde(skip)]
     pub rest: Option<Rest>,
 }

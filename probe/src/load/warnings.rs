@@ -14,6 +14,8 @@ const BUSY: f64 = 0.95;
 const RATE_TOLERANCE: f64 = 0.01;
 /// Requests later than this, at the 99th percentile, change what an open loop means.
 const LATE: u64 = MILLISECOND;
+/// Fewer requests than these may fail at the end by chance.
+const FEW: u64 = 10;
 
 /// Each warning says what was seen, and what it means or how to mend it.
 pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
@@ -49,7 +51,9 @@ fn interrupted(measured: &Measured) -> Option<String> {
             0 => early,
             // A server that hangs looks well by the replies before it did.
             some => format!(
-                "{early}; {some} requests were abandoned, of which one had waited for {}: figures are of the others",
+                "{early}; {} {} abandoned, the longest of which had waited for {}: figures are of the others",
+                count(some),
+                of_many(&count(some), "request was", "requests were"),
                 duration(measured.recorder.abandoned_after as f64)
             ),
         }
@@ -238,7 +242,8 @@ fn failures(found: &Recorder) -> Option<String> {
 fn fell_silent(found: &Recorder) -> Option<String> {
     let sending = found.last_intended.saturating_sub(found.first_intended);
     let silent = found.last_intended.saturating_sub(found.last_reply);
-    (found.completed > 0 && silent > sending / 10).then(|| {
+    let are_many = found.errors.total() >= FEW;
+    (found.completed > 0 && are_many && silent > sending / 10).then(|| {
         let heard = found.last_reply.saturating_sub(found.first_intended);
         format!(
             "; the last reply came {} after the first request was due, and none in the {} behind it",
@@ -444,7 +449,7 @@ mod tests {
         ended.interrupted = true;
         let told = of(&plan, &ended).join("\n");
         assert!(told.contains("there are no latencies"), "{told}");
-        let waited = "990 requests were abandoned, of which one had waited for 1.60 s";
+        let waited = "990 requests were abandoned, the longest of which had waited for 1.60 s";
         assert!(told.contains(waited), "{told}");
     }
 
@@ -458,6 +463,10 @@ mod tests {
         let told = |recorder| of(&plan, &measured(recorder)).join("\n");
         assert!(!told(dead.clone()).contains("the last reply came"));
         dead.last_reply = 7 * SECOND;
+        let mut few = dead.clone();
+        (few.attempted, few.completed, few.errors) = (10, 9, Default::default());
+        few.errors.count(Failure::System(libc::ECONNREFUSED));
+        assert!(!told(few).contains("the last reply came"));
         let heard = "the last reply came 7 s after the first request was due, and none in the 3 s behind it";
         assert!(told(dead.clone()).contains(heard), "{}", told(dead));
     }

@@ -86,8 +86,8 @@ pub fn both(first: &[u8], second: &[u8]) -> Document {
     let names = ["one".to_owned(), "other".to_owned()];
     let open = || [Capture::open(first), Capture::open(second)];
     let compared = compared::compare(open());
-    let goes_on = AtomicBool::new(false);
-    let document = two::side_by_side(&names, open(), compared, Requests::new(None), &goes_on);
+    let stop = AtomicBool::new(false);
+    let document = two::side_by_side(&names, open(), compared, Requests::new(None), &stop);
     sane(document)
 }
 

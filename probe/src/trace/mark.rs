@@ -11,7 +11,8 @@ pub struct Mark {
     stamp: u32,
     id: u16,
     controls: u8,
-    /// Of its SACK blocks, as far as they were captured: acknowledgements that follow each other at once differ by them alone.
+    /// Of its SACK blocks, by which alone acknowledgements that follow each other at once differ; 0 where they were not
+    /// captured whole.
     blocks: u64,
 }
 
@@ -24,7 +25,11 @@ impl Mark {
             stamp: segment.stamp.unwrap_or_default(),
             id: segment.id,
             controls: segment.flags & (tcp::SYN | tcp::FIN | tcp::RST),
-            blocks: segment.blocks(),
+            blocks: if segment.lacks_options() {
+                0
+            } else {
+                segment.blocks()
+            },
         }
     }
 

@@ -171,6 +171,34 @@ fn a_window_that_opens_at_once_is_no_copy() {
     assert_eq!(told, [18, 18, 0, 0]);
 }
 
+/// What is captured twice is known by its identification, also where its options were cut.
+#[test]
+fn copies_whose_options_were_cut_are_copies() {
+    let talk = conversation(5, 4000, 1448);
+    let whole = ends(&talk, PLAIN);
+    let doubled = whole.clone().map(|end| {
+        let copied = |packet: Packet| {
+            let time = packet.time + 3000;
+            [packet.clone(), Packet { time, ..packet }]
+        };
+        end.into_iter().flat_map(copied).collect::<Vec<_>>()
+    });
+    let left = |ends: &[Vec<Packet>; 2]| {
+        // So many bytes have a part of the timestamps.
+        let cut = Pcap {
+            snap: 64,
+            ..Pcap::default()
+        };
+        let [client, server] = ends.each_ref().map(|packets| cut.file(packets));
+        let (document, _) = trace_requests(&[&client, &server]);
+        ["there", "back"]
+            .map(|way| numbers(&document["joined"][way], ["left", "lost", "lost_bare"]))
+    };
+    let told = left(&whole);
+    assert!(told[1][0] > 15, "{told:?}");
+    assert_eq!(left(&doubled), told);
+}
+
 /// Nor is a complaint that has more to say than the one right before it.
 #[test]
 fn complaints_that_differ_in_what_has_come_are_no_copies() {

@@ -85,7 +85,9 @@ async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, 
         found = _failed(what, error, fatal=fatal)
         return found if found.remedy else found.model_copy(update={"remedy": remedy})
     except OSError as error:
-        return _refused(what, error, remedy, fatal=fatal)
+        found = _refused(what, error, remedy, fatal=fatal)
+        # What a name would mend is not in what was tried.
+        return found if error.errno in system_errors.FULL else found.model_copy(update={"remedy": remedy})
     return Finding(what=what, ok=True)
 
 

@@ -15,6 +15,9 @@ _OVERTAKEN = "packets overtaken"
 _SHARES = (("packets lost", "loss", "lost"), (_OVERTAKEN, "reorder", "overtaken"))
 _CONFIRMED = Badge("yes", "same")
 _FEWER, _MORE = Badge("fewer", "unknown"), Badge("more", "unknown")
+_ANOTHER_SIZE = Badge("of another size", "unknown")
+_TOLERANCE = 0.02
+"""By such a share of the writes that were asked for may the mean be others."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,15 @@ def _of_writes(one: Seen, report: ReportInput) -> Iterator[_Held]:
         seen, confirmed = "none told apart", Badge("not seen", "unknown")
     else:
         seen = f"{count:.4g}x{size:.0f}"
-        confirmed = _CONFIRMED if seen == asked else _apart(count, int(asked.partition("x")[0]))
+        asked_count, _, asked_size = asked.partition("x")
+        confirmed = _of_replies(count, int(asked_count)) if round(size) == int(asked_size) else _ANOTHER_SIZE
     yield _Held(*_named(one, report), "writes of a reply, and their bytes", asked, seen, confirmed)
 
 
-def _apart(count: float, asked: int) -> Badge:
-    if count == asked:
-        return Badge("of another size", "unknown")
+def _of_replies(count: float, asked: int) -> Badge:
+    """Of the mean of many: where a segment is sent again, its writes are not told apart."""
+    if abs(count - asked) <= _TOLERANCE * asked:
+        return _CONFIRMED
     return _MORE if count > asked else _FEWER
 
 

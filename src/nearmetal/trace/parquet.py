@@ -42,7 +42,13 @@ def write(lines: Path, to: Path) -> None:
     except (duckdb.Error, OSError) as error:
         unfinished.unlink(missing_ok=True)
         what = f"cannot write Parquet: {str(error).splitlines()[0]}"
-        raise BadInput(what, str(to), "name a file in a folder that can be written to and has room") from None
+        remedy = "name a file in a folder that can be written to and has room"
+        if isinstance(error, duckdb.InvalidInputException):
+            # As of a capture whose clock is wrong by centuries.
+            remedy = (
+                "a number of the capture is larger than its columns hold: name a file that does not end in .parquet"
+            )
+        raise BadInput(what, str(to), remedy) from None
 
 
 def columns(schema: Schema) -> dict[str, str]:
