@@ -85,7 +85,7 @@ async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, 
         found = _failed(what, error, fatal=fatal)
         return found if found.remedy else found.model_copy(update={"remedy": remedy})
     except OSError as error:
-        found = _refused(what, error, remedy, fatal=fatal)
+        found = _refused(what, error, fatal=fatal)
         # What a name would mend is not in what was tried.
         return found if error.errno in system_errors.FULL else found.model_copy(update={"remedy": remedy})
     return Finding(what=what, ok=True)
@@ -96,14 +96,14 @@ def _failed(what: str, error: NearmetalError, *, fatal: bool = False) -> Finding
     return Finding(what=what, ok=False, detail=detail, remedy=error.remedy, fatal=fatal)
 
 
-def _refused(what: str, error: OSError, otherwise: str = "see what it says", *, fatal: bool = True) -> Finding:
-    """What the system did not let us look at, or try; `otherwise` is the remedy where the error tells none."""
+def _refused(what: str, error: OSError, *, fatal: bool = True) -> Finding:
+    """What the system did not let us look at, or try."""
     where = f"{error.filename}: " if error.filename else ""
     return Finding(
         what=what,
         ok=False,
         detail=f"{where}{error.strerror or error}",
-        remedy=system_errors.remedy(error, otherwise=otherwise),
+        remedy=system_errors.remedy(error, otherwise="see what it says"),
         fatal=fatal,
     )
 
