@@ -41,6 +41,7 @@ from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.networks import network
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
+    Description,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -91,6 +92,15 @@ class DockerEnvironment:
         if address not in self._engines:
             self._engines[address] = await Engine.connect(address, self.brand)
         return self._engines[address]
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        runtime = options.get("runtime")
+        return Description(
+            family="container",
+            kernel="emulated" if isinstance(runtime, str) and is_sandboxed(runtime) else "host",
+            placement="switch",
+            ignores=tuple(sorted(VIRTUAL_HARDWARE)),
+        )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         if site.spec is not None:

@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
@@ -36,6 +36,7 @@ from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Completed,
+    Description,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -74,6 +75,15 @@ class HostEnvironment:
     def __init__(self) -> None:
         self._holders: dict[str, SiteRunning] = {}
         """By machine name."""
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        return Description(
+            family="metal",
+            kernel="host",
+            placement="switch",
+            can_share_network=True,
+            ignores=tuple(sorted(VIRTUAL_HARDWARE)),
+        )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         user = (await must(site, "id", "-u")).decode().strip()

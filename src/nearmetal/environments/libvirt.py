@@ -42,6 +42,7 @@ from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
 from nearmetal.model import (
     Cost,
+    Description,
     Environment,
     EnvironmentSpec,
     Finding,
@@ -79,6 +80,15 @@ class LibvirtEnvironment:
 
     def is_one(self, options: Mapping[str, Any]) -> bool:
         return self.is_elsewhere(options)
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        is_somebodys = self.is_elsewhere(options)
+        return Description(
+            family="guest",
+            kernel="own",
+            placement="elsewhere" if is_somebodys else "switch",
+            is_one=is_somebodys,
+        )
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 

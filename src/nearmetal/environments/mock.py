@@ -6,7 +6,7 @@ Options in [environments.NAME], and which programs its machines answer: docs/env
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
@@ -19,6 +19,7 @@ from nearmetal.lab.mock.world import State, World, read, write
 from nearmetal.model import (
     Completed,
     Cost,
+    Description,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -151,6 +152,9 @@ class Mock:
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "restore", "reuse")
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.02
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        return Description(family="pretended", kernel="own", placement="apart")
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         missing = spec.options.get("missing")

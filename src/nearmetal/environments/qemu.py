@@ -35,6 +35,7 @@ from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
+    Description,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -66,6 +67,9 @@ class QemuEnvironment:
         self._attached: dict[str, list[guests.Guest]] = defaultdict(list)
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        return Description(family="guest", kernel="own", placement="switch")
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         if spec.provision == "restore":

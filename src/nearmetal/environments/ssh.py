@@ -36,6 +36,7 @@ from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
+    Description,
     Environment,
     EnvironmentSpec,
     Finding,
@@ -77,6 +78,16 @@ class SshEnvironment:
     def host(self, options: Mapping[str, Any]) -> HostSpec:
         given = Options.model_validate(dict(options))
         return HostSpec(ssh=given.address, trunk=given.data, key=given.key, host_key=given.host_key, jump=given.jump)
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        return Description(
+            family="unknown",
+            kernel="own",
+            placement="host",
+            is_one=True,
+            host=self.host(options),
+            ignores=tuple(sorted(VIRTUAL_HARDWARE)),
+        )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))

@@ -31,6 +31,7 @@ from nearmetal.lab.vagrant.output import Known
 from nearmetal.lab.vagrant.project import Project, Refused
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
+    Description,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -99,6 +100,15 @@ class VagrantEnvironment:
     def is_one(self, options: Mapping[str, Any]) -> bool:
         """A machine of a Vagrantfile is there once, whoever brings it up."""
         return True
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        return Description(
+            family="guest",
+            kernel="own",
+            placement="elsewhere",
+            is_one=True,  # a machine of a Vagrantfile is there once, whoever brings it up
+            ignores=tuple(sorted(VIRTUAL_HARDWARE)),
+        )
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -37,6 +37,7 @@ from nearmetal.lab.vmware.machine import AS_FOUND, Loan, Seen
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
+    Description,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -163,6 +164,15 @@ class VmwareEnvironment:
         if account not in self._apis:
             self._apis[account] = Vsphere(account)
         return self._apis[account]
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        return Description(
+            family="guest",
+            kernel="own",
+            placement="elsewhere",
+            is_one=Options.model_validate(dict(options)).template is None,
+            ignores=tuple(sorted(VIRTUAL_HARDWARE - {"nic"})),
+        )
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from nearmetal.model.description import Description
 from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
 from nearmetal.model.words import Frozen, Provision, Role
 from nearmetal.say import Say
@@ -285,6 +286,10 @@ class Environment(Protocol):
     """Whether its machines hang on the lab's switch, and so get a `Port`."""
     typical_ready: ClassVar[float]
     """Seconds from `create` to an answering machine and back to nothing, as usually seen: for estimates only."""
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        """Pure: what its machines are, from what stands in [environments.NAME] and what each is asked to be."""
+        ...
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         """What is missing here; nothing is provisioned or changed."""

@@ -29,6 +29,14 @@ class ResponseKind(Frozen):
     unit: str
     better: Better
     scale: Scale = "ratio"
+    title: str = ""
+    """What people call it, such as "median latency"; its name if empty."""
+    clause: str = ""
+    """How a sentence compares two treatments by it: "carries {ratio} × the requests of {reference}"."""
+
+    def of(self, value: float, **more: Any) -> Response:
+        """A trial's value of this kind. `more` is `censored` or `by_client`."""
+        return Response(value=value, unit=self.unit, better=self.better, scale=self.scale, **more)
 
 
 COSTS = ("cpu_per_event", "memory_overhead", "ready")

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineLost
@@ -19,6 +19,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.model import (
     Completed,
     Cost,
+    Description,
     Environment,
     EnvironmentSpec,
     Finding,
@@ -105,6 +106,9 @@ class Tempdir:
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.1
     Options: ClassVar[type[Frozen]] = TempdirOptions
+
+    def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        return Description(family="metal", kernel="host", placement="apart")
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         return [

@@ -1,0 +1,108 @@
+"""A treatment, resolved: everything that one combination of levels asks for, as typed data.
+
+The plan resolves each treatment once. Manifest, stage, record and report carry the result, so that nothing derives a
+treatment's meaning again from names or from whatever plugins happen to be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from nearmetal.model.description import Description
+from nearmetal.model.record import ResponseKind
+from nearmetal.model.study import LinkSpec, MachineSpec, ObserveSpec
+from nearmetal.model.words import Frozen, Level, Provision
+
+SettingTarget = Literal["table", "treatment", "placeholder", "observer", "service", "sysctl"]
+
+
+class PluginVersion(Frozen):
+    """Which package provided a plugin when the run was planned, and at which version."""
+
+    group: str
+    """`environments`, `treatments`, `workloads` or `observers`."""
+    plugin: str
+    distribution: str
+    version: str
+
+
+class Setting(Frozen):
+    """What one level sets."""
+
+    factor: str | None
+    """The factor whose level it is; None for a treatment that [machine] fixes for every machine."""
+    target: SettingTarget
+    key: str
+    """The key of a table ("machine.vcpus", "clients.count", "link.rate"), or the name of a treatment, placeholder,
+    observer ("capture", "capture.snap"), service or sysctl."""
+    level: Level
+
+
+class ResolvedEnvironment(Frozen):
+    level: str
+    """Its name in the study."""
+    kind: str
+    options: Mapping[str, Any]
+    """What [environments.NAME] says besides `kind` and `provision`, as JSON values."""
+    provision: Provision
+    description: Description
+
+
+class ResolvedClients(Frozen):
+    environment: ResolvedEnvironment
+    machine: MachineSpec | None = None
+    """What each client is given. None: the image of the servers, and the CPUs that they leave, a fact of each boot."""
+    count: int
+    connect: Literal["shared", "pairs"]
+    cpus: str | None
+    host: str
+
+
+class ResolvedWorkload(Frozen):
+    name: str
+    kind: str
+    parameters: Mapping[str, Any]
+    """With placeholders filled, as JSON values. The workload's own model validates them again when it is built."""
+    primary: str | None
+    """None only in a run of manifest version 1 whose study named none: the plan's `primaries` has it."""
+    responses: Mapping[str, ResponseKind]
+    """What a run of it can give; empty in a run of manifest version 1."""
+
+
+class Resolved(Frozen):
+    """Everything that a treatment asks for."""
+
+    assignment: Mapping[str, Level]
+    environment: ResolvedEnvironment
+    server: MachineSpec
+    """What each machine under test is to be, as its treatments have shaped it."""
+    clients: ResolvedClients
+    link: LinkSpec
+    observe: ObserveSpec
+    services: Mapping[str, Any] = {}
+    """Empty until services exist."""
+    align: Literal["network", "off"] = "off"
+    """Which kernel settings are made alike."""
+    workloads: tuple[ResolvedWorkload, ...]
+    settings: tuple[Setting, ...]
+
+    @property
+    def treatments(self) -> Mapping[str, Level]:
+        """Treatment name to level: those that [machine] fixes, overridden by those of factors."""
+        return {one.key: one.level for one in self.settings if one.target == "treatment"}
+
+    @property
+    def number_of_servers(self) -> int:
+        return self.clients.count if self.clients.connect == "pairs" else 1
+
+    def workload(self, name: str) -> ResolvedWorkload:
+        """KeyError if the study has none of that name."""
+        for one in self.workloads:
+            if one.name == name:
+                return one
+        raise KeyError(name)
+
+    def setting_of(self, factor: str) -> Setting | None:
+        """What a factor's level sets in this treatment; None for `environment`, and if the factor does not apply."""
+        return next((one for one in self.settings if one.factor == factor), None)
