@@ -5,14 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
 from nearmetal.workloads._httperf_output import Figures, counts, figure
+from nearmetal.workloads._load_responses import RATE
 
 KINDS: Mapping[str, ResponseKind] = {
-    "throughput": ResponseKind(unit="1/s", better="higher"),
-    "transactions": ResponseKind(unit="", better="higher"),
-    "latency_mean": ResponseKind(unit="s", better="lower"),
+    "throughput": RATE["throughput"],
+    "transactions": RATE["transactions"],
+    "latency_mean": ResponseKind(
+        unit="s",
+        better="lower",
+        title="mean latency",
+        clause="takes {ratio} × as long as {reference} on average",
+    ),
     "connect_mean": ResponseKind(unit="s", better="lower"),
     "first_byte_mean": ResponseKind(unit="s", better="lower"),
-    "errors": ResponseKind(unit="share", better="lower", scale="difference"),
+    "errors": RATE["errors"],
 }
 
 PerClient = Callable[[Figures], float]
@@ -86,4 +92,4 @@ def _mean(answered: Sequence[Figures], each: PerClient) -> float:
 
 def _response(name: str, value: float, clients: Sequence[Figures], each: PerClient) -> Response:
     by_client = tuple(map(each, clients)) if len(clients) > 1 else None
-    return Response(value=value, by_client=by_client, **KINDS[name].model_dump())
+    return KINDS[name].of(value, by_client=by_client)

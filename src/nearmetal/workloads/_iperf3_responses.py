@@ -8,11 +8,22 @@ from nearmetal.units import show, show_share
 from nearmetal.workloads._iperf3_output import Run, Way
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
 
-BANDWIDTH = ResponseKind(unit="bit/s", better="higher")
-TRANSFER = ResponseKind(unit="B", better="higher")
-JITTER = ResponseKind(unit="s", better="lower")
-LOSS = ResponseKind(unit="share", better="lower", scale="difference")
-RETRANSMITS = ResponseKind(unit="", better="lower", scale="difference")
+ONE_WAY = ResponseKind(unit="bit/s", better="higher")
+BANDWIDTH = ResponseKind(
+    unit="bit/s",
+    better="higher",
+    title="bandwidth",
+    clause="moves {ratio} × the data per second of {reference}",
+)
+TRANSFER = ResponseKind(
+    unit="B",
+    better="higher",
+    title="transfer",
+    clause="moves {ratio} × the data of {reference}",
+)
+JITTER = ResponseKind(unit="s", better="lower", title="jitter")
+LOSS = ResponseKind(unit="share", better="lower", scale="difference", title="loss")
+RETRANSMITS = ResponseKind(unit="", better="lower", scale="difference", title="retransmits")
 
 SHORT = 0.01
 """Share of the offered rate. On a free processor iperf3 keeps it within 0.0005; half the default margin is missing
@@ -24,7 +35,7 @@ BUSY = 0.95
 
 def kinds(given: Iperf3Parameters) -> Mapping[str, ResponseKind]:
     """What a run can give; the primary first."""
-    ways = {"bandwidth_forward": BANDWIDTH, "bandwidth_reverse": BANDWIDTH} if given.direction == "both" else {}
+    ways = {"bandwidth_forward": ONE_WAY, "bandwidth_reverse": ONE_WAY} if given.direction == "both" else {}
     own = {"jitter": JITTER, "loss": LOSS} if given.protocol == "udp" else {"retransmits": RETRANSMITS}
     return {"bandwidth": BANDWIDTH, **ways, "transfer": TRANSFER, **own}
 
@@ -49,7 +60,7 @@ def responses(runs: Sequence[Run], given: Iperf3Parameters) -> dict[str, Respons
         if len(by_client) < len(runs) or (name in _ARRIVED and not any(by_client)):
             continue
         whole = {"jitter": fmean(by_client), "loss": _loss(runs)}.get(name, sum(by_client))
-        found[name] = Response(value=whole, by_client=by_client if len(runs) > 1 else None, **kind.model_dump())
+        found[name] = kind.of(whole, by_client=by_client if len(runs) > 1 else None)
     return found
 
 

@@ -9,18 +9,38 @@ from nearmetal.workloads._latency import at_rank, counted
 from nearmetal.workloads._load_document import LoadDocument, Spread
 
 RATE: Mapping[str, ResponseKind] = {
-    "throughput": ResponseKind(unit="1/s", better="higher"),
-    "transactions": ResponseKind(unit="", better="higher"),
-    "latency_p50": ResponseKind(unit="s", better="lower"),
-    "latency_p99": ResponseKind(unit="s", better="lower"),
-    "connect_p50": ResponseKind(unit="s", better="lower"),
-    "first_byte_p50": ResponseKind(unit="s", better="lower"),
-    "errors": ResponseKind(unit="share", better="lower", scale="difference"),
+    "throughput": ResponseKind(
+        unit="1/s",
+        better="higher",
+        title="throughput",
+        clause="carries {ratio} × the requests of {reference}",
+    ),
+    "transactions": ResponseKind(
+        unit="",
+        better="higher",
+        title="transactions",
+        clause="completes {ratio} × the transactions of {reference}",
+    ),
+    "latency_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median latency",
+        clause="takes {ratio} × as long as {reference} for a typical request",
+    ),
+    "latency_p99": ResponseKind(unit="s", better="lower", title="99th percentile of latency"),
+    "connect_p50": ResponseKind(unit="s", better="lower", title="median time to connect"),
+    "first_byte_p50": ResponseKind(unit="s", better="lower", title="median time to the first byte"),
+    "errors": ResponseKind(unit="share", better="lower", scale="difference", title="errors"),
 }
 """What a closed or an open loop gives."""
 
 RAMP: Mapping[str, ResponseKind] = {
-    "saturation": ResponseKind(unit="1/s", better="higher"),
+    "saturation": ResponseKind(
+        unit="1/s",
+        better="higher",
+        title="saturation point",
+        clause="saturates at {ratio} × the rate of {reference}",
+    ),
     "errors": RATE["errors"],
 }
 """What a ramp gives. Its latencies and counts mix all of its steps, and stay in its document."""
@@ -118,13 +138,7 @@ def _something_in_time(documents: Documents) -> None:
 def _response(kind: ResponseKind, value: float, documents: Documents, each: PerClient) -> Response:
     by_client = tuple(each(document) for document in documents)
     known = tuple(value for value in by_client if value is not None)
-    return Response(
-        value=value,
-        unit=kind.unit,
-        better=kind.better,
-        scale=kind.scale,
-        by_client=known if len(documents) > 1 and len(known) == len(documents) else None,
-    )
+    return kind.of(value, by_client=known if len(documents) > 1 and len(known) == len(documents) else None)
 
 
 def _throughput(document: LoadDocument) -> float:
@@ -152,11 +166,10 @@ def _latencies(documents: Documents, timeout: float) -> dict[str, Response]:
     found = {}
     for name, (value, is_known) in together.items():
         by_client = tuple(client[name][0] for client in each if name in client)
-        found[name] = Response(
-            value=value,
+        found[name] = RATE[name].of(
+            value,
             censored=None if is_known else "right",
             by_client=by_client if by_client and len(by_client) == len(documents) else None,
-            **RATE[name].model_dump(),
         )
     return found
 

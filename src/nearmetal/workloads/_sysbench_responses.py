@@ -7,24 +7,55 @@ from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads._sysbench_output import Figures
 from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 
-_RATE = ResponseKind(unit="1/s", better="higher")
-_BYTES = ResponseKind(unit="B/s", better="higher")
-_TIME = ResponseKind(unit="s", better="lower")
-_FAIRNESS = ResponseKind(unit="share", better="higher", scale="difference")
+_EVENTS = ResponseKind(
+    unit="1/s",
+    better="higher",
+    title="events",
+    clause="does {ratio} × the work of {reference}",
+)
+_ELAPSED = ResponseKind(
+    unit="s",
+    better="lower",
+    title="time taken",
+    clause="takes {ratio} × as long as {reference}",
+)
+_READ = ResponseKind(
+    unit="B/s",
+    better="higher",
+    title="read rate",
+    clause="reads {ratio} × the bytes per second of {reference}",
+)
+_WRITTEN = ResponseKind(
+    unit="B/s",
+    better="higher",
+    title="write rate",
+    clause="writes {ratio} × the bytes per second of {reference}",
+)
+_OPERATIONS = ResponseKind(unit="1/s", better="higher")
+_LATENCIES = {
+    "latency_mean": ResponseKind(
+        unit="s",
+        better="lower",
+        title="mean latency",
+        clause="takes {ratio} × as long as {reference} on average",
+    ),
+    "latency_p95": ResponseKind(unit="s", better="lower", title="95th percentile of latency"),
+    "latency_max": ResponseKind(unit="s", better="lower", title="longest latency"),
+}
+_FAIRNESS = ResponseKind(unit="share", better="higher", scale="difference", title="fairness among threads")
 
 
 def kinds(given: SysbenchParameters) -> Mapping[str, ResponseKind]:
     """What a run can give; the primary first. Threads share fairly or not only where there are several."""
-    done = {"events": _RATE} if given.test == "cpu" else {}
-    elapsed = {"elapsed": _TIME} if given.events is not None else {}
-    read = {"read": _BYTES} if given.reads else {}
-    written = {"written": _BYTES} if given.writes else {}
-    reads = {"reads": _RATE} if given.reads else {}
-    writes = {"writes": _RATE} if given.writes else {}
-    fsyncs = {"fsyncs": _RATE} if given.syncs else {}
-    latencies = {"latency_mean": _TIME, "latency_p95": _TIME, "latency_max": _TIME}
+    done = {"events": _EVENTS} if given.test == "cpu" else {}
+    elapsed = {"elapsed": _ELAPSED} if given.events is not None else {}
+    read = {"read": _READ} if given.reads else {}
+    written = {"written": _WRITTEN} if given.writes else {}
+    reads = {"reads": _OPERATIONS} if given.reads else {}
+    writes = {"writes": _OPERATIONS} if given.writes else {}
+    fsyncs = {"fsyncs": _OPERATIONS} if given.syncs else {}
     fairness = {"fairness": _FAIRNESS} if given.threads > 1 else {}
-    return {**done, **elapsed, **read, **written, **reads, **writes, **fsyncs, **latencies, **fairness}
+    return {**done, **elapsed, **read, **written, **reads, **writes, **fsyncs, **_LATENCIES, **fairness}
 
 
 def responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
@@ -43,9 +74,7 @@ def responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
     }
     rounded = {"latency_p95": "95th percentile", "latency_max": "max"}
     return {
-        name: _rounded(output.latency(found, rounded[name]), kind)
-        if name in rounded
-        else Response(value=each[name](), **kind.model_dump())
+        name: _rounded(output.latency(found, rounded[name]), kind) if name in rounded else kind.of(each[name]())
         for name, kind in kinds(given).items()
     }
 
@@ -53,5 +82,5 @@ def responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
 def _rounded(seconds: float, kind: ResponseKind) -> Response:
     """A printed 0.00 ms is a latency of which no more is known than that it is less than half of the last digit."""
     if seconds == 0:
-        return Response(value=output.LAST_DIGIT / 2, censored="left", **kind.model_dump())
-    return Response(value=seconds, **kind.model_dump())
+        return kind.of(output.LAST_DIGIT / 2, censored="left")
+    return kind.of(seconds)

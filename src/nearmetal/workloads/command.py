@@ -20,7 +20,6 @@ from nearmetal.model import (
     Machine,
     Measurement,
     Name,
-    Response,
     ResponseKind,
     Scale,
     Stage,
@@ -151,9 +150,7 @@ class Command:
         values = tuple(self.value(one, machine.name) for machine, one in outputs)
         (name, kind), *_ = self.responses.items()
         return Measurement(
-            responses={
-                name: Response(value=fmean(values), by_client=values if len(values) > 1 else None, **kind.model_dump())
-            },
+            responses={name: kind.of(fmean(values), by_client=values if len(values) > 1 else None)},
             events=len(values),
             artifacts=_artifacts([one for _, one in outputs]),
         )

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from nearmetal.lab.cpus.hearing import SLACK, Heard, heard_by, listening
-from nearmetal.model import Frozen, Measurement, Response, ResponseKind, Stage
+from nearmetal.model import Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads._parameters import Time
 
 # Differences, because a CPU that is well isolated has none at all.
@@ -63,9 +63,7 @@ class Noise:
         (ended,) = await stage.together([(server, argv)], self.limit)
         found = heard_by(ended, server)[cpu]
         return Measurement(
-            responses={
-                name: Response(value=value, **KINDS[name].model_dump()) for name, value in values(found).items()
-            },
+            responses={name: KINDS[name].of(value) for name, value in values(found).items()},
             events=found.gaps,
             artifacts={"noise.json": ended.stdout},
         )

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.stage import facing
-from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Stage, Warned
+from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage, Warned
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._ping_document import Delays, delays, got_nothing, parse
@@ -32,13 +32,27 @@ MOST = 1_000_000
 CERTAIN = 0.1
 """Share of a delay. Where the clocks may be further apart, one way's delay is not known to a tenth."""
 
-TIME = ResponseKind(unit="s", better="lower")
 RESPONSES: Mapping[str, ResponseKind] = {
-    "rtt_p50": TIME,
-    "rtt_p99": TIME,
-    "loss": ResponseKind(unit="share", better="lower", scale="difference"),
-    "forward_p50": TIME,
-    "backward_p50": TIME,
+    "rtt_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median round trip",
+        clause="takes {ratio} × as long as {reference} there and back",
+    ),
+    "rtt_p99": ResponseKind(unit="s", better="lower", title="99th percentile of round trips"),
+    "loss": ResponseKind(unit="share", better="lower", scale="difference", title="loss"),
+    "forward_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median way to the server",
+        clause="takes {ratio} × as long as {reference} on the way to the server",
+    ),
+    "backward_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median way back",
+        clause="takes {ratio} × as long as {reference} on the way back",
+    ),
 }
 
 
@@ -161,9 +175,7 @@ def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurem
     whole["loss"] = 1 - sum(one.answered for one in found) / sum(one.asked for one in found)
     return Measurement(
         responses={
-            name: Response(
-                value=whole[name], by_client=complete[name] if len(found) > 1 else None, **RESPONSES[name].model_dump()
-            )
+            name: RESPONSES[name].of(whole[name], by_client=complete[name] if len(found) > 1 else None)
             for name in complete
         },
         events=sum(one.answered for one in found),

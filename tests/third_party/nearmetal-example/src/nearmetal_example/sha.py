@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Frozen, Measurement, Response, ResponseKind, Stage, Workload
+from nearmetal.model import Frozen, Measurement, ResponseKind, Stage, Workload
 from nearmetal.units import Bytes
 
 _BLOCK = 2**20
@@ -20,6 +20,13 @@ _SLOWEST = 20 * 2**20
 # dd waits for what hashes, so its time is the time of both. "$1" is the number of blocks.
 _SCRIPT = 'dd if=/dev/zero bs=1M count="$1" | sha256sum'
 _COPIED = re.compile(r"(\d+) bytes .* copied, ([0-9.e-]+) s")
+
+HASHED = ResponseKind(
+    unit="B/s",
+    better="higher",
+    title="hashing speed",
+    clause="hashes {ratio} × the bytes per second of {reference}",
+)
 
 
 class ShaParameters(Frozen):
@@ -36,7 +43,7 @@ class Sha:
 
     @property
     def responses(self) -> Mapping[str, ResponseKind]:
-        return {"hashed": ResponseKind(unit="B/s", better="higher", scale="ratio")}
+        return {"hashed": HASHED}
 
     @property
     def primary(self) -> str:
@@ -61,7 +68,7 @@ class Sha:
         ended = await stage.together([(server, argv) for server in stage.servers], self.limit)
         speeds = [self.speed(one.stdout, one.stderr) for one in ended]
         return Measurement(
-            responses={"hashed": Response(value=sum(speeds) / len(speeds), **self.responses["hashed"].model_dump())},
+            responses={"hashed": HASHED.of(sum(speeds) / len(speeds))},
             events=self._size * len(speeds),
             artifacts={f"dd-{index}.err": one.stderr for index, one in enumerate(ended)},
         )
