@@ -47,7 +47,7 @@ def make(study: Study, left_out: Sequence[Assignment] = ()) -> Plan:
 def _looks(blocks: int | SequentialBlocks, level: float) -> tuple[Look, ...]:
     if isinstance(blocks, int) or blocks.min == blocks.max:
         return ()
-    from nearmetal.analysis import sequential  # loads scipy, which a study of fixed blocks need not wait for
+    from nearmetal.analysis import sequential  # loads numpy, which a study of fixed blocks need not wait for
 
     return sequential.looks(blocks.min, blocks.max, level)
 
@@ -104,7 +104,7 @@ def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[Con
 def enough_blocks(contrasts: int, alpha: float, sequential: bool = False) -> int:
     """The fewest blocks with which any of m contrasts can be decided: n >= 1 + log2(m / alpha)."""
     if sequential:
-        from nearmetal.analysis.sequential import SPENT  # loads scipy, as above
+        from nearmetal.analysis.sequential import SPENT  # loads numpy
 
         alpha *= SPENT
     return math.ceil(1 + math.log2(max(1, contrasts) / alpha))

@@ -18,7 +18,7 @@ def by_calibrations(study: Study, plan: Plan) -> "list[Sight]":
     state = Paths.default().state
     if not (state / "calibrations").is_dir():
         return []
-    from nearmetal.analysis.sight import sights  # loads scipy, which a host without calibrations need not wait for
+    from nearmetal.analysis.sight import sights  # loads numpy, which a host without calibrations need not wait for
     from nearmetal.store import calibrations
 
     return list(sights(study, plan, calibrations.kept(state, os.uname().release)))

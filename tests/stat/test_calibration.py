@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
-from nearmetal.analysis.diagnostics import about_series, autocorrelation, position_p, student_p, trend_p
+from nearmetal.analysis.diagnostics import about_series, autocorrelation, position_p, trend_p
 from nearmetal.analysis.rank_sum import rank_sum
 from nearmetal.analysis.sequential import looks
 from nearmetal.analysis.signed_rank import enough, signed_rank
@@ -148,12 +148,6 @@ def test_position_effects_are_found_and_not_invented() -> None:
 def test_values_without_any_spread_are_not_judged() -> None:
     assert about_series(np.full(12, 0.3), primary=True) == ()
     assert position_p(np.ones((3, 8)), np.argsort(np.random.default_rng(1).random((3, 8)), axis=0).astype(float)) == 1.0
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 10, 34, 35, 4849])
-@pytest.mark.parametrize("t", [0.0, 0.1, 1.0, 1.96, 2.7, 6.0, 40.0])
-def test_students_t_is_that_of_the_library(t: float, freedom: int) -> None:
-    assert student_p(t, freedom) == pytest.approx(2 * special.stdtr(freedom, -t), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("blocks", [6, 7, 40])

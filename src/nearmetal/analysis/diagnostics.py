@@ -15,6 +15,7 @@ from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
+from nearmetal.analysis.student import student_p
 from nearmetal.model import Assignment, Look, Study, TrialRecord, Warned
 
 ALARM_PRIMARY = 0.05
@@ -187,23 +188,6 @@ def position_p(values: NDArray[np.float64], positions: NDArray[np.float64]) -> f
     slope = float((left * place).sum()) / spread
     unexplained = max(total - slope**2 * spread, 1e-300)
     return student_p(abs(slope) * math.sqrt(spread * freedom / unexplained), freedom)
-
-
-def student_p(t: float, freedom: int) -> float:
-    """Two-sided p of Student's t, to about 1e-13; t >= 0.
-
-    The finite series of M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4: the
-    library that has this function takes longer to load than a whole analysis does.
-    """
-    angle = math.atan2(t, math.sqrt(freedom))
-    sine, square = math.sin(angle), math.cos(angle) ** 2
-    odd = freedom % 2
-    total, term = 0.0, math.cos(angle) if odd else 1.0
-    for step in range(2 + odd, freedom + 1, 2):
-        total += term
-        term *= square * (step - 1) / step
-    within = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return min(1.0, max(0.0, 1.0 - within))
 
 
 def _beside_rows_and_columns(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

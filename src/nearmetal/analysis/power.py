@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearmetal.analysis.signed_rank import Floats, enough, two_sided_distinct
+from nearmetal.analysis.student import find_student_quantile
 
 POWER = 0.8
 """How often a difference is to be found."""
@@ -56,8 +57,6 @@ class Noise:
         Leaving out each block in turn tells how far the logarithm of the variance is known (jackknife), whatever the
         noise looks like; but no better than if it were normal.
         """
-        from scipy.special import stdtrit  # loads scipy, which a report of no calibration need not wait for
-
         squares = np.mean(self.differences**2, axis=1)
         blocks = len(squares)
         left = squares.sum() - squares
@@ -66,7 +65,7 @@ class Noise:
         without = np.log(left / (blocks - 1))
         seen = (blocks - 1) / blocks * float(((without - without.mean()) ** 2).sum())
         normal = 2 / (blocks * (self.arms - 1))
-        quantile = float(stdtrit(blocks - 1, (1 + CONFIDENCE) / 2))
+        quantile = find_student_quantile((1 + CONFIDENCE) / 2, blocks - 1)
         return math.exp(quantile * math.sqrt(max(seen, normal)) / 2)
 
 

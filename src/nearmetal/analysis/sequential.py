@@ -14,9 +14,9 @@ short, so that a twentieth of the level is held back: `validation/stopping.py` h
 import math
 from bisect import bisect_right
 from collections.abc import Iterator
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from nearmetal.analysis.signed_rank import Floats, two_sided_distinct
 from nearmetal.model import Look
@@ -26,6 +26,7 @@ SPENT = 0.95
 """Of the level, by the last look; the rest is held back for what the normal approximation leaves out."""
 _NODES = 160
 """Of Gauss and Legendre between a look's boundaries: enough for twelve digits."""
+_NORMAL = NormalDist()
 
 
 def looks(first: int, last: int, level: float) -> tuple[Look, ...]:
@@ -71,15 +72,15 @@ class _Path:
 
     def spent_with(self, blocks: int, chance: float) -> float:
         """The level spent by all looks, should the next one reject with this probability by itself."""
-        boundary = -ndtri(chance / 2)
+        boundary = -_NORMAL.inv_cdf(chance / 2)
         centres, spread = self._onward(blocks)
-        beyond = ndtr((centres - boundary) / spread) + ndtr((-boundary - centres) / spread)
+        beyond = _tails((boundary - centres) / spread) + _tails((boundary + centres) / spread)
         return self._spent + float(beyond @ self._mass)
 
     def go_on(self, blocks: int, chance: float) -> None:
         """The next look rejects with this probability by itself, and did not."""
         self._spent = self.spent_with(blocks, chance)
-        boundary = -float(ndtri(chance / 2))
+        boundary = -_NORMAL.inv_cdf(chance / 2)
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         at = boundary * nodes
         centres, spread = self._onward(blocks)
@@ -91,6 +92,11 @@ class _Path:
         """Where the statistic is expected after so many blocks, from each place that it may be at, and its spread."""
         correlation = correlation_of(self._blocks, blocks)
         return correlation * self._at, math.sqrt(1 - correlation**2)
+
+
+def _tails(values: Floats) -> Floats:
+    """How often a standard normal value exceeds each of these. `NormalDist.cdf` loses the digits of small tails."""
+    return np.array([math.erfc(value / math.sqrt(2)) / 2 for value in values.tolist()])
 
 
 def correlation_of(fewer: int, more: int) -> float:

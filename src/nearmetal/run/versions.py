@@ -14,7 +14,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.lab import OpenSite
 from nearmetal.model import Plan, Study, Versioned
 
-_PACKAGES = ("numpy", "scipy", "docker", "asyncssh", "qemu.qmp")
+_PACKAGES = ("numpy", "docker", "asyncssh", "qemu.qmp")
 _MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
 """Debian packages of the image that serve, or measure."""
 
