@@ -21,6 +21,7 @@ from nearmetal.lab.qemu import arguments
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
+from nearmetal.resolve import resolve_alone
 
 NOTHING = "nothing"
 LEFT_OUT = (NOTHING, *arguments.EMULATED, ",".join(arguments.PRETENDED))
@@ -49,7 +50,7 @@ async def seconds(machine: Machine) -> float:
 
 async def once(lab: Lab) -> dict[str, float]:
     spec, site = MachineSpec(accel="tcg"), await lab.site("local")
-    handle = await lab.create(EnvironmentSpec(kind="qemu"), spec, "server", "boot", "", site)
+    handle = await lab.create(resolve_alone(EnvironmentSpec(kind="qemu"), spec), spec, "server", "", site)
     machine = await lab.attach(handle)
     boot = await seconds(machine)
     await must(machine, *_COPY)

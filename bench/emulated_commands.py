@@ -19,6 +19,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
+from nearmetal.resolve import resolve_alone
 
 COMMANDS = ("/bin/true", "dash -c true", "bash -c true", f"{probe.INSIDE} --version")
 EACH = 20
@@ -60,7 +61,9 @@ async def run(rounds: int) -> Table:
     lab = Lab(token, ledger, opener({}))
     try:
         spec, site = MachineSpec(accel="tcg"), await lab.site("local")
-        machine = await lab.attach(await lab.create(EnvironmentSpec(kind="qemu"), spec, "server", "boot", "", site))
+        machine = await lab.attach(
+            await lab.create(resolve_alone(EnvironmentSpec(kind="qemu"), spec), spec, "server", "", site)
+        )
         await probe.ensure(machine)
         return await measured(machine, rounds)
     finally:

@@ -27,7 +27,8 @@ from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
-from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Reached
+from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
+from nearmetal.resolve import resolve_alone
 
 Step = Callable[[], Awaitable[object]]
 
@@ -62,9 +63,10 @@ async def main(address: str | None, rounds: int) -> None:
 @contextlib.asynccontextmanager
 async def measured(address: str) -> AsyncIterator[dict[str, Step]]:
     plugin = plugins.load("environments", "ssh")
-    assert isinstance(plugin, Reached)
     token = new_token()
-    sites = opener({"metal": plugin.host({"address": address})}, print)
+    host = plugin.describe({"address": address}, MachineSpec()).host
+    assert host is not None
+    sites = opener({"metal": host}, print)
     with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, sites)
         try:
@@ -90,7 +92,15 @@ async def measured(address: str) -> AsyncIterator[dict[str, Step]]:
 
 async def machine(lab: Lab, address: str, image: str) -> Machine:
     spec = EnvironmentSpec.model_validate({"kind": "ssh", "address": address, "image": image})
-    return await lab.attach(await lab.create(spec, MachineSpec(), "server", "reuse", "", await lab.site("metal")))
+    return await lab.attach(
+        await lab.create(
+            resolve_alone(spec.model_copy(update={"provision": "reuse"}), MachineSpec()),
+            MachineSpec(),
+            "server",
+            "",
+            await lab.site("metal"),
+        )
+    )
 
 
 def report(times: dict[str, list[float]]) -> None:

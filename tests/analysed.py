@@ -13,10 +13,13 @@ from nearmetal.model import (
     TrialStatus,
     Warned,
 )
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 
 PRIMARIES = {"web": "throughput"}
 PAIR = ("host", "docker")
+KINDS = ("host", "docker", "qemu")
+"""Levels that need no table."""
+
 Value = Callable[[int, str, int], float]
 """Of block, environment and repeat."""
 
@@ -26,6 +29,7 @@ def manifest(environments: Sequence[str] = ("host", "docker"), **design: Any) ->
         {
             "name": "trial",
             "reference": {"environment": environments[0]},
+            "environments": {name: {"kind": "mock"} for name in environments if name not in KINDS},
             "factors": {"environment": {"levels": list(environments)}},
             "workloads": [{"name": "web", "kind": "http"}],
             "design": {"blocks": 8, **design},

@@ -7,8 +7,9 @@ import numpy as np
 
 from nearmetal import plan as planning
 from nearmetal import studies
+from nearmetal.blocks import plan_blocks
 from nearmetal.model import Assignment, Response, TrialRecord
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 from nearmetal.study import read
 
 Values = Callable[[Assignment, str, float], Mapping[str, Response]]
@@ -75,7 +76,7 @@ def records(of: Manifest, values: Values = sound, seed: int = 1, **more: Any) ->
                 **more,
             }
         )
-        for block in of.plan.blocks
+        for block in plan_blocks(of.plan)
         for number, boot in enumerate(block.boots)
         for trial in boot.trials
     ]

@@ -1,6 +1,7 @@
 """Journals as nobody measured them: those of a run that is there, changed in some of their lines."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,18 @@ def changed(journal: Path) -> Iterator[list[dict[str, Any]]]:
     journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
 
 
+@contextmanager
+def changed_records(journal: Path) -> Iterator[list[dict[str, Any]]]:
+    """Its records alone; events stay as they are, before them."""
+    with changed(journal) as lines:
+        records = [line for line in lines if line["schema"].startswith("record")]
+        events = [line for line in lines if not line["schema"].startswith("record")]
+        yield records
+        lines[:] = [*events, *records]
+
+
 def emptied(folder: RunFolder) -> None:
-    """As of a run that was killed before its first machine was made, of which its manifest tells nothing either."""
+    """As of a run that was killed before its first machine was made."""
     folder.write_manifest(folder.manifest().model_copy(update={"fairness": ()}))
+    shutil.rmtree(folder.artifacts, ignore_errors=True)
     folder.journal.write_bytes(b"")

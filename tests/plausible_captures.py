@@ -9,7 +9,7 @@ import numpy as np
 
 from nearmetal.model import Artifact, TrialRecord
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import journals, plausible_run
 from tests.unit.workloads_stage import golden
 
 SLOWER = {"host": 1.0, "docker": 1.05, "qemu": 8.0}
@@ -41,13 +41,11 @@ def make(
     """
     folder = plausible_run.make(path, blocks, faults=False)
     noise = np.random.default_rng(3)
-    lines = [TrialRecord.model_validate_json(line) for line in folder.journal.read_text().splitlines()]
-    told = [
-        _captured(folder, one, noise, exits, shared_kernel, more) if one.trial.workload == "web" else one
-        for one in lines
-    ]
-    text = (json.dumps(one.model_dump(mode="json"), separators=(",", ":")) + "\n" for one in told)
-    folder.journal.write_text("".join(text))
+    with journals.changed(folder.journal) as lines:
+        for place, line in enumerate(lines):
+            if line["schema"].startswith("record") and line["trial"]["workload"] == "web":
+                one = _captured(folder, TrialRecord.from_json(line), noise, exits, shared_kernel, more)
+                lines[place] = one.model_dump(mode="json")
     return folder
 
 

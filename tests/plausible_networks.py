@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nearmetal import plan as planning
+from nearmetal.blocks import plan_blocks
 from nearmetal.model import (
     Artifact,
     BootRecord,
@@ -26,7 +27,8 @@ from nearmetal.model import (
     TrialRecord,
     TrialStatus,
 )
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 from nearmetal.units import AS_WRITTEN
 
 TRANSACTIONS = """\
@@ -156,7 +158,7 @@ def make(
     )
     noise = np.random.default_rng(11)
     with folder.journal.open("w") as journal:
-        for block in plan.blocks:
+        for block in plan_blocks(plan):
             for boot in block.boots:
                 for trial in boot.trials:
                     responses, documents = measure(trial.workload, boot.treatment, noise)

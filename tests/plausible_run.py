@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from nearmetal import plan as planning
+from nearmetal.blocks import plan_block, plan_blocks
 from nearmetal.model import (
     BlockPlan,
     BootRecord,
@@ -24,7 +25,9 @@ from nearmetal.model import (
     TrialStatus,
     Warned,
 )
-from nearmetal.store.folder import MachineFacts, Manifest, RunFolder
+from nearmetal.store.events import FactsSeen
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 SOURCE = """\
 name      = "quickstart"
@@ -43,7 +46,7 @@ name        = "web"
 kind        = "http"
 server      = "lighttpd"
 path        = "/1k"
-connections = 16
+workers = 16
 duration    = "10s"
 primary     = "throughput"
 
@@ -90,19 +93,19 @@ def make(path: Path, blocks: int = 8, factors: str = "", faults: bool = True) ->
             plan=plan,
             versions={"nearmetal": "0.1.0", "python": "3.11.2", "qemu": "7.2.0", "docker": "20.10.24"},
             host=_facts("host"),
-            fairness=tuple(
-                MachineFacts(treatment=treatment, role="server", facts=_facts(str(treatment["environment"])))
-                for treatment in plan.treatments
-            ),
         )
     )
     noise = np.random.default_rng(7)
     with folder.journal.open("w") as journal:
-        for block in plan.blocks:
+        for treatment in plan.treatments:
+            facts = _facts(str(treatment["environment"]))
+            seen = FactsSeen(treatment=treatment, role="server", facts=facts, at_ns=0)
+            journal.write(json.dumps(seen.line(), separators=(",", ":")) + "\n")
+        for block in plan_blocks(plan):
             for record in _block(block, noise, faults):
                 journal.write(json.dumps(record.model_dump(mode="json"), separators=(",", ":")) + "\n")
             if faults and block.index in (2, 5):
-                again = planning.block(described, plan.treatments, plan.study, block.index, attempt=1)
+                again = plan_block(plan, block.index, attempt=1)
                 for record in _block(again, noise, faults):
                     journal.write(json.dumps(record.model_dump(mode="json"), separators=(",", ":")) + "\n")
     return folder

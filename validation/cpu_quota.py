@@ -33,6 +33,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
+from nearmetal.resolve import resolve_alone
 
 KINDS = ("host", "docker", "qemu")
 QUOTAS = (0.25, 0.5, 0.75)
@@ -75,7 +76,7 @@ async def made(case: Case, vcpus: int) -> AsyncIterator[Machine]:
         spec = MachineSpec(quota=case.quota, vcpus=vcpus)
         (cpuset,) = sharing.share(await available_cpus(site), vcpus, 1, None, None).servers
         environment = EnvironmentSpec(kind=case.kind)
-        machine = await lab.attach(await lab.create(environment, spec, "server", "boot", cpuset, site))
+        machine = await lab.attach(await lab.create(resolve_alone(environment, spec), spec, "server", cpuset, site))
         await probe.ensure(machine)
         yield machine
     finally:

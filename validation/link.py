@@ -49,7 +49,7 @@ from nearmetal.model import (
     Role,
     WorkloadSpec,
 )
-from nearmetal.study import workload_of
+from nearmetal.resolve import build_workload, resolve_alone
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._iperf3_output import parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
@@ -138,14 +138,16 @@ async def staged(case: Case) -> AsyncIterator[tuple[LabStage, str]]:
 
 async def _machine(lab: Lab, spec: LinkSpec, role: Role, cpus: str) -> Machine:
     site = await lab.site("local")
-    machine = await lab.attach(await lab.create(HOST, MACHINE, role, "boot", cpus, site, link.bridge(spec, role)))
+    machine = await lab.attach(
+        await lab.create(resolve_alone(HOST, MACHINE), MACHINE, role, cpus, site, link.bridge(spec, role))
+    )
     await probe.ensure(machine)
     return machine
 
 
 async def measured(case: Case) -> tuple[Measurement, str]:
     """One repeat, and what shaped its link."""
-    workload = workload_of(WorkloadSpec.model_validate({"name": "it", "kind": "iperf3", **case.workload}))
+    workload = build_workload(WorkloadSpec.model_validate({"name": "it", "kind": "iperf3", **case.workload}))
     async with staged(case) as (stage, shaped_by):
         try:
             await workload.prepare(stage)

@@ -1,19 +1,18 @@
-"""What factors mean: what each one sets, which combinations exist, and what a combination asks for.
+"""What factors mean: what each one sets, and which combinations of their levels exist. Pure.
 
-Pure, but for the names of the observers that are installed.
+`resolve.py` says what a combination asks for.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from nearmetal import hosts, plugins
 from nearmetal.model import (
+    CAPTURE_KEYS,
     Assignment,
-    CaptureSpec,
     ClientsSpec,
     FactorSpec,
     Level,
@@ -23,7 +22,6 @@ from nearmetal.model import (
     Study,
     WorkloadSpec,
 )
-from nearmetal.units import AS_WRITTEN
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9._-]+)\}")
 
@@ -37,9 +35,6 @@ _TABLES: dict[Table, Any] = {
     "observe": ObserveSpec,
 }
 
-OF_CAPTURES = ("capture.snap", "capture.inside")
-"""What can be varied of captures that are made, as keys of [observe]."""
-
 
 @dataclass(frozen=True)
 class Target:
@@ -51,25 +46,34 @@ class Target:
     @property
     def is_how_captured(self) -> bool:
         """Not whether packets are captured, but how."""
-        return self.kind == "observe" and self.key in OF_CAPTURES
+        return self.kind == "observe" and self.key in CAPTURE_KEYS
 
 
 class NoTarget(ValueError):
     """A factor that sets and fills nothing."""
 
 
-def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, ...]) -> Target:
+@dataclass(frozen=True)
+class KnownNames:
+    """What a factor may set besides keys of tables."""
+
+    treatments: tuple[str, ...]
+    observers: tuple[str, ...]
+
+
+def target(name: str, factor: FactorSpec, study: Study, known: KnownNames) -> Target:
     """What a factor sets: what it says, else a key of that name, a treatment, a placeholder, an observer. NoTarget."""
     if name == "environment":
         return Target("environment", name)
+    treatments = known.treatments
     if factor.sets is not None:
         table, _, key = factor.sets.partition(".")
-        if table == "observe" and key and (key in OF_CAPTURES or not key.startswith("capture.")):
+        if table == "observe" and key and (key in CAPTURE_KEYS or not key.startswith("capture.")):
             return Target("observe", key)  # also an observer of somebody else's
         if table in _TABLES and (key in _TABLES[table].model_fields or (table == "machine" and key in treatments)):
             return Target(table, key) if key in _TABLES[table].model_fields else Target("treatment", key)
         settable = [(t, k) for t, model in _TABLES.items() for k in model.model_fields]
-        settable += [("observe", k) for k in OF_CAPTURES]
+        settable += [("observe", k) for k in CAPTURE_KEYS]
         keys = ", ".join(f"{t}.{k}" for t, k in settable)
         treated = ", ".join(f"machine.{treatment}" for treatment in treatments)
         raise NoTarget(f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}, {treated}")
@@ -80,24 +84,13 @@ def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, .
         return Target("treatment", name)
     if name in placeholders(study):
         return Target("placeholder", name)
-    observers = plugins.names("observers")
-    if name in observers:
+    if name in known.observers:
         return Target("observe", name)  # of somebody else's: ours are keys of [observe]
     raise NoTarget(
         f"the factor {name!r} sets nothing and fills nothing: it is no key of [machine], [clients], [link] or "
-        f"[observe], no treatment ({', '.join(treatments)}), no observer ({', '.join(observers)}), "
+        f"[observe], no treatment ({', '.join(treatments)}), no observer ({', '.join(known.observers)}), "
         f'and no workload says "{{{name}}}"'
     )
-
-
-def aim(name: str, study: Study, treatments: tuple[str, ...]) -> Target:
-    """What a factor sets, of a study that was found to be right. Where it is nothing that is known, a package that knew
-    it is gone since: it is a treatment then."""
-    factor = study.factors[name]
-    try:
-        return target(name, factor, study, treatments)
-    except NoTarget:
-        return Target("treatment", (factor.sets or name).removeprefix("machine."))
 
 
 def placeholders(study: Study) -> set[str]:
@@ -117,10 +110,10 @@ def placeholders_in(value: object) -> Iterator[str]:
             yield from placeholders_in(item)
 
 
-def unused(study: Study, treatments: tuple[str, ...]) -> Iterator[tuple[WorkloadSpec, str]]:
+def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]]:
     """Each workload with a factor that only fills placeholders, and none of this one: it is measured at each level."""
     for name, factor in study.factors.items():
-        if target(name, factor, study, treatments).kind == "placeholder":
+        if target(name, factor, study, known).kind == "placeholder":
             for workload in study.workloads:
                 if name not in placeholders_in(workload.parameters):
                     yield workload, name
@@ -345,98 +338,3 @@ def key(assignment: Assignment) -> str:
 def show(level: Level) -> str:
     """A level as it stands in the study file."""
     return str(level).lower() if isinstance(level, bool) else str(level)
-
-
-# ── What a combination asks for ───────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A study with one combination put into it."""
-
-    environment: str
-    machine: MachineSpec
-    clients: ClientsSpec
-    link: LinkSpec
-    observe: ObserveSpec
-    treatments: Mapping[str, Level]
-    """Treatment name to level: those of [machine], overridden by the combination's."""
-    workloads: tuple[WorkloadSpec, ...]
-    """With placeholders filled."""
-
-
-def is_across(asked: Asked, study: Study) -> bool:
-    """Whether servers and clients hang on the lab's switches of different hosts, so that a trunk has to join these."""
-    both = (study.environment(level) for level in (asked.environment, asked.clients.environment))
-    return asked.machine.host != asked.clients.host and all(hosts.hangs_on_switch(one) for one in both)
-
-
-def ask(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> Asked:
-    """What a combination asks for. pydantic's ValidationError when a level does not fit the key it sets.
-
-    Machines that are hosts of their own are placed there.
-    """
-    asked = as_written(study, assignment, treatments)
-    machine, clients = asked.machine, asked.clients
-    if hosts.reached(study, asked.environment) is not None:
-        machine = machine.model_copy(update={"host": asked.environment})
-    if hosts.reached(study, clients.environment) is not None:
-        clients = clients.model_copy(update={"host": clients.environment})
-    return replace(asked, machine=machine, clients=clients)
-
-
-def as_written(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> Asked:
-    """The same, with the hosts that the study names."""
-    tables: dict[str, dict[str, Any]] = {table: {} for table in _TABLES}
-    chosen = dict(study.machine.settings)
-    for name, level in assignment.items():
-        its = aim(name, study, treatments)
-        if its.kind in tables:
-            tables[its.kind][its.key] = level
-        elif its.kind == "treatment":
-            chosen[its.key] = level
-    return Asked(
-        environment=str(assignment["environment"]),
-        machine=_with(study.machine, tables["machine"]),
-        clients=_with(study.clients, tables["clients"]),
-        link=_with(study.link, tables["link"]),
-        observe=_observed(study, tables["observe"]),
-        treatments=chosen,
-        workloads=tuple(
-            WorkloadSpec.model_validate(fill(workload.model_dump(), assignment)) for workload in study.workloads
-        ),
-    )
-
-
-def _observed(study: Study, levels: Mapping[str, Level]) -> ObserveSpec:
-    """What is listened in with, and how captures are made where there are any."""
-    whether = {name: level for name, level in levels.items() if name not in OF_CAPTURES}
-    how = {_of_capture(name): level for name, level in levels.items() if name in OF_CAPTURES}
-    observe: ObserveSpec = _with(study.observe, _without_those_as_set(study, whether))
-    if observe.capture is None or not how:
-        return observe
-    return observe.model_copy(update={"capture": _with(observe.capture, how)})
-
-
-def _without_those_as_set(study: Study, levels: Mapping[str, Any]) -> dict[str, Any]:
-    """A level says whether: one that is true leaves an observer that [observe] sets up as it is there."""
-    return {name: level for name, level in levels.items() if level is not True or name not in study.observe.chosen}
-
-
-def put(study: Study, aim: Target, level: Level) -> Any:
-    """What a level becomes in the table that it sets. pydantic's ValidationError when it does not fit there."""
-    if aim.is_how_captured:
-        return _with(study.observe.capture or CaptureSpec(), {_of_capture(aim.key): level})
-    return getattr(_with(getattr(study, aim.kind), {aim.key: level}), aim.key)
-
-
-def _of_capture(key: str) -> str:
-    return key.removeprefix("capture.")
-
-
-def _with(spec: Any, levels: Mapping[str, Level]) -> Any:
-    """A table with some keys set to levels as the study file writes them ("1GiB"), validated as if they stood there."""
-    if not levels:
-        return spec
-    parsed = type(spec).model_validate(dict(levels), context=AS_WRITTEN)
-    return spec.model_copy(update={key: getattr(parsed, key) for key in levels})

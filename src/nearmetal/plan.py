@@ -1,46 +1,62 @@
-"""Study and seed to plan: which boots and trials run, in which order, and what is compared. Pure.
+"""Study to plan: which treatments run, resolved, how many blocks of them, and what is compared. Pure.
 
-The order within a block sorts boots by a hash of the seed, the block, the attempt and the boot: a random order that
-any language can reproduce, and in which leaving one treatment out does not move the others.
+`blocks.py` says which boots and trials each block has, and in which order.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
-from nearmetal.model import (
-    Assignment,
-    BlockPlan,
-    BootPlan,
-    ContrastPlan,
-    Look,
-    Plan,
-    SequentialBlocks,
-    Study,
-    TrialPlan,
-)
-from nearmetal.study import digest, primaries
+from nearmetal.model import Assignment, ContrastPlan, Look, Plan, Resolved, SequentialBlocks, Study
+from nearmetal.resolve import resolve_treatments
+
+_SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {}
+"""Keys that studies of manifest version 1 did not have, each with the value that means what version 1 did.
+
+They are left out of the digest at that value, so that a study which says nothing new keeps its trial ids and seeds.
+"""
 
 
-def make(study: Study, left_out: Sequence[Assignment] = ()) -> Plan:
-    """The plan of a study. BadInput when a contrast's reference cannot be told."""
+def digest_study(study: Study) -> str:
+    """sha256 of what the study asks for, whatever its file looks like: the same as version 1 gave the same study."""
+    document = study.model_dump(mode="json")
+    for path, before in _SINCE_VERSION_1.items():
+        *tables, key = path
+        table = document
+        for name in tables:
+            table = table[name]
+        if table[key] == before:
+            del table[key]
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[Resolved] | None = None) -> Plan:
+    """The plan of a study. BadInput when a contrast's reference cannot be told.
+
+    `resolved` are all its treatments, if they have been resolved already.
+    """
     without = {words.identity(treatment) for treatment in left_out}
-    treatments = [one for one in words.treatments_of(study) if words.identity(one) not in without]
-    contrasts = list(contrasts_of(study, treatments))
+    every = resolve_treatments(study) if resolved is None else resolved
+    kept = tuple(one for one in every if words.identity(one.assignment) not in without)
+    contrasts = tuple(contrasts_of(study, [one.assignment for one in kept]))
     level = study.design.alpha / max(1, len(contrasts))
-    name = digest(study)
     return Plan(
-        study=name,
+        study=digest_study(study),
         seed=study.design.seed,
-        treatments=tuple(treatments),
-        contrasts=tuple(contrasts),
-        primaries=primaries(study),
+        resolved=kept,
+        contrasts=contrasts,
+        primaries={one.name: str(one.primary) for one in every[0].workloads},
         level=level,
         looks=_looks(study.design.blocks, level),
-        blocks=tuple(block(study, treatments, name, index) for index in range(study.design.most_blocks)),
+        blocks=study.design.most_blocks,
+        workloads=tuple(workload.name for workload in study.workloads),
+        repeats=study.design.repeats,
+        share_boot=study.design.share_boot,
     )
 
 
@@ -50,39 +66,6 @@ def _looks(blocks: int | SequentialBlocks, level: float) -> tuple[Look, ...]:
     from nearmetal.analysis import sequential  # loads numpy, which a study of fixed blocks need not wait for
 
     return sequential.looks(blocks.min, blocks.max, level)
-
-
-def block(study: Study, treatments: Iterable[Assignment], name: str, index: int, attempt: int = 0) -> BlockPlan:
-    """Every treatment x workload once, in the random order of this attempt; of a study without a seed, in any order."""
-    seed = (study.design.seed, index, attempt)
-    workloads = [workload.name for workload in study.workloads]
-    if study.design.share_boot:
-        units = [(treatment, sorted(workloads, key=lambda w: _hash(*seed, treatment, w))) for treatment in treatments]
-    else:
-        units = [(treatment, [workload]) for treatment in treatments for workload in workloads]
-    units.sort(key=lambda unit: _hash(*seed, unit[0], unit[1]))
-    boots: list[BootPlan] = []
-    position = 0
-    for treatment, names in units:
-        trials: list[TrialPlan] = []
-        for workload in names:
-            for repeat in range(study.design.repeats):
-                trials.append(
-                    TrialPlan(
-                        id=_hash(name, index, attempt, treatment, workload, repeat)[:16],
-                        workload=workload,
-                        repeat=repeat,
-                        position=position,
-                    )
-                )
-                position += 1
-        boots.append(BootPlan(treatment=treatment, trials=tuple(trials)))
-    return BlockPlan(index=index, attempt=attempt, boots=tuple(boots))
-
-
-def _hash(*parts: object) -> str:
-    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[ContrastPlan]:

@@ -6,14 +6,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from nearmetal.config import Paths
-from nearmetal.model import Plan, Study
+from nearmetal.model import Plan
 from nearmetal.report import figures, words
 
 if TYPE_CHECKING:
     from nearmetal.store.calibration import Sight
 
 
-def by_calibrations(study: Study, plan: Plan) -> "list[Sight]":
+def by_calibrations(plan: Plan) -> "list[Sight]":
     """One for each workload and pair of environments that are calibrated; none where nothing is kept."""
     state = Paths.default().state
     if not (state / "calibrations").is_dir():
@@ -21,7 +21,7 @@ def by_calibrations(study: Study, plan: Plan) -> "list[Sight]":
     from nearmetal.analysis.sight import sights  # loads numpy, which a host without calibrations need not wait for
     from nearmetal.store import calibrations
 
-    return list(sights(study, plan, calibrations.kept(state, os.uname().release)))
+    return list(sights(plan, calibrations.kept(state, os.uname().release)))
 
 
 def sentence(one: "Sight", margin: float) -> str:

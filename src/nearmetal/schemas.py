@@ -25,7 +25,7 @@ from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.run import events
 from nearmetal.store.answered import Answered
 from nearmetal.store.calibration import Calibration
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 from nearmetal.study_documents import Planned, Studies
 
 _OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)

@@ -1,25 +1,19 @@
 """A study file: TOML to `Study`, with errors that name file, line and remedy. Pure: the text is passed in."""
 
 import copy
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import PRETENDED, Study
 from nearmetal.study_checks import check
-from nearmetal.study_checks.workloads import workload_of
 from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
-
-__all__ = ["digest", "primaries", "read", "workload_of"]
 
 
 def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = False) -> Study:
@@ -46,19 +40,6 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     where.is_quick = True
     small_study = _checked(_overridden(small, changes), where)
     return small_study if quick else whole
-
-
-def digest(study: Study) -> str:
-    """sha256 of what the study asks for, whatever its file looks like."""
-    canonical = json.dumps(study.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def primaries(study: Study) -> dict[str, str]:
-    """Workload name to the response its verdicts are about."""
-    first = next(iter(words.treatments_of(study)))
-    asked = words.ask(study, first, plugins.names("treatments"))
-    return {spec.name: spec.primary or workload_of(spec).primary for spec in asked.workloads}
 
 
 def _merge(raw: dict[str, Any], over: Mapping[str, Any]) -> None:

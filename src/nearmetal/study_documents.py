@@ -1,10 +1,12 @@
 """What `nearmetal studies` and `nearmetal plan` print with `--json`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.model import Assignment, Document, Frozen, Plan
+from nearmetal.blocks import plan_blocks
+from nearmetal.model import Assignment, BlockPlan, ContrastPlan, Document, Frozen, Look, Plan
 from nearmetal.store.calibration import Sight
 
 
@@ -39,11 +41,43 @@ class Unused(Frozen):
     levels: int
 
 
+class PlannedOrder(Frozen):
+    """A plan with the order in which its blocks run."""
+
+    study: str
+    """The study's digest."""
+    seed: int | None
+    """None where a run is to draw it: the order is one of those that it may get."""
+    treatments: tuple[Assignment, ...]
+    contrasts: tuple[ContrastPlan, ...]
+    primaries: Mapping[str, str]
+    """Workload to the response that its contrasts are about."""
+    level: float
+    """What each primary contrast is tested at: alpha over the number of primary contrasts."""
+    looks: tuple[Look, ...]
+    """Of a sequential design; none where the number of blocks is fixed."""
+    blocks: tuple[BlockPlan, ...]
+
+
+def show_order(plan: Plan) -> PlannedOrder:
+    """A plan as it is printed."""
+    return PlannedOrder(
+        study=plan.study,
+        seed=plan.seed,
+        treatments=plan.treatments,
+        contrasts=plan.contrasts,
+        primaries=plan.primaries,
+        level=plan.level,
+        looks=plan.looks,
+        blocks=tuple(plan_blocks(plan)),
+    )
+
+
 class Planned(Document):
     """`plan.v1`."""
 
     schema_: Annotated[Literal["plan.v1"], Field(alias="schema")] = "plan.v1"
-    plan: Plan
+    plan: PlannedOrder
     seconds: int
     """About how long the whole takes; of a sequential study at most."""
     blocks_needed: int

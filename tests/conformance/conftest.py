@@ -13,7 +13,8 @@ from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
+from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision
+from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 from tests.live.remains import stays
 from tests.restored import share_cache
@@ -67,8 +68,12 @@ def _ways(name: str, environment: Environment) -> Iterator[tuple[Provision, str,
         yield "restart", "somebody's", f"{name}-existing-restarted", (pytest.mark.long,)
 
 
+REACHED = ("ssh",)
+"""Kinds whose machines are hosts of the user's: `tests/conformance/elsewhere.py` makes one."""
+
+
 def place(environment: Environment) -> str:
-    return PLACE if isinstance(environment, Reached) else "local"
+    return PLACE if environment.kind in REACHED else "local"
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +131,7 @@ async def spec(
             yield EnvironmentSpec.model_validate({"kind": kind, **options})
     elif kind == "libvirt":
         yield EnvironmentSpec.model_validate({"kind": kind, "uri": request.getfixturevalue("libvirt")})
-    elif isinstance(environment, Reached):
+    elif environment.kind in REACHED:
         pytest.skip(f"{kind}: there is no such machine to reach")
     else:
         yield EnvironmentSpec(kind=kind)
@@ -135,9 +140,10 @@ async def spec(
 @contextlib.asynccontextmanager
 async def laboratory(environment: Environment, spec: EnvironmentSpec) -> AsyncIterator[Lab]:
     """A lab for an environment, of which nothing remains. Skips, with the reason, where this host lacks something."""
-    if environment.on_switch:
+    described = environment.describe(spec.options, SPEC)
+    if described.is_on_switch:
         await build(Recipe(), Paths.default().cache, print)
-    hosts = {PLACE: environment.host(spec.options)} if isinstance(environment, Reached) else {}
+    hosts = {PLACE: described.host} if described.host is not None else {}
     open_site = opener(hosts)
     findings = await environment.check(spec, SPEC, await open_site(place(environment)))
     lacking = [finding for finding in findings if not finding.ok and finding.fatal]
@@ -169,7 +175,9 @@ def maker(lab: Lab, spec: EnvironmentSpec, environment: Environment, provision: 
 
     async def one(machine: MachineSpec = SPEC, cpus: str = str(OWN_CPU)) -> Made:
         site = await lab.site(place(environment))
-        handle = await lab.create(spec, machine, "server", provision, cpus, site)
+        handle = await lab.create(
+            resolve_alone(spec.model_copy(update={"provision": provision}), machine), machine, "server", cpus, site
+        )
         return handle, await lab.attach(handle)
 
     return one

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from nearmetal import hosts, plugins
+from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.borrowed import lock
@@ -141,8 +141,10 @@ async def test_provisioned_twice(machine: Machine, others: Others, spec: Environ
     assert f"(process {os.getpid()})" in (await machine.exec(["cat", lock.FILE])).text
 
 
-async def test_two_machines_talk_on_the_data_network(others: Others, machine: Machine, spec: EnvironmentSpec) -> None:
-    if not hosts.hangs_on_switch(spec):
+async def test_two_machines_talk_on_the_data_network(
+    others: Others, machine: Machine, spec: EnvironmentSpec, environment: Environment
+) -> None:
+    if not environment.describe(spec.options, SPEC).is_on_switch:
         pytest.skip("its machines do not hang on the lab's switch")
     _, other = await others.one()
     reached = await machine.exec(["ping", "-c", "1", "-w", "5", "-I", machine.interface, other.address])

@@ -2,14 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-from nearmetal import factors, plugins
+from nearmetal import plugins
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
-    BootPlan,
     Environment,
     EnvironmentSpec,
     Finding,
@@ -20,8 +18,9 @@ from nearmetal.model import (
     Provision,
     Site,
 )
+from nearmetal.resolve import resolve_treatments
 from nearmetal.run import making
-from nearmetal.run.booted import Booted, BootTask
+from nearmetal.run.booted import Booted
 from nearmetal.study import read
 
 LEVELS: tuple[tuple[str, Level], ...] = (("offload", False), ("offload", "tx,sg"), ("contention", "cpu"))
@@ -71,12 +70,10 @@ async def cards(machine: Machine) -> list[str]:
 async def neighbours(lab: Lab, spec: MachineSpec, cpus: str) -> AsyncIterator[None]:
     """What is to go on beside a server of this spec, started as a run does it, and seen to go on. Ended with us."""
     study = read(_NEIGHBOURS, "neighbours.toml")
-    asked = factors.ask(study, {"environment": "host"}, plugins.names("treatments"))
-    boot = BootPlan(treatment={"environment": "host"}, trials=())
-    task = BootTask(study, 0, 0, boot, (), Path())
-    booted = Booted(asked, study.environment("host"), "boot", spec)
+    (resolved,) = resolve_treatments(study)
+    booted = Booted(resolved.model_copy(update={"server": spec}))
     try:
-        await making.neighbours(task, booted, Share((cpus,), ""), lab)
+        await making.neighbours(booted, Share((cpus,), ""), lab)
         yield
         for _, readback in await booted.surroundings.verify():
             assert readback.ok, readback.reason

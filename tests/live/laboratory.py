@@ -9,6 +9,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role, TrialRecord
+from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 from tests.order import mock_run
 
@@ -39,7 +40,8 @@ async def machine(
     lab: Lab, kind: str, spec: MachineSpec, role: Role = "server", cpus: str = str(OWN_CPU), logins: bool = False
 ) -> Machine:
     site = await lab.site("local")
-    return await lab.attach(await lab.create(EnvironmentSpec(kind=kind), spec, role, "boot", cpus, site, logins=logins))
+    environment = resolve_alone(EnvironmentSpec(kind=kind), spec)
+    return await lab.attach(await lab.create(environment, spec, role, cpus, site, logins=logins))
 
 
 def stage(server: Machine, *clients: Machine) -> LabStage:

@@ -20,6 +20,7 @@ from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
+from nearmetal.resolve import resolve_alone
 from nearmetal.run import verify
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
@@ -60,7 +61,7 @@ async def lab(far: FarHost) -> AsyncIterator[Lab]:
 async def made_on(lab: Lab, name: str) -> tuple[Handle, Machine]:
     site = await lab.site(name)
     cpus = str((await available_cpus(site))[-1])
-    handle = await lab.create(EnvironmentSpec(kind="host"), SPEC, "server", "boot", cpus, site)
+    handle = await lab.create(resolve_alone(EnvironmentSpec(kind="host"), SPEC), SPEC, "server", cpus, site)
     return handle, await lab.attach(handle)
 
 

@@ -19,7 +19,7 @@ from nearmetal.lab.networks import link as links
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, WorkloadSpec
-from nearmetal.study import workload_of
+from nearmetal.resolve import build_workload, resolve_alone
 from tests.conftest import OWN_CPU
 from tests.unit.test_workloads_live import life_on
 
@@ -40,7 +40,9 @@ class Made:
     async def machine(self, role: Any, link: LinkSpec, kind: str = "host") -> Machine:
         site = await self.lab.site("local")
         environment = EnvironmentSpec(kind=kind)
-        handle = await self.lab.create(environment, SPEC, role, "boot", str(OWN_CPU), site, links.bridge(link, role))
+        handle = await self.lab.create(
+            resolve_alone(environment, SPEC), SPEC, role, str(OWN_CPU), site, links.bridge(link, role)
+        )
         machine = await self.lab.attach(handle)
         await probe.ensure(machine)
         return machine
@@ -126,7 +128,7 @@ async def test_clients_of_different_kinds_start_together(made: Made) -> None:
 
 async def test_a_server_that_dies_is_told_in_iperf3s_words(made: Made) -> None:
     stage = await made.stage(LinkSpec(), "host")
-    one = workload_of(WorkloadSpec.model_validate({"name": "it", **SHORT, "duration": "20s"}))
+    one = build_workload(WorkloadSpec.model_validate({"name": "it", **SHORT, "duration": "20s"}))
     try:
         await one.prepare(stage)
         running = asyncio.ensure_future(one.run(stage))
@@ -140,7 +142,7 @@ async def test_a_server_that_dies_is_told_in_iperf3s_words(made: Made) -> None:
 
 async def test_a_client_that_dies_is_lost(made: Made) -> None:
     stage = await made.stage(LinkSpec(), "host", "host")
-    one = workload_of(WorkloadSpec.model_validate({"name": "it", **SHORT, "duration": "5s", "intervals": 5}))
+    one = build_workload(WorkloadSpec.model_validate({"name": "it", **SHORT, "duration": "5s", "intervals": 5}))
     handle = next(handle for handle in made.lab.machines() if handle.name == stage.clients[1].name)
     try:
         await one.prepare(stage)

@@ -17,6 +17,7 @@ from nearmetal.lab.networks.link import Link
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec
+from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
 from .remains import stays
@@ -67,7 +68,9 @@ async def join(lab: Lab, spec: LinkSpec, image: Image, seed: int = 1) -> Joined:
     machine = MachineSpec(image=image.name, memory=256 * 2**20)
     made = {}
     for role in ("server", "client"):
-        handle = await lab.create(HOST, machine, role, "boot", str(OWN_CPU), site, links.bridge(spec, role))
+        handle = await lab.create(
+            resolve_alone(HOST, machine), machine, role, str(OWN_CPU), site, links.bridge(spec, role)
+        )
         made[role] = await lab.attach(handle)
     link = await lab.lay(spec, [(made["server"].name, made["client"].name)], str(OWN_CPU), site, seed=seed)
     assert (await link.verify()).ok

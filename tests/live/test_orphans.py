@@ -20,11 +20,13 @@ _CONTROLLER = """
 import asyncio
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
+from nearmetal.resolve import resolve_alone
 from tests.live.laboratory import laboratory
 
 async def main():
     async with laboratory() as lab:
-        await lab.create(EnvironmentSpec(kind="host"), MachineSpec(), "server", "boot", "", LocalSite())
+        host = resolve_alone(EnvironmentSpec(kind="host"), MachineSpec())
+        await lab.create(host, MachineSpec(), "server", "", LocalSite())
 
 asyncio.run(main())
 """

@@ -10,6 +10,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.machines import share
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
+from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
 from .laboratory import laboratory, spec
@@ -34,7 +35,9 @@ async def test_it_is_read_and_not_written(
     folder = Path(str(shared.share).partition(":")[0])
     async with laboratory() as lab:
         environment = EnvironmentSpec.model_validate({"kind": kind, **options})
-        handle = await lab.create(environment, shared, "server", "boot", str(OWN_CPU), await lab.site("local"))
+        handle = await lab.create(
+            resolve_alone(environment, shared), shared, "server", str(OWN_CPU), await lab.site("local")
+        )
         machine = await lab.attach(handle)
         readback = await share.verify(machine, shared)
         assert readback.ok, readback.reason

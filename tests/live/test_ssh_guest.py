@@ -16,6 +16,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.sites import opener
 from nearmetal.model import Change, EnvironmentSpec, HostSpec, Machine, MachineSpec
+from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
 from .laboratory import spec
@@ -34,9 +35,8 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     made = Lab(token, ledger, sites)
     try:
-        handle = await made.create(
-            EnvironmentSpec(kind="qemu"), spec(), "server", "boot", str(OWN_CPU), await made.site("local"), logins=True
-        )
+        site, qemu = await made.site("local"), resolve_alone(EnvironmentSpec(kind="qemu"), spec())
+        handle = await made.create(qemu, spec(), "server", str(OWN_CPU), site, logins=True)
         guest = await made.attach(handle)
         keys = lab_keys(Paths.default().state)
         hosts["metal"] = HostSpec.model_validate(
@@ -60,7 +60,13 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
 
 async def borrowed(lab: Lab, provision: str = "reuse") -> Machine:
     given = EnvironmentSpec.model_validate({"kind": "ssh", "address": "metal", "provision": provision})
-    handle = await lab.create(given, SMALL, "server", "reuse", "0", await lab.site("metal"))
+    handle = await lab.create(
+        resolve_alone(given.model_copy(update={"provision": "reuse"}), SMALL),
+        SMALL,
+        "server",
+        "0",
+        await lab.site("metal"),
+    )
     return await lab.attach(handle)
 
 

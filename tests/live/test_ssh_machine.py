@@ -21,7 +21,8 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
-from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, Reached, TrialRecord, TrialStatus
+from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
+from nearmetal.resolve import resolve_alone
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.ports import free_port
@@ -226,14 +227,21 @@ async def make(far: FarHost) -> AsyncIterator[Make]:
     token = new_token()
     options = {"address": far.ssh}
     plugin = plugins.load("environments", "ssh")
-    assert isinstance(plugin, Reached)
-    sites = opener({"metal": plugin.host(options)})
+    host = plugin.describe(options, SPEC).host
+    assert host is not None
+    sites = opener({"metal": host})
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, sites)
 
     async def one(**more: Any) -> Machine:
         spec = EnvironmentSpec.model_validate({"kind": "ssh", **options, **more})
-        handle = await lab.create(spec, SPEC, "server", "reuse", "0", await lab.site("metal"))
+        handle = await lab.create(
+            resolve_alone(spec.model_copy(update={"provision": "reuse"}), SPEC),
+            SPEC,
+            "server",
+            "0",
+            await lab.site("metal"),
+        )
         return await lab.attach(handle)
 
     try:

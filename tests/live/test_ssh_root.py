@@ -15,6 +15,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
+from nearmetal.resolve import resolve_alone
 from tests.ports import free_port
 
 from .far_host import FarHost, far_host
@@ -125,7 +126,15 @@ async def test_a_machine_is_confined_as_roots_would_be(far: Far) -> None:
         try:
             spec = EnvironmentSpec.model_validate({"kind": "ssh", "address": "metal"})
             small = MachineSpec(memory=128 * 2**20)
-            machine = await lab.attach(await lab.create(spec, small, "server", "reuse", "0", await lab.site("metal")))
+            machine = await lab.attach(
+                await lab.create(
+                    resolve_alone(spec.model_copy(update={"provision": "reuse"}), small),
+                    small,
+                    "server",
+                    "0",
+                    await lab.site("metal"),
+                )
+            )
             assert (await machine.exec(["id", "-u"])).text.strip() == "0"
             assert "nearmetal-nm-" in (await machine.exec(["cat", "/proc/self/cgroup"])).text
             cost = await machine.cost()

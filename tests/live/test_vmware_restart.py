@@ -13,6 +13,7 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
 from nearmetal.model import EnvironmentSpec, MachineSpec
+from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 from tests.vcenter import PASSWORD, PASSWORD_ENV, Vcenter, machine, vcenter
 
@@ -44,7 +45,9 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
 async def inside(lab: Lab) -> Mapping[str, Any]:
     """A guest that stands for what is inside of vSphere's machine: how one logs in."""
     site = await lab.site("local")
-    handle = await lab.create(EnvironmentSpec(kind="qemu"), spec(), "server", "boot", str(OWN_CPU), site, logins=True)
+    handle = await lab.create(
+        resolve_alone(EnvironmentSpec(kind="qemu"), spec()), spec(), "server", str(OWN_CPU), site, logins=True
+    )
     guest = await lab.attach(handle)
     return {
         "address": "127.0.0.1",
@@ -63,7 +66,13 @@ async def test_it_is_booted_again_and_runs_on_as_it_was(
     before = simulated.machines()
     options = simulated.options(tmp_path, vm=name, provision="restart", **inside)
     site = await lab.site("local")
-    handle = await lab.create(EnvironmentSpec.model_validate(options), SMALL, "server", "restart", "", site)
+    handle = await lab.create(
+        resolve_alone(EnvironmentSpec.model_validate(options).model_copy(update={"provision": "restart"}), SMALL),
+        SMALL,
+        "server",
+        "",
+        site,
+    )
     lent = simulated.machines()[name]
     assert (lent["Cpus"], lent["Memory"], lent["Running"]) == (1, 128, True)
     made = await lab.attach(handle)

@@ -21,6 +21,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Measurement
+from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 from tests.unit.test_workloads_live import ThisHost, life_on, stage_of
 
@@ -70,7 +71,13 @@ async def stage(kind: str, home: Path, request: pytest.FixtureRequest) -> AsyncI
 async def made(lab: Lab, kind: str, role: Any) -> Machine:
     site = await lab.site("local")
     provision = plugins.load("environments", kind).provisions[0]
-    handle = await lab.create(EnvironmentSpec(kind=kind), SPEC, role, provision, str(OWN_CPU), site)
+    handle = await lab.create(
+        resolve_alone(EnvironmentSpec(kind=kind).model_copy(update={"provision": provision}), SPEC),
+        SPEC,
+        role,
+        str(OWN_CPU),
+        site,
+    )
     machine = await lab.attach(handle)
     await probe.ensure(machine)
     return machine

@@ -11,7 +11,9 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
+from nearmetal.resolve import resolve_treatments
 from nearmetal.run import runner, session
+from nearmetal.run.block import InProcess
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events, records
 from tests.order import mock_run
@@ -209,9 +211,9 @@ async def test_machines_on_two_sites(tmp_path: Path) -> None:
         return FarSite() if name == "far" else LocalSite()
 
     request = session.Request(study, text, (), False, tmp_path / "run", available=False)
-    folder = await session.open_folder(request, open_site)
+    folder = await session.open_folder(request, resolve_treatments(study), open_site)
     with held(ledgers_folder() / "f00baa.jsonl") as ledger:
-        await runner.run(folder, Lab("f00baa", ledger, open_site))
+        await runner.run(folder, InProcess(Lab("f00baa", ledger, open_site)), {})
     found = list(records(folder.journal))
     assert {record.site for record in found} == {"far"}
     assert all(record.status is TrialStatus.OK for record in found)

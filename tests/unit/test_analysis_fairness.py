@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nearmetal.store.folder import MachineFacts
+from nearmetal.store.manifest import MachineFacts
 from tests.analysed import manifest, run, whole_run
 
 

@@ -25,7 +25,8 @@ from nearmetal.report.reading import read as read_run
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.store import calibrations
 from nearmetal.store.calibration import Calibration, Noise, Sight
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 from nearmetal.study import read
 from tests import calibrated
 from tests.calibrated import manifest, records, sound
@@ -54,15 +55,15 @@ def plain() -> Calibration:
 
 
 def test_names_of_one_environment_are_alike_in_everything() -> None:
-    study = manifest().study
+    plan = manifest().plan
     for workload in ("arithmetic", "replies", "waits", BOOT):
-        found = known(study, AGAIN, FIRST, workload)
+        found = known(plan, AGAIN, FIRST, workload)
         assert found is not None and found.truth is None
 
 
 def test_more_to_do_is_known_where_it_is_done_and_alike_elsewhere() -> None:
-    study = manifest().study
-    truths = {name: known(study, MORE, FIRST, name) for name in ("arithmetic", "replies", "waits", BOOT)}
+    plan = manifest().plan
+    truths = {name: known(plan, MORE, FIRST, name) for name in ("arithmetic", "replies", "waits", BOOT)}
     assert all(truths.values())
     arithmetic, replies, waits, boot = (one.truth for one in truths.values() if one)
     assert replies is None and boot is None
@@ -74,24 +75,24 @@ def test_more_to_do_is_known_where_it_is_done_and_alike_elsewhere() -> None:
 
 
 def test_other_machines_are_not_alike() -> None:
-    faster = manifest(16, "environments.again.speed=1.1").study
+    faster = manifest(16, "environments.again.speed=1.1").plan
     assert known(faster, AGAIN, FIRST, "replies") is None
     assert known(faster, AGAIN, FIRST, BOOT) is None
     assert known(faster, MORE, FIRST, "replies") is not None
-    sized = manifest(16, "factors.vcpus=[1, 2]", "reference.vcpus=1").study
+    sized = manifest(16, "factors.vcpus=[1, 2]", "reference.vcpus=1").plan
     assert known(sized, {**FIRST, "vcpus": 2}, {**FIRST, "vcpus": 1}, "replies") is None
 
 
 def test_nothing_is_known_of_what_was_not_injected_or_has_other_effects() -> None:
     waits = ("workloads.waits.delay={wait}", 'factors.wait=["0ms", "5ms", "6ms"]')
     none, five, six = ({**FIRST, "wait": wait} for wait in ("0ms", "5ms", "6ms"))
-    study = manifest(16, *waits, "reference.wait=0ms").study
-    assert known(study, five, none, "waits") is None
-    assert known(study, six, five, "waits") is not None
-    assert known(study, five, six, "waits") is None
-    bodies = manifest(16, "workloads.replies.body={amount}B").study
+    plan = manifest(16, *waits, "reference.wait=0ms").plan
+    assert known(plan, five, none, "waits") is None
+    assert known(plan, six, five, "waits") is not None
+    assert known(plan, five, six, "waits") is None
+    bodies = manifest(16, "workloads.replies.body={amount}B").plan
     assert known(bodies, MORE, FIRST, "replies") is None
-    both = manifest(16, "workloads.arithmetic.max_prime={amount}").study
+    both = manifest(16, "workloads.arithmetic.max_prime={amount}").plan
     assert known(both, MORE, FIRST, "arithmetic") is None
 
 
@@ -419,7 +420,7 @@ blocks = 12
 def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sight]:
     text = STUDY.replace('"{mode}"', f'"{mode}"' + ("\nrate = 100" if mode == "open" else ""))
     study = read(text, "later", overrides)
-    return list(sights(study, planning.make(study), [found]))
+    return list(sights(planning.make(study), [found]))
 
 
 def test_the_last_of_each_environment_is_kept(tmp_path: Path) -> None:
@@ -494,8 +495,8 @@ def test_two_environments_are_told_where_both_are_calibrated() -> None:
     text = text.replace("workers = [1, 4]", "workers = [1]").replace('["mock"]', '["mock", "quick"]')
     study = read(f'{text}[environments.quick]\nkind = "mock"\nspeed = 2.0\n', "later")
     plan = planning.make(study)
-    assert list(sights(study, plan, [noisy])) == []
-    primes = next(one for one in sights(study, plan, [noisy, quiet]) if one.workload == "primes")
+    assert list(sights(plan, [noisy])) == []
+    primes = next(one for one in sights(plan, [noisy, quiet]) if one.workload == "primes")
     alike = told(manifest(200), lambda treatment, workload, noise: sound(treatment, workload, 5 * noise))
     # 7 % and 1 % are together as 5 % and 5 %.
     assert primes.finds.smallest == pytest.approx(seen(alike)[1].finds.smallest, rel=0.15)

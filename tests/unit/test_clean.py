@@ -11,7 +11,7 @@ import pytest
 from nearmetal import say
 from nearmetal.environments import docker, mock
 from nearmetal.errors import ExitCode, HostCannot
-from nearmetal.lab import clean, lab
+from nearmetal.lab import clean
 from nearmetal.lab.changes import origin
 from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder, outstanding
 from nearmetal.lab.changes.origin import Origin
@@ -23,12 +23,13 @@ from tests.command_line import called
 _SYSCTL = "net.ipv4.tcp_autocorking"
 
 
-def machine(ledger: Ledger, name: str, *, alive: bool = True, kind: str = "mock") -> None:
+def machine(ledger: Ledger, name: str, *, alive: bool = True, kind: str = "mock", stays: bool = False) -> None:
     """One that a run made, and whose sysctl it set."""
     world = World("local")
     state = world.make(name, world.free_address())
     world.save({**state, "sysctls": {**state["sysctls"], _SYSCTL: "0"}, "alive": alive})
-    ledger.creating(Handle(kind=kind, name=name, site="local", data={"role": "server", "borrowed": False}))
+    data = {"role": "server", "borrowed": False}
+    ledger.creating(Handle(kind=kind, name=name, site="local", stays=stays, data=data))
     ledger.changing(Change(on=name, kind="sysctl", target=_SYSCTL, before="1", after="0"))
 
 
@@ -226,12 +227,11 @@ async def test_after_a_boot_a_full_disk_keeps_nothing_from_being_put_back(
     assert not list(ledgers_folder().iterdir())
 
 
-async def test_what_could_not_be_put_back_on_a_machine_of_the_users_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_could_not_be_put_back_on_a_machine_of_the_users_is_told() -> None:
     """It is given back, not removed, and what was changed there stays with it."""
     ledger = ledger_of_a_dead_run()
-    machine(ledger, "lab3", alive=False)
+    machine(ledger, "lab3", alive=False, stays=True)
     ledger.close()
-    monkeypatch.setattr(lab, "_is_users", lambda handle: True)
     (told,) = (await clean.clean()).left
     assert told.startswith(f"lab3: sysctl {_SYSCTL}: ") and "the machine is gone" in told
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nearmetal import plan as planning
+from nearmetal.blocks import plan_block
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Course, Fate, Row
 from nearmetal.dashboard.so_far import so_far
@@ -42,7 +43,7 @@ def event(name: str, at: float = 0.0, **what: Any) -> dict[str, Any]:
 
 
 def attempt(course: Course, block: int, number: int) -> BlockPlan:
-    return planning.block(course.study, course.plan.treatments, course.plan.study, block, number)
+    return plan_block(course.plan, block, number)
 
 
 def ended(block: BlockPlan, **statuses: TrialStatus) -> Iterator[TrialRecord]:
@@ -165,7 +166,7 @@ def test_the_boot_that_goes_on_is_told_with_its_trial(course: Course) -> None:
 
 def test_of_several_boots_of_a_treatment_the_one_is_meant_whose_turn_it_is() -> None:
     course = new(TWO_WORKLOADS)
-    boots = [boot for boot in course.plan.blocks[0].boots if boot.treatment == {"environment": "slow"}]
+    boots = [boot for boot in plan_block(course.plan, 0).boots if boot.treatment == {"environment": "slow"}]
     order = [boot.trials[0].workload for boot in boots]
     started = event("BootStarted", block=0, attempt=0, treatment={"environment": "slow"})
     course.take(started)

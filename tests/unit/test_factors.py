@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nearmetal import factors, plugins
 from nearmetal.model import CaptureSpec, FactorSpec, Level, MachineSpec, ObserveSpec, Study
+from nearmetal.resolve import Resolver
 from nearmetal.study import read
 from tests.unit.study_text import GOOD
 
@@ -241,7 +242,8 @@ def test_what_comes_in_without_a_name_is_told() -> None:
 )
 def test_what_a_factor_sets(name: str, spec: Any, kind: str, key: str) -> None:
     whole = study({name: spec})
-    assert factors.target(name, whole.factors[name], whole, TREATMENTS) == factors.Target(kind, key)  # type: ignore[arg-type]
+    found = factors.target(name, whole.factors[name], whole, factors.KnownNames(TREATMENTS, ()))
+    assert (found.kind, found.key) == (kind, key)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_what_a_factor_sets(name: str, spec: Any, kind: str, key: str) -> None:
 def test_what_cannot_be_set(sets: str) -> None:
     whole = study({"any": {"levels": [1], "sets": sets}})
     with pytest.raises(factors.NoTarget):
-        factors.target("any", whole.factors["any"], whole, TREATMENTS)
+        factors.target("any", whole.factors["any"], whole, factors.KnownNames(TREATMENTS, ()))
 
 
 def test_a_combination_is_put_into_the_study() -> None:
@@ -262,7 +264,7 @@ def test_a_combination_is_put_into_the_study() -> None:
         "workers": 4,
         "nic": "e1000",
     }
-    asked = factors.ask(whole, wanted, TREATMENTS)
+    asked = Resolver(whole).ask(wanted)
     assert asked.environment == "slow"
     assert asked.machine == MachineSpec(vcpus=2, memory=512 * 2**20, nic="e1000")
     assert (asked.link.rate, asked.link.loss) == (10**9, 0.01)
@@ -302,7 +304,7 @@ def test_an_observer_that_is_a_factor_is_set_up_as_the_study_says() -> None:
         update={"observe": ObserveSpec(capture=CaptureSpec(snap=512), usage=0.1)},
     )
     on, off = ({"environment": "host", "capture": is_on, "usage": is_on} for is_on in (True, False))
-    assert factors.ask(whole, on, TREATMENTS).observe == whole.observe
-    assert factors.ask(whole, off, TREATMENTS).observe == ObserveSpec()
+    assert Resolver(whole).ask(on).observe == whole.observe
+    assert Resolver(whole).ask(off).observe == ObserveSpec()
     plain = whole.model_copy(update={"observe": ObserveSpec()})
-    assert factors.ask(plain, on, TREATMENTS).observe == ObserveSpec(capture=CaptureSpec(), usage=1.0)
+    assert Resolver(plain).ask(on).observe == ObserveSpec(capture=CaptureSpec(), usage=1.0)

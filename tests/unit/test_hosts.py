@@ -2,10 +2,10 @@
 
 import pytest
 
-from nearmetal import factors, hosts, plugins
 from nearmetal.by_hand.wanted import wanted
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
+from nearmetal.resolve import Resolver, collect_hosts, find_one_under_two_names
 from nearmetal.study import read
 
 TEXT = """
@@ -34,7 +34,7 @@ def study(text: str = TEXT) -> Study:
 
 
 def test_a_machine_by_ssh_is_a_host_by_the_name_of_its_environment() -> None:
-    found = hosts.of(study())
+    found = collect_hosts(study())
     assert found.keys() == {"far", "metal"}
     metal = found["metal"]
     assert (metal.ssh, str(metal.trunk), metal.jump) == ("root@lab3:2222", "192.168.7.2", "bastion")
@@ -42,10 +42,10 @@ def test_a_machine_by_ssh_is_a_host_by_the_name_of_its_environment() -> None:
 
 def test_its_machines_are_placed_there_and_all_others_where_the_study_says() -> None:
     for environment, host in (("host", "local"), ("metal", "metal")):
-        asked = factors.ask(study(), {"environment": environment}, plugins.names("treatments"))
-        assert (asked.machine.host, asked.clients.host) == (host, "local")
+        asked = Resolver(study()).resolve({"environment": environment})
+        assert (asked.server.host, asked.clients.host) == (host, "local")
     loaded = study(TEXT.replace("[hosts.far]", '[clients]\nenvironment = "metal"\n[hosts.far]'))
-    assert factors.ask(loaded, {"environment": "metal"}, ()).clients.host == "metal"
+    assert Resolver(loaded).resolve({"environment": "metal"}).clients.host == "metal"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_one_machine_under_two_names_is_found() -> None:
     )
     text = TEXT.replace('["host", "metal"]', '["a", "b", "c", "d", "e"]').replace('= "host" }', '= "a" }')
     found = study(text.replace("[hosts.far]", f"{tables}[hosts.far]"))
-    assert hosts.one_under_two_names(found) == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert hosts.one_under_two_names(study()) == []
+    assert find_one_under_two_names(found) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert find_one_under_two_names(study()) == []
 
 
 def test_a_provision_that_is_the_designs_default_is_told_where_the_machine_is() -> None:
@@ -144,7 +144,7 @@ def test_one_that_exists_is_not_made_by_hand(kind: str) -> None:
     with pytest.raises(BadInput) as error:
         wanted(kind, [])
     # Of one of Vagrant's or vSphere's nobody has looked whether it is there.
-    told = "are up already" if kind == "ssh" else f"machines of kind {kind!r} are not made by `up`"
+    told = f"machines of kind {kind!r} are not made by `up`"
     assert told in error.value.what and "nearmetal up:" not in str(error.value)
 
 
@@ -170,5 +170,5 @@ def test_of_what_can_be_made_again_there_is_one_for_each_client(kind: str) -> No
 
 
 def test_there_is_nothing_to_bring_up() -> None:
-    with pytest.raises(BadInput, match="up already"):
+    with pytest.raises(BadInput, match="not made by `up`"):
         wanted("ssh", ["environments.ssh.address=root@lab3"])

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from nearmetal import hosts
 from nearmetal.environments import libvirt
 from nearmetal.environments._existing_domain import ExistingDomains
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.libvirt import existing
 from nearmetal.lab.libvirt.existing import Found
 from nearmetal.lab.libvirt.options import Options
-from nearmetal.model import EnvironmentSpec
+from nearmetal.model import EnvironmentSpec, MachineSpec
+from nearmetal.resolve import resolve_alone
 from nearmetal.study import read
 
 
@@ -78,6 +78,7 @@ def test_options_that_do_not_go_together_are_refused(options: str, what: str) ->
 
 
 def test_only_a_domain_that_is_somebodys_is_off_the_switch() -> None:
-    assert hosts.is_elsewhere(EnvironmentSpec.model_validate({"kind": "libvirt", "domain": "web"}))
-    assert not hosts.is_elsewhere(EnvironmentSpec(kind="libvirt"))
+    theirs = EnvironmentSpec.model_validate({"kind": "libvirt", "domain": "web"})
+    assert resolve_alone(theirs, MachineSpec()).description.placement == "elsewhere"
+    assert resolve_alone(EnvironmentSpec(kind="libvirt"), MachineSpec()).description.placement == "switch"
     assert isinstance(libvirt.plugin._existing, ExistingDomains)

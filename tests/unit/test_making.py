@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from nearmetal import factors, plugins
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
-from nearmetal.run import making, shape
+from nearmetal.resolve import resolve_treatments
+from nearmetal.run import making
 from nearmetal.run.booted import Booted
 from nearmetal.study import read
 
@@ -45,9 +45,8 @@ class Hosts:
 
 def booted(machine: str = "", clients: str = "") -> Booted:
     study = read(STUDY.format(machine=machine, clients=clients), "s.toml")
-    (treatment,) = factors.treatments_of(study)
-    asked = factors.ask(study, treatment, plugins.names("treatments"))
-    return Booted(asked, study.environment(asked.environment), "boot", shape.server(asked))
+    (resolved,) = resolve_treatments(study)
+    return Booted(resolved)
 
 
 @pytest.mark.parametrize(

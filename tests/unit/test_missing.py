@@ -9,9 +9,11 @@ import pytest
 from nearmetal import plugins
 from nearmetal.environments.host import limits_found
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Completed, EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.model import Completed, Description, EnvironmentSpec, Finding, MachineSpec, Site, Study
+from nearmetal.resolve import resolve_treatments
 from nearmetal.run import missing
 from nearmetal.study import read
 
@@ -48,6 +50,10 @@ async def open_site(name: str) -> Site:
     return FarSite() if name == "far" else LocalSite()
 
 
+async def lacking_of(study: Study, opening: OpenSite) -> missing.Missing:
+    return await missing.cannot_run(study, resolve_treatments(study), opening)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """Environment, host and machine of every check."""
@@ -69,7 +75,7 @@ def labelled(text: str = STUDY) -> str:
 
 async def test_servers_are_asked_for_as_shaped_and_clients_with_their_own_spec(asked: list[Asked]) -> None:
     text = labelled().replace("[clients]", '[hosts.far]\nssh = "far"\n[clients]\nhost = "far"')
-    assert await missing.cannot_run(read(text, "s.toml"), open_site) == []
+    assert await lacking_of(read(text, "s.toml"), open_site) == []
     servers = [(host, machine) for label, host, machine in asked if label == "served"]
     clients = [(host, machine) for label, host, machine in asked if label == "loads"]
     assert [(host, machine.memory >> 20) for host, machine in servers] == [("local", 256), ("local", 2048)]
@@ -83,7 +89,7 @@ async def test_servers_stand_on_their_own_host(asked: list[Asked]) -> None:
     text = (
         labelled().replace("[clients]", '[hosts.far]\nssh = "far"\n[clients]').replace('image = "mine"', 'host = "far"')
     )
-    await missing.cannot_run(read(text, "s.toml"), open_site)
+    await lacking_of(read(text, "s.toml"), open_site)
     assert {(label, host) for label, host, _ in asked} == {("served", "far"), ("loads", "local")}
 
 
@@ -92,7 +98,7 @@ async def test_what_one_of_the_two_lacks_is_lacking(asked: list[Asked], label: s
     text = STUDY.replace(
         f'[environments.{label}]\nkind = "mock"', f'[environments.{label}]\nkind = "mock"\nlabel = "bad"'
     )
-    found = await missing.cannot_run(read(text, "s.toml"), open_site)
+    found = await lacking_of(read(text, "s.toml"), open_site)
     assert [(treatment["memory"], lacking.detail) for treatment, lacking in found] == [
         ("256MiB", "it is bad"),
         ("2GiB", "it is bad"),
@@ -102,7 +108,7 @@ async def test_what_one_of_the_two_lacks_is_lacking(asked: list[Asked], label: s
 async def test_a_host_that_cannot_be_reached_is_lacking_where_it_is_asked_for(asked: list[Asked]) -> None:
     moon = '[factors.place]\nlevels = ["local", "moon"]\nsets = "machine.host"\n[hosts.moon]\nssh = "moon"\n'
     study = read(STUDY.replace("[machine]", f"{moon}[machine]"), "s.toml")
-    found = await missing.cannot_run(study, open_site)
+    found = await lacking_of(study, open_site)
     assert {treatment["place"] for treatment, _ in found} == {"moon"}
     assert {(lacking.what, lacking.remedy) for _, lacking in found} == {("host moon", "reach it")}
 
@@ -112,7 +118,7 @@ async def test_a_jump_host_that_is_in_the_way_is_named(asked: list[Asked]) -> No
         raise HostCannot("it accepts none of your keys", "the jump host u@gate of the host far (far)", "ssh-copy-id")
 
     study = read(STUDY.replace("[machine]", '[hosts.far]\nssh = "far"\n[machine]\nhost = "far"'), "s.toml")
-    found = await missing.cannot_run(study, refusing)
+    found = await lacking_of(study, refusing)
     assert {lacking.what for _, lacking in found} == {"the jump host u@gate of the host far (far)"}
 
 
@@ -129,7 +135,7 @@ async def test_what_is_wrong_of_the_way_to_a_machine_is_told_with_its_place(opti
     text = STUDY.replace("[machine]", metal).replace('["served"]', '["metal"]').replace('isolation = "kernel"\n', "")
     text = text.replace('[environments.loading]\nkind = "mock"', '[environments.loading]\nkind = "host"')
     with pytest.raises(BadInput) as error:
-        await missing.cannot_run(read(text, "s.toml"), open_site)
+        await lacking_of(read(text, "s.toml"), open_site)
     assert error.value.where == place
 
 
@@ -138,16 +144,17 @@ async def test_cpus_that_the_host_does_not_have(
     asked: list[Asked], monkeypatch: pytest.MonkeyPatch, table: str, key: str
 ) -> None:
     mock: Any = plugins.load("environments", "mock")
-    monkeypatch.setattr(type(mock), "on_switch", True)
+    described = Description(family="pretended", kernel="own", placement="switch")
+    monkeypatch.setattr(type(mock), "describe", lambda self, options, spec: described)
     text = STUDY.replace(f"[{table}]", f'[{table}]\ncpus = "8000"')
-    found = await missing.cannot_run(read(text, "s.toml"), open_site)
+    found = await lacking_of(read(text, "s.toml"), open_site)
     assert len(found) == 2
     assert {(lacking.what, key in lacking.remedy) for _, lacking in found} == {("CPUs 8000", True)}
 
 
 async def test_a_link_that_is_not_the_labs_to_shape(asked: list[Asked]) -> None:
     study = read(STUDY + '[link]\nrate = "1Gbit/s"\n', "s.toml")
-    found = await missing.cannot_run(study, open_site)
+    found = await lacking_of(study, open_site)
     assert [lacking.what for _, lacking in found] == ["[link]", "[link]"]
     assert asked == []
 
@@ -159,7 +166,8 @@ async def test_a_host_without_tcpdump_captures_nothing(
     asked: list[Asked], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capture: str, lacking: list[str]
 ) -> None:
     mock: Any = plugins.load("environments", "mock")
-    monkeypatch.setattr(type(mock), "on_switch", True)
+    described = Description(family="pretended", kernel="own", placement="switch")
+    monkeypatch.setattr(type(mock), "describe", lambda self, options, spec: described)
     for name in ("sh", "cat"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
     text = STUDY.replace('memory = ["256MiB", "2GiB"]\n', "")
@@ -169,9 +177,9 @@ async def test_a_host_without_tcpdump_captures_nothing(
         else (f"{text}[observe]\ncapture = {capture}\n")
     )
     study = read(text, "s.toml")
-    assert await missing.cannot_run(study, open_site) == []
+    assert await lacking_of(study, open_site) == []
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = await missing.cannot_run(study, open_site)
+    found = await lacking_of(study, open_site)
     assert [one.what for _, one in found] == lacking
     assert all(one.remedy == "apt-get install tcpdump" for _, one in found)
 
@@ -216,12 +224,12 @@ async def test_cpus_that_the_hosts_kernel_keeps_free_can_be_had_where_that_is_as
     monkeypatch.setattr(plugins.load("environments", "host"), "check", check)
     text = STUDY.replace('["served"]', '["host"]').replace('memory = ["256MiB", "2GiB"]\n', "")
     text = text.replace("vcpus = 2", machine).replace('environment = "loading"', 'environment = "host"')
-    found = await missing.cannot_run(read(text, "s.toml"), open_keeping)
+    found = await lacking_of(read(text, "s.toml"), open_keeping)
     assert [lacking.detail for _, lacking in found] == ([told] if told else [])
     assert "machine.cpus" in found[0][1].remedy if told and "kernel" in told else True
     none = text.replace('isolation = "kernel"', 'isolation = "none"').replace("vcpus = 4", "vcpus = 2")
     if '"2-3"' in machine:
-        found = await missing.cannot_run(read(none, "s.toml"), open_keeping)
+        found = await lacking_of(read(none, "s.toml"), open_keeping)
         assert [lacking.detail for _, lacking in found] == ["this host has 0-1"]
 
 
@@ -246,5 +254,5 @@ async def test_each_of_several_servers_has_to_have_one(
     monkeypatch.setattr(KeepingFree, "isolated", isolated)
     text = STUDY.replace('["served"]', '["host"]').replace('memory = ["256MiB", "2GiB"]\n', "")
     text = text.replace('environment = "loading"', 'environment = "host"\ncount = 2\nconnect = "pairs"')
-    found = await missing.cannot_run(read(text, "s.toml"), open_keeping)
+    found = await lacking_of(read(text, "s.toml"), open_keeping)
     assert [lacking.detail for _, lacking in found] == ([told] if told else [])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nearmetal import factors, plan, plugins
 from nearmetal.analysis.sequential import looks
+from nearmetal.blocks import plan_block, plan_blocks
 from nearmetal.errors import BadInput
 from nearmetal.model import BlockPlan, Plan, Study
 from nearmetal.run.estimate import estimate, most_captured
@@ -37,8 +38,8 @@ def test_each_block_has_everything_once() -> None:
     treatments = [factors.key(one) for one in found.treatments]
     assert len(treatments) == 6
     wanted = Counter(f"{t}: {w} {r}" for t in treatments for w in ("web", "sums") for r in (0, 1))
-    assert len(found.blocks) == 6
-    for block in found.blocks:
+    assert found.blocks == 6
+    for block in plan_blocks(found):
         assert Counter(order(block)) == wanted
         assert [trial.position for boot in block.boots for trial in boot.trials] == list(range(24))
         assert all(len({trial.workload for trial in boot.trials}) == 1 for boot in block.boots)
@@ -47,29 +48,28 @@ def test_each_block_has_everything_once() -> None:
 
 def test_no_two_trials_have_the_same_id() -> None:
     found = made(GOOD.replace("\n[design]", SECOND), "design.repeats=2", "design.blocks=8")
-    ids = [trial.id for block in found.blocks for boot in block.boots for trial in boot.trials]
-    again = plan.block(read(GOOD, "s.toml"), found.treatments, found.study, 0, attempt=1)
+    ids = [trial.id for block in plan_blocks(found) for boot in block.boots for trial in boot.trials]
+    again = plan_block(found, 0, attempt=1)
     ids += [trial.id for boot in again.boots for trial in boot.trials]
     assert len(ids) == len(set(ids))
 
 
 def test_a_shared_boot_runs_every_workload_in_an_order_of_its_own() -> None:
     found = made(GOOD.replace("\n[design]", SECOND), "design.share_boot=true", "design.blocks=10")
-    orders = [tuple(trial.workload for trial in boot.trials) for block in found.blocks for boot in block.boots]
+    orders = [tuple(trial.workload for trial in boot.trials) for block in plan_blocks(found) for boot in block.boots]
     assert set(orders) == {("web", "sums"), ("sums", "web")}
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_another() -> None:
     assert made() == made()
     one, other = made(), made(GOOD, "design.seed=2")
-    assert [order(block) for block in one.blocks] != [order(block) for block in other.blocks]
-    assert Counter(order(one.blocks[0])) == Counter(order(other.blocks[0]))
-    assert order(one.blocks[0]) != order(one.blocks[1])
+    assert [order(block) for block in plan_blocks(one)] != [order(block) for block in plan_blocks(other)]
+    assert Counter(order(plan_block(one, 0))) == Counter(order(plan_block(other, 0)))
+    assert order(plan_block(one, 0)) != order(plan_block(one, 1))
 
 
 def test_an_attempt_has_an_order_of_its_own() -> None:
-    study = read(GOOD, "s.toml")
-    first, second = (plan.block(study, made().treatments, "x", 0, attempt) for attempt in (0, 1))
+    first, second = (plan_block(made(), 0, attempt) for attempt in (0, 1))
     assert Counter(order(first)) == Counter(order(second))
     assert order(first) != order(second)
 
@@ -78,7 +78,7 @@ def test_leaving_a_treatment_out_does_not_move_the_others() -> None:
     study = read(GOOD, "s.toml")
     whole = plan.make(study)
     left_out = whole.treatments[2]
-    for with_it, without in zip(whole.blocks, plan.make(study, [left_out]).blocks, strict=True):
+    for with_it, without in zip(plan_blocks(whole), plan_blocks(plan.make(study, [left_out])), strict=True):
         kept = [one for one in order(with_it) if not one.startswith(f"{factors.key(left_out)}:")]
         assert order(without) == kept
 
@@ -86,14 +86,13 @@ def test_leaving_a_treatment_out_does_not_move_the_others() -> None:
 def test_the_order_of_tables_in_the_file_changes_nothing_that_runs() -> None:
     parts = GOOD.split("\n[")
     turned = made("\n[".join([parts[0], *reversed(parts[1:])]))
-    for one, other in zip(made().blocks, turned.blocks, strict=True):
+    for one, other in zip(plan_blocks(made()), plan_blocks(turned), strict=True):
         assert one == other
 
 
 def test_the_order_is_what_it_was_when_this_was_written() -> None:
     """Golden: another version of Python, of a library or of this file must not reshuffle anybody's study."""
-    study = read(GOOD, "s.toml")
-    block = plan.block(study, plan.make(study).treatments, "golden", 0)
+    block = plan_block(made().model_copy(update={"study": "golden"}), 0)
     assert order(block) == GOLDEN
     assert [boot.trials[0].id for boot in block.boots][:2] == GOLDEN_IDS
 
@@ -133,7 +132,7 @@ def test_positions_are_spread_over_blocks() -> None:
     """Every treatment stands at every place about as often: a random order, not a rotation and not the file's."""
     found = made(GOOD, "design.blocks=600")
     places: Counter[tuple[str, int]] = Counter()
-    for block in found.blocks:
+    for block in plan_blocks(found):
         for place, boot in enumerate(block.boots):
             places[factors.key(boot.treatment), place] += 1
     assert len(places) == 36
@@ -234,7 +233,7 @@ def test_plans_of_any_size_are_complete(blocks: int, repeats: int, share: bool, 
 
 def test_what_observers_add_is_in_the_estimate() -> None:
     def seconds(*overrides: str) -> float:
-        return estimate(read(GOOD, "s.toml", overrides), made(GOOD, *overrides))
+        return estimate(made(GOOD, *overrides))
 
     trials = made().trials
     assert seconds("observe.noise=true") - seconds() >= 2 * trials > 0
@@ -246,9 +245,9 @@ def test_what_observers_add_is_in_the_estimate() -> None:
 def test_clients_and_servers_beside_the_first_are_in_the_estimate() -> None:
     def seconds(clients: str) -> float:
         overrides = (f"clients={{ {clients} }}",)
-        return estimate(read(GOOD, "s.toml", overrides), made(GOOD, *overrides))
+        return estimate(made(GOOD, *overrides))
 
-    boots = sum(len(block.boots) for block in made().blocks)
+    boots = sum(len(block.boots) for block in plan_blocks(made()))
     ready = plugins.load("environments", "mock").typical_ready
     more = seconds("count = 500") - seconds("count = 1")
     assert more == pytest.approx(boots * 499 * ready / 2)
@@ -257,7 +256,7 @@ def test_clients_and_servers_beside_the_first_are_in_the_estimate() -> None:
 
 def test_what_captures_take_at_most_is_told_by_their_limit() -> None:
     def most(*overrides: str) -> int:
-        return most_captured(read(GOOD, "s.toml", overrides), made(GOOD, *overrides))
+        return most_captured(made(GOOD, *overrides))
 
     trials, each = made().trials, "observe.capture={ limit = '1MiB' }"
     assert most("factors.capture=[false]") == 0
@@ -273,7 +272,7 @@ def test_files_that_are_prepared_are_in_the_estimate() -> None:
 
     def seconds(size: str) -> float:
         one = read(GOOD.replace(loaded, f'{files}"{size}"').replace("throughput", "read"), "s.toml")
-        return estimate(one, plan.make(one))
+        return estimate(plan.make(one))
 
     trials = made().trials
     assert seconds("1100MiB") - seconds("100MiB") == pytest.approx(trials * 1000 * 2**20 / 1e8)

@@ -13,6 +13,7 @@ from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.write import write
+from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import table
 
@@ -73,7 +74,7 @@ def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) 
 def test_one_full_capture_leaves_out_what_kernels_counted_in_its_own_trial_alone(tmp_path: Path) -> None:
     """Their counts there are of all requests, and the capture knows of a part of them."""
     folder = plausible_captures.make(tmp_path / "run", 3)
-    with journals.changed(folder.journal) as lines:
+    with journals.changed_records(folder.journal) as lines:
         cut = next(one for one in lines if one["trial"]["treatment"]["environment"] == "qemu" and one["observers"])
         capture = cut["observers"]["capture"]
         capture["trace-0"]["requests"] = 100
@@ -136,7 +137,7 @@ def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
     source = plausible_run.SOURCE.replace("[machine]", '[link]\nloss = "2%"\n[machine]')
     monkeypatch.setattr(plausible_run, "SOURCE", source)
     folder = plausible_captures.make(tmp_path / "run", 4)
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
             if "trace-0" in record["observers"].get("capture", {}):
                 stream = {"requests": 0, "payload": 2**30, "crossed": 700_000, "lost": 14_000, "overtaken": 0}
@@ -151,7 +152,9 @@ def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
 
 
 def test_writes_alone_are_told_without_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = plausible_run.SOURCE.replace('"http"\n', '"http"\nwrites = "10x1000"\n', 1)
+    source = plausible_run.SOURCE.replace('"lighttpd"', '"probe"').replace(
+        '"http"\n', '"http"\nwrites = "10x1000"\n', 1
+    )
     monkeypatch.setattr(plausible_run, "SOURCE", source)
     told = table(anatomy.render(read(plausible_captures.make(tmp_path / "run", 4))), "anatomy-injected")
     assert [column.title for column in told.columns][-3:] == ["asked", "seen", "confirmed"]
@@ -173,10 +176,12 @@ def test_writes_alone_are_told_without_intervals(tmp_path: Path, monkeypatch: py
 def test_writes_are_confirmed_by_their_number_and_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: float, size: float, confirmed: Badge
 ) -> None:
-    source = plausible_run.SOURCE.replace('"http"\n', '"http"\nwrites = "10x1000"\n', 1)
+    source = plausible_run.SOURCE.replace('"lighttpd"', '"probe"').replace(
+        '"http"\n', '"http"\nwrites = "10x1000"\n', 1
+    )
     monkeypatch.setattr(plausible_run, "SOURCE", source)
     folder = plausible_captures.make(tmp_path / "run", 4)
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
             if trace := record["observers"].get("capture", {}).get("trace-0"):
                 trace |= {"writes": count, "write_size": size}
@@ -192,14 +197,15 @@ def test_a_share_of_nothing_has_an_interval() -> None:
 
 def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) -> None:
     folder = plausible_captures.make(tmp_path / "run", 2)
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
             if "trace-0" in record["observers"].get("capture", {}):
                 record["observers"]["capture"]["trace-0"] = {"requests": 0, "retransmitted": 0}
     manifest = json.loads((folder.path / "manifest.json").read_text())
-    manifest["study"]["observe"]["capture"] = {"snap": 64}
+    for observed in manifest["plan"]["treatments"]["observe"]:
+        observed["capture"] = {"snap": 64}
     (folder.path / "manifest.json").write_text(json.dumps(manifest))
-    section = anatomy.render(read(folder))
+    section = anatomy.render(read(RunFolder(folder.path)))
     assert section is not None
     (notice,) = section.blocks
     assert isinstance(notice, Notice)
@@ -260,7 +266,7 @@ def test_a_mean_over_trials_is_called_one_where_medians_stand_elsewhere(report: 
 
 def test_of_several_clients_it_is_said_what_is_a_mean_over_them_and_what_is_of_one(tmp_path: Path) -> None:
     folder = plausible_captures.make(tmp_path / "run")
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for capture in (record["observers"]["capture"] for record in told if "capture" in record["observers"]):
             capture["trace-1"] = capture["trace-0"]
     section = anatomy.render(read(folder))

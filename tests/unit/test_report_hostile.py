@@ -35,9 +35,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         made.journal.read_text().replace('"docker"', formula).replace("cpuset is", text).replace("the host took", text)
     )
     made.journal.write_text(journal)
+    changed = RunFolder(made.path)
     with one_engine():
-        write(made)
-    return made
+        write(changed)
+    return changed
 
 
 def test_names_are_broken_behind_their_marks_and_numbers_are_not() -> None:

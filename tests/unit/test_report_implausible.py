@@ -50,7 +50,7 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
 def uncaptured(path: Path, *environments: str) -> ReportInput:
     """A run in which nobody took packets of these."""
     folder = plausible_captures.make(path, 8)
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
             if record["trial"]["treatment"]["environment"] in environments:
                 record["observers"].pop("capture", None)

@@ -7,6 +7,7 @@ import pytest
 
 from nearmetal import plan as planning
 from nearmetal import studies
+from nearmetal.blocks import plan_blocks
 from nearmetal.model import Artifact, BootRecord, MachineRecord, Response, TrialAddress, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
 from nearmetal.report.chapters import sections
@@ -14,7 +15,8 @@ from nearmetal.report.connections import ROWS, of_httperf, of_load
 from nearmetal.report.reading import read
 from nearmetal.report.sections import cpu_isolation
 from nearmetal.report.write import write
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 from nearmetal.studies import published
 from nearmetal.study import read as read_study
 from nearmetal.workloads import noise as noise_workload
@@ -35,7 +37,7 @@ def responses(workload: str, level: str) -> dict[str, Response]:
         name = "latency_p99" if workload.startswith("http-") else "latency_mean"
         return {name: Response(value=value, unit="s", better="lower", scale="ratio")}
     kind = noise_workload.KINDS["gaps"]
-    return {"gaps": Response(value=GAPS[level], **kind.model_dump())}
+    return {"gaps": kind.of(GAPS[level])}
 
 
 def documents(workload: str) -> dict[str, bytes]:
@@ -66,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     )
     made.write_manifest(manifest)
     with made.journal.open("w") as journal:
-        for block in plan.blocks:
+        for block in plan_blocks(plan):
             for boot in block.boots:
                 for trial in boot.trials:
                     address = TrialAddress(

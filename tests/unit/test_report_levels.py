@@ -26,7 +26,7 @@ def levels(report: ReportInput, primary: bool) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("factors", "is_drawn"), [("", True), ("isolation = ['none', 'user', 'kernel', 'kernel+user']", False)]
+    ("factors", "is_drawn"), [("", True), ("nic = ['virtio-net', 'e1000', 'e1000e', 'vmxnet3']", False)]
 )
 def test_shared_and_whole_levels_are_told_apart(factors: str, is_drawn: bool, tmp_path: Path) -> None:
     report = read(plausible_run.make(tmp_path / "run", blocks=2, factors=factors))

@@ -22,7 +22,8 @@ from nearmetal.report.chapters import sections
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.settings import settings, without_clients
 from nearmetal.report.write import write
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 from tests import journals, plausible_networks, plausible_run
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -355,13 +356,13 @@ def test_what_was_published_is_told_with_its_source_and_oddities(shared: RunFold
 
 
 def test_settings_follow_the_factor_that_sets_them_and_else_the_study(shared: RunFolder, counted: RunFolder) -> None:
-    study = shared.manifest().study
+    plan = shared.manifest().plan
     five: dict[str, Level] = {"environment": "qemu", "clients": 5}
-    asked = settings(study, five)
+    asked = settings(plan, five)
     assert (asked.kind, asked.nic, asked.clients, asked.several_hosts) == ("qemu", "virtio-net", 5, False)
     assert asked.parameter("udp", "rate") == "900Mbit/s" and asked.parameter("nothing", "rate") is None
-    assert without_clients(study, five) == {"environment": "qemu"}
-    other = counted.manifest().study
+    assert without_clients(plan, five) == {"environment": "qemu"}
+    other = counted.manifest().plan
     four = settings(other, {"environment": "qemu", "nic": "e1000", "offload": False, "workers": 4})
     assert (four.nic, four.treatment("offload", True), four.parameter("transactions", "workers")) == ("e1000", False, 4)
 

@@ -50,7 +50,7 @@ def test_the_caption_tells_what_the_rows_show(blocks: int, are_dots: bool, tmp_p
 
 def test_rows_of_which_only_some_have_many_values_are_told_both_ways(tmp_path: Path) -> None:
     folder = plausible_run.make(tmp_path / "run", blocks=61, faults=False)
-    with journals.changed(folder.journal) as lines:
+    with journals.changed_records(folder.journal) as lines:
         trials = [(line, line["trial"]) for line in lines]
         lines[:] = [line for line, one in trials if one["treatment"]["environment"] != "qemu" or one["block"] < 9]
     (section,) = [section for section in sections(read(folder)) if section.name == "responses"]
@@ -78,7 +78,7 @@ def test_what_has_no_place_on_an_axis_is_left_out_of_pictures(
     """A damaged journal may have it; it is no reason for the report to fail."""
     folder = RunFolder(shutil.copytree(FOLDER, tmp_path / "run"))
     given = cycle(values)
-    with journals.changed(folder.journal) as lines:
+    with journals.changed_records(folder.journal) as lines:
         for line in lines:
             if line["schema"] == "record.v1":
                 line["responses"]["throughput"]["value"] = next(given)

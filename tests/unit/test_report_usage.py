@@ -13,6 +13,7 @@ from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.usage import plugin
 from nearmetal.report.usage import course
 from nearmetal.report.write import write
+from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
 
@@ -48,8 +49,7 @@ def observed(folder: RunFolder, index: int, record: TrialRecord, **more: Any) ->
 
 def made(path: Path, blocks: int = 3, factors: str = "", **more: Any) -> RunFolder:
     folder = plausible_run.make(path, blocks, factors, faults=False)
-    lines = folder.journal.read_text().splitlines()
-    records = [TrialRecord.model_validate_json(line) for line in lines]
+    records = list(journal.records(folder.journal))
     told = [observed(folder, record.trial.block, record, **more) for record in records]
     folder.journal.write_text(
         "".join(json.dumps(one.model_dump(mode="json"), separators=(",", ":")) + "\n" for one in told)
@@ -110,7 +110,7 @@ def test_what_one_of_several_servers_did_not_do_at_all_is_nothing_there(tmp_path
     """The observer leaves out what was 0."""
     groups = {"group.server-0.cpu": 50.0, "group.server-0.read": 3_000.0, "group.server-1.cpu": 25.0}
     folder = made(tmp_path / "run")
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
             host = record["observers"]["usage"]["host"]
             kept = {name: value for name, value in host.items() if not name.startswith("group.")}

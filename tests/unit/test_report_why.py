@@ -53,7 +53,7 @@ def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
 def with_traces(path: Path, **given: dict[str, float]) -> ReportInput:
     """A run whose captures told these figures of each environment."""
     folder = plausible_captures.make(path, 8)
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
             if trace := record["observers"].get("capture", {}).get("trace-0"):
                 trace |= given[record["trial"]["treatment"]["environment"]]
@@ -220,9 +220,9 @@ def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: 
 
 def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
     folder = plausible_captures.make(tmp_path / "run", 2)
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
-            record.get("observers", {}).pop("usage", None)
+            record["observers"].pop("usage", None)
     (said,) = [text for text in notes(read(folder)) if "Not observed" in text]
     assert "interrupts, context switches" in said and "usage = true" in said and "packets" not in said
     whole = read(plausible_captures.make(tmp_path / "whole", 2))
@@ -277,9 +277,9 @@ def test_guests_alone_share_no_cpus_with_others(report: ReportInput) -> None:
 def test_steal_is_compared_only_between_kernels_that_are_told_of_it(tmp_path: Path) -> None:
     """The host is denied 4 % of its time. The guest's kernel would be too, and counts nothing."""
     folder = plausible_captures.make(tmp_path / "run", 8)
-    with journals.changed(folder.journal) as told:
+    with journals.changed_records(folder.journal) as told:
         for record in told:
-            server = record.get("observers", {}).get("usage", {}).get("server-0", {})
+            server = record["observers"].get("usage", {}).get("server-0", {})
             match record["trial"]["treatment"]["environment"]:
                 case "host":
                     server["cpu.all.steal"] = 4.0

@@ -40,7 +40,7 @@ def refused(read: Callable[[], object]) -> BadInput:
 
 UNLIKE = "`left_out_why` does not have one for each of `left_out`"
 MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (lambda manifest: manifest.update(schema="manifest.v9"), "`schema` cannot be 'manifest.v9'"),
+    (lambda manifest: manifest.update(schema="nearmetal"), "`schema` cannot be 'nearmetal'"),
     (lambda manifest: manifest.pop("study"), "`study` is missing"),
     (lambda manifest: manifest.update(colour="red"), "`colour` is nothing that this version of nearmetal knows"),
     (lambda manifest: manifest.update(created="yesterday"), "`created` cannot be 'yesterday'"),
@@ -55,6 +55,13 @@ MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda manifest: manifest.update(left_out=[{"environment": "qemu"}]), UNLIKE),
     (lambda manifest: manifest.update(left_out_why=["none"]), UNLIKE),
 ]
+
+
+def test_a_manifest_of_a_later_version_is_left_to_whoever_wrote_it(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "schema": "manifest.v9"}))
+    error = refused(RunFolder(run).manifest)
+    assert "of a later version (manifest.v9)" in error.what and "the nearmetal that wrote it" in error.remedy
 
 
 @pytest.mark.parametrize(("damage", "what"), MANIFESTS)

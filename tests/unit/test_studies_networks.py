@@ -4,9 +4,9 @@ import pytest
 
 from nearmetal import plan, studies, study, units
 from nearmetal.model import Study
+from nearmetal.resolve import build_workload
 from nearmetal.run.estimate import estimate
 from nearmetal.studies import published
-from nearmetal.study import workload_of
 
 NAMES = ("virtual-vs-physical", "virtual-vs-physical-hosts", "shared-network")
 TWENTY_MINUTES = 20 * 60.0
@@ -30,14 +30,14 @@ def test_there_are_blocks_enough_for_every_comparison(name: str, quick: bool) ->
     one = read(name, quick)
     made = plan.make(one)
     assert made.contrasts
-    assert len(made.blocks) >= plan.enough_blocks(len(made.contrasts), one.design.alpha)
+    assert made.blocks >= plan.enough_blocks(len(made.contrasts), one.design.alpha)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_quick_takes_less_than_twenty_minutes_on_two_cores(name: str) -> None:
     one = read(name, quick=True)
     made = plan.make(one)
-    assert estimate(one, made) < TWENTY_MINUTES < estimate(read(name), plan.make(read(name)))
+    assert estimate(made) < TWENTY_MINUTES < estimate(plan.make(read(name)))
     assert one.machine.vcpus == 1  # and one for the clients
 
 
@@ -74,7 +74,7 @@ def test_transactions_are_counted_as_published() -> None:
     found = published.of(name)
     assert found is not None
     assert one.machine.vcpus == setting(name, "virtual CPUs")[0]
-    assert workload_of(one.workloads[0].model_copy(update={"workers": 1})).duration == pytest.approx(
+    assert build_workload(one.workloads[0].model_copy(update={"workers": 1})).duration == pytest.approx(
         setting(name, "Client makes")[0] + 2
     )
     cells = found.table("one-host").figures

@@ -47,7 +47,7 @@ def answered(text: str, *overrides: str) -> Study | None:
     ):
         made = plan.make(found)
         assert made.treatments
-        assert estimate(found, made) > 0
+        assert estimate(made) > 0
         assert Study.from_json(json.loads(found.model_dump_json())) == found
     return found
 

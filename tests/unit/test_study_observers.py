@@ -4,6 +4,7 @@ import pytest
 
 from nearmetal import errors, factors, studies, study
 from nearmetal.model import CaptureSpec
+from nearmetal.resolve import Resolver
 from tests.unit.study_text import GOOD, line, refused
 
 
@@ -11,7 +12,7 @@ def test_whether_an_observer_watches_is_a_factor_of_any_name() -> None:
     text = GOOD.replace("[machine]", '[factors.tap]\nlevels = [false, true]\nsets = "observe.capture"\n[machine]')
     read = study.read(text, "s.toml")
     assert read.factors["tap"].levels == (False, True)
-    asked = [(one["tap"], factors.ask(read, one, ()).observe.capture) for one in factors.treatments_of(read)]
+    asked = [(one["tap"], Resolver(read).ask(one).observe.capture) for one in factors.treatments_of(read)]
     assert {tap for tap, _ in asked} == {False, True}
     assert all(capture == (CaptureSpec(snap=96) if tap else None) for tap, capture in asked)
 
@@ -28,7 +29,7 @@ sets = "observe.capture.inside"
 def test_how_captures_are_made_is_a_factor() -> None:
     read = study.read(GOOD.replace("[machine]", CAPTURED), "s.toml")
     found = [
-        (treatment["snap"], treatment["inside"], factors.ask(read, treatment, ()).observe.capture)
+        (treatment["snap"], treatment["inside"], Resolver(read).ask(treatment).observe.capture)
         for treatment in factors.treatments_of(read)
     ]
     assert {(snap, inside) for snap, inside, _ in found} == {(64, False), (64, True), (256, False), (256, True)}

@@ -11,6 +11,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab.networks import network, trunk
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
+from nearmetal.resolve import resolve_treatments
 from nearmetal.run import shape
 from nearmetal.study import read
 
@@ -73,7 +74,7 @@ def placed(machine: str = "local", clients: str = "local", factors: str = "") ->
     ],
 )
 def test_packets_are_alike_in_all_treatments(text: str, mtu: int) -> None:
-    assert shape.mtu(read(text, "s.toml")) == mtu
+    assert shape.choose_mtu(resolve_treatments(read(text, "s.toml"))) == mtu
 
 
 class Somewhere(LocalSite):

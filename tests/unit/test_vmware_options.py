@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from nearmetal import hosts
 from nearmetal.environments.vmware import Options
 from nearmetal.errors import BadInput
 from nearmetal.lab.vmware.account import Account
 from nearmetal.model import EnvironmentSpec
+from nearmetal.resolve import collect_hosts, resolve_alone
 from nearmetal.study import read
 
 STUDY = """
@@ -30,10 +30,9 @@ kind = "ping"
 def test_its_machines_are_elsewhere() -> None:
     study = read(STUDY, "study.toml", ())
     environment = study.environment("esx")
-    assert hosts.is_elsewhere(environment) and hosts.is_reached_from_outside(environment)
-    assert not hosts.hangs_on_switch(environment)
-    assert hosts.of(study) == {}, "it is no host: nothing leads there before it runs"
-    assert not hosts.is_elsewhere(EnvironmentSpec(kind="qemu"))
+    assert resolve_alone(environment, study.machine).description.placement == "elsewhere"
+    assert collect_hosts(study) == {}, "it is no host: nothing leads there before it runs"
+    assert resolve_alone(EnvironmentSpec(kind="qemu"), study.machine).description.placement == "switch"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nearmetal import study
 from nearmetal.model import ResponseKind, WorkloadSpec
+from nearmetal.resolve import build_workload
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
 
@@ -34,7 +34,7 @@ def rows(kind: str, heading: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_every_parameter_is_there_with_its_default(kind: str) -> None:
     documented = rows(kind, "parameter")
-    built = study.workload_of(WorkloadSpec.model_validate({"name": "it", "kind": kind, **VARIANTS[kind][0]}))
+    built = build_workload(WorkloadSpec.model_validate({"name": "it", "kind": kind, **VARIANTS[kind][0]}))
     fields = {field.alias or name: field for name, field in type(built).Parameters.model_fields.items()}
     assert documented.keys() == fields.keys()
     for name, field in fields.items():
@@ -52,7 +52,7 @@ def test_every_response_is_there_with_unit_direction_and_scale(kind: str) -> Non
     documented = rows(kind, "response")
     known: dict[str, ResponseKind] = {}
     for parameters in VARIANTS[kind]:
-        built = study.workload_of(WorkloadSpec.model_validate({"name": "it", "kind": kind, **parameters}))
+        built = build_workload(WorkloadSpec.model_validate({"name": "it", "kind": kind, **parameters}))
         known |= built.responses
     assert documented.keys() == known.keys()
     for name, response in known.items():

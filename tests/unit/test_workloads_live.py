@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from nearmetal import study
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Measurement, Running, Site, WorkloadSpec
+from nearmetal.resolve import build_workload
 from tests.conftest import WORKER
 
 pytestmark = pytest.mark.live
@@ -79,7 +79,7 @@ async def life(clients: int = 1, **parameters: Any) -> Measurement:
 
 async def life_on(stage: LabStage, **parameters: Any) -> Measurement:
     """Prepare, run and finish one workload, as a trial does."""
-    one = study.workload_of(WorkloadSpec.model_validate({"name": "it", **parameters}))
+    one = build_workload(WorkloadSpec.model_validate({"name": "it", **parameters}))
     try:
         await one.prepare(stage)
         found = await one.run(stage)

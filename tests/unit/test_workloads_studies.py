@@ -3,7 +3,9 @@
 import pytest
 
 from nearmetal import plan, studies, study
+from nearmetal.blocks import plan_blocks
 from nearmetal.errors import BadInput
+from nearmetal.resolve import build_workload
 
 EIGHT_MINUTES = 480.0
 BOOT = {"host": 0.5, "docker": 1.0, "qemu": 8.0}
@@ -32,11 +34,11 @@ def test_quickstart_has_enough_blocks_for_its_four_verdicts_and_fits_in_eight_mi
     read = study.read(studies.text("quickstart"), "quickstart.toml")
     made = plan.make(read)
     assert len(made.contrasts) == 4
-    assert len(made.blocks) == 8
-    boots = [boot for block in made.blocks for boot in block.boots]
+    assert made.blocks == 8
+    boots = [boot for block in plan_blocks(made) for boot in block.boots]
     trials = sum(len(boot.trials) for boot in boots)
     assert (len(boots), trials) == (24, 48)
     booting = sum(BOOT[str(boot.treatment["environment"])] for boot in boots)
-    durations = {spec.name: study.workload_of(spec).duration for spec in read.workloads}
+    durations = {spec.name: build_workload(spec).duration for spec in read.workloads}
     measuring = sum(durations[trial.workload] for boot in boots for trial in boot.trials)
     assert booting + measuring + trials * AROUND < EIGHT_MINUTES

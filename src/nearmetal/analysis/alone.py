@@ -6,7 +6,7 @@ from typing import Literal
 from nearmetal.analysis.apart import AFTER, BEFORE, When
 from nearmetal.analysis.responses import Arm, Arms, key_of, pairs_of
 from nearmetal.model import Assignment, Frozen
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 
 Of = Literal["treatment", "contrast"]
 

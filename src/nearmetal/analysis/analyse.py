@@ -15,8 +15,8 @@ from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.store.folder import MachineFacts, Manifest
 from nearmetal.store.journal import blocks_planned, blocks_to_run
+from nearmetal.store.manifest import MachineFacts, Manifest
 
 
 def analyse(
@@ -31,6 +31,7 @@ def analyse(
     `arms` are those of the records as the study's design has them, where they are known already.
     """
     kept, told = tuple(records), tuple(events)
+    manifest = manifest.with_facts(told)
     design = manifest.study.design
     if arms is None:
         arms = arms_of_study(kept, design)
@@ -38,8 +39,8 @@ def analyse(
     taken = manifest.plan.looks[: max((look["look"] for look in looks), default=0)]
     looked = taken[-1].blocks if taken else 0
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin, looked)
-    planned = blocks_planned(len(manifest.plan.blocks), told)
-    to_run = blocks_to_run(len(manifest.plan.blocks), told)
+    planned = blocks_planned(manifest.plan.blocks, told)
+    to_run = blocks_to_run(manifest.plan.blocks, told)
     crowded = sharing_cpus(kept, manifest.study)
     contrasts = diagnose(matched, arms, crowded, disks_of(manifest), planned, manifest.plan.looks)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import FairnessRow
-from nearmetal.store.folder import MachineFacts, Manifest
+from nearmetal.store.manifest import MachineFacts, Manifest
 
 When = Literal["before", "after"]
 

@@ -20,13 +20,22 @@ from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
-from nearmetal.analysis.known import Known, Truth, asked, known
+from nearmetal.analysis.known import Known, Truth, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
-from nearmetal.model import CPUS_JUDGED_FROM, Assignment, Plan, ResponseKind, Scale, TrialRecord, Warned, WorkloadSpec
+from nearmetal.model import (
+    CPUS_JUDGED_FROM,
+    Assignment,
+    Plan,
+    ResolvedWorkload,
+    ResponseKind,
+    Scale,
+    TrialRecord,
+    Warned,
+)
 from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 from nearmetal.units import AS_WRITTEN
 
 BLOCKS = (6, 8, 12, 20, 40)
@@ -89,7 +98,7 @@ def _with_what_is_known(manifest: Manifest, contrasts: Iterable[Contrast]) -> It
     for one in contrasts:
         key = key_of(one.treatment), key_of(one.reference), one.workload
         if key not in found:
-            found[key] = known(manifest.study, one.treatment, one.reference, one.workload)
+            found[key] = known(manifest.plan, one.treatment, one.reference, one.workload)
         what = found[key]
         if what is not None:
             yield one, what
@@ -178,7 +187,7 @@ def _on_scale(
 
 
 def _noises(manifest: Manifest, arms: Arms, reference: Assignment) -> Iterator[Noise]:
-    specs = {spec.name: spec for spec in asked(manifest.study, reference).workloads}
+    specs = {spec.name: spec for spec in manifest.plan.resolved_of(reference).workloads}
     for workload in [*specs, BOOT]:
         blocks = _blocks(manifest, arms, reference, workload)
         if len(blocks) < power.FEWEST:
@@ -209,7 +218,7 @@ def _blocks(manifest: Manifest, arms: Arms, reference: Assignment, workload: str
 def _is_alike(manifest: Manifest, treatment: Assignment, reference: Assignment, workload: str) -> bool:
     if key_of(treatment) == key_of(reference):
         return False
-    what = known(manifest.study, treatment, reference, workload)
+    what = known(manifest.plan, treatment, reference, workload)
     return what is not None and what.truth is None
 
 
@@ -221,7 +230,7 @@ def _shared(blocks: Sequence[Sequence[Replicate]], primary: str | None) -> dict[
     return {name: replicates[0].values[name].kind for name in sorted(usable, key=lambda name: (name != primary, name))}
 
 
-def _noise(values: Floats, kind: ResponseKind, response: str, workload: WorkloadSpec | None) -> Noise | None:
+def _noise(values: Floats, kind: ResponseKind, response: str, workload: ResolvedWorkload | None) -> Noise | None:
     """`values`: blocks x boots. None where nothing varied, as errors that never happened."""
     is_ratio = kind.scale == "ratio"
     noise = power.Noise.of(np.log(values) if is_ratio else values)
@@ -244,12 +253,14 @@ def _noise(values: Floats, kind: ResponseKind, response: str, workload: Workload
     )
 
 
-def variant(workload: WorkloadSpec) -> str:
+def variant(workload: ResolvedWorkload) -> str:
     """What of a workload decides how noisy its responses are, besides its kind: "cpu", "closed", "closed, delayed".
 
     Of a workload with its placeholders filled.
     """
-    given = plugins.load("workloads", workload.kind).Parameters.model_validate(workload.parameters, context=AS_WRITTEN)
+    given = plugins.load("workloads", workload.kind).Parameters.model_validate(
+        dict(workload.parameters), context=AS_WRITTEN
+    )
     chosen = getattr(given, "test", None) or getattr(given, "mode", None)
     delayed = "delayed" if getattr(given, "delay", None) else None
     return ", ".join(str(one) for one in (chosen, delayed) if one)

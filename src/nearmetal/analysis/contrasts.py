@@ -69,7 +69,7 @@ def matched_contrasts(
     for planned in _of_boots(plan, arms):
         pairs = _pairs(planned, arms)
         makes += _exploratory(planned, _present(pairs), pairs, Criterion(alpha, margin, False))
-    if len(plan.blocks) < MANY:
+    if plan.blocks < MANY:
         return [make() for make in makes]
     with ThreadPoolExecutor(2) as threads:
         return list(threads.map(lambda make: make(), makes))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Study, Warned
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 
 
 @dataclass(frozen=True)

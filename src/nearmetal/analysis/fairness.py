@@ -10,7 +10,7 @@ from typing import Any
 from nearmetal import factors
 from nearmetal.analysis.results import IDENTICAL, FairnessRow
 from nearmetal.model import Assignment
-from nearmetal.store.folder import MachineFacts
+from nearmetal.store.manifest import MachineFacts
 from nearmetal.units import show_size
 
 Facts = dict[tuple[str, str], Any]

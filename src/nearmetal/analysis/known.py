@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal import factors as words
-from nearmetal import plugins, units
+from nearmetal import units
 from nearmetal.analysis.responses import BOOT
-from nearmetal.model import Assignment, Scale, Study
+from nearmetal.model import Assignment, Plan, Resolved, Scale
 
 TIMERS = 50e-6
 """Seconds by which one wait may be off more than another. What both are late by drops out."""
@@ -57,14 +56,14 @@ _TRUTHS: Mapping[tuple[str, str], Callable[[Any, Any], Truth | None]] = {
 """By a workload's kind and the one parameter in which both sides are apart."""
 
 
-def known(study: Study, treatment: Assignment, reference: Assignment, workload: str) -> Known | None:
+def known(plan: Plan, treatment: Assignment, reference: Assignment, workload: str) -> Known | None:
     """Of two treatments and a workload, or BOOT for what a boot has whatever it ran. None where nothing is known."""
-    one, other = (asked(study, side) for side in (treatment, reference))
-    if _machines(study, one) != _machines(study, other):
+    one, other = plan.resolved_of(treatment), plan.resolved_of(reference)
+    if _machines(one) != _machines(other):
         return None
     if workload == BOOT:
         return Known(None)
-    mine, others = (next(spec for spec in side.workloads if spec.name == workload) for side in (one, other))
+    mine, others = one.workload(workload), other.workload(workload)
     given, before = mine.parameters, others.parameters
     apart = [name for name in given.keys() | before.keys() if given.get(name) != before.get(name)]
     if not apart:
@@ -75,14 +74,6 @@ def known(study: Study, treatment: Assignment, reference: Assignment, workload: 
     return Known(truth) if truth else None
 
 
-def asked(study: Study, treatment: Assignment) -> words.Asked:
-    """Of a run that was made: a factor that neither sets nor fills anything is a treatment of another package's."""
-    filling = words.placeholders(study)
-    others = [name for name in (*study.factors, *study.machine.settings) if name not in filling]
-    return words.ask(study, treatment, (*plugins.names("treatments"), *others))
-
-
-def _machines(study: Study, side: words.Asked) -> tuple[object, ...]:
+def _machines(side: Resolved) -> tuple[object, ...]:
     """All that is asked for but the work, and whatever the environment is called."""
-    environment = study.environment(side.environment)
-    return environment, side.machine, side.clients, side.link, side.observe, dict(side.treatments)
+    return side.environment.spec, side.server, side.clients, side.link, side.observe, dict(side.treatments)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.responses import Key, key_of
 from nearmetal.model import Role, Study, TrialRecord, Warned
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 
 _EMULATORS = ("tcg",)
 """Accelerators, as QEMU calls them, that are none: they translate each of the guest's instructions."""

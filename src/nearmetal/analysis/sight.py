@@ -4,29 +4,25 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nearmetal import factors as words
-from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.calibrate import finds, variant
-from nearmetal.model import EnvironmentSpec, Plan, Study, WorkloadSpec
+from nearmetal.model import Plan, ResolvedEnvironment, ResolvedWorkload
 from nearmetal.store.calibration import Calibration, Noise, Sight
 
 
-def sights(study: Study, plan: Plan, calibrations: Sequence[Calibration]) -> Iterator[Sight]:
+def sights(plan: Plan, calibrations: Sequence[Calibration]) -> Iterator[Sight]:
     """One for each workload and pair of environments, where its primary response was calibrated on both sides.
 
     A sequential study is told by its last look, which sees the most.
     """
-    treatments = plugins.names("treatments")
-    blocks, level = (plan.looks[-1].blocks, plan.looks[-1].level) if plan.looks else (len(plan.blocks), plan.level)
+    blocks, level = (plan.looks[-1].blocks, plan.looks[-1].level) if plan.looks else (plan.blocks, plan.level)
     told = set()
     for contrast in plan.contrasts:
         found = []
         for side in (contrast.treatment, contrast.reference):
-            asked = words.ask(study, side, treatments)
-            spec = next(spec for spec in asked.workloads if spec.name == contrast.workload)
-            environment = study.environment(asked.environment)
-            found.append(_calibrated(environment, spec, plan.primaries[contrast.workload], calibrations))
+            resolved = plan.resolved_of(side)
+            spec = resolved.workload(contrast.workload)
+            found.append(_calibrated(resolved.environment, spec, plan.primaries[contrast.workload], calibrations))
         known = dict(filter(None, found))
         key = contrast.workload, tuple(known)
         if None in found or key in told:
@@ -45,7 +41,7 @@ def sights(study: Study, plan: Plan, calibrations: Sequence[Calibration]) -> Ite
 
 
 def _calibrated(
-    environment: EnvironmentSpec, workload: WorkloadSpec, response: str, calibrations: Sequence[Calibration]
+    environment: ResolvedEnvironment, workload: ResolvedWorkload, response: str, calibrations: Sequence[Calibration]
 ) -> tuple[int, Noise] | None:
     """The place of the calibration of such an environment, and its noise in this response of such a workload."""
     for place, one in enumerate(calibrations):

@@ -33,8 +33,8 @@ from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, ke
 from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
 from nearmetal.analysis.signed_rank import Floats
 from nearmetal.model import Assignment, Better, ContrastPlan, Document, ResponseKind, TrialRecord, Warned
-from nearmetal.store.folder import Manifest
 from nearmetal.store.journal import blocks_planned, blocks_to_run
+from nearmetal.store.manifest import Manifest
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
 """Reasons: both runs were to measure it, and no good trial of one of them has it."""
@@ -54,7 +54,7 @@ class Ran:
     def blocks(self) -> int:
         """Those that are planned; of a sequential run, which ends when it has seen enough, those that were begun."""
         plan = self.manifest.plan
-        return len({record.trial.block for record in self.records}) if plan.looks else len(plan.blocks)
+        return len({record.trial.block for record in self.records}) if plan.looks else plan.blocks
 
 
 def in_both(before: Ran, after: Ran) -> int:
@@ -154,8 +154,8 @@ no values: each comparison tells of that by itself."""
 
 def _about(run: Ran) -> Iterator[Warned]:
     """What may be the cause of a change, and no upgrade."""
-    yield from stopped_at_a_look(len(run.manifest.plan.blocks), run.events)
-    to_run = blocks_to_run(len(run.manifest.plan.blocks), run.events)
+    yield from stopped_at_a_look(run.manifest.plan.blocks, run.events)
+    to_run = blocks_to_run(run.manifest.plan.blocks, run.events)
     yield from (one for one in about_run(run.records, run.events, (), to_run) if one.code in _OF_A_RUN)
     yield from about_reality(run.manifest, run.records)
     yield from about_disturbance(run.records)

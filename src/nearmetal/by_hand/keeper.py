@@ -18,7 +18,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from nearmetal import hosts, plugins, system_errors
+from nearmetal import plugins, system_errors
 from nearmetal.by_hand import ssh_config
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
 from nearmetal.config import Paths
@@ -82,7 +82,7 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
     if process := others.other():
         _say(others.disturbs(process))
     plugin = plugins.load("environments", want.environment.kind)
-    if hosts.hangs_on_switch(want.environment):
+    if want.environment.description.is_on_switch:
         from nearmetal.lab.image import Recipe, build
 
         if want.spec.image == Recipe().name or want.spec.brings_image:
@@ -94,14 +94,14 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
     site = await open_site(want.spec.host)
     what = f"still preparing what all machines of {want.environment.kind} begin with; the next finds it there"
     async with meanwhile(_say, lambda: what):
-        await plugin.prepare(want.environment, want.spec, site)
+        await plugin.prepare(want.environment.spec, want.spec, site)
 
 
 async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
     cpus = await cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
     async with meanwhile(_say, lambda: f"still waiting for {kept.name} to start"):
-        handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site, logins=True)
+        handle = await lab.create(want.environment, want.spec, "server", cpus, site, logins=True)
         machine = await lab.attach(handle)
         if want.spec.brings_image:
             await require_programs(machine, want.spec.image)

@@ -6,19 +6,18 @@ Effects: `refuse_what_cannot_be` looks at the host, and changes nothing.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nearmetal import factors as words
-from nearmetal import hosts, plugins
+from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.cpus import layout, sharing
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import available_cpus
 from nearmetal.lines import KeyPath
-from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Reached, Study
-from nearmetal.run import shape
+from nearmetal.model import MachineSpec, Resolved, ResolvedEnvironment, Study
+from nearmetal.resolve import Resolver
 from nearmetal.run.missing import cannot_run
 from nearmetal.study import parsed_override, read
-from nearmetal.study_checks.treatments import ignored
+from nearmetal.study_checks.places import describe_kind
 from nearmetal.study_text import did_you_mean, dotted
 
 # A workload is what a study cannot do without; it never runs.
@@ -41,13 +40,15 @@ class Wanted:
     """A machine that somebody wants to work in."""
 
     study: Study
-    environment: EnvironmentSpec
-    spec: MachineSpec
+    resolved: Resolved
 
     @property
-    def provision(self) -> Provision:
-        provisions = plugins.load("environments", self.environment.kind).provisions
-        return self.environment.provision or provisions[0]
+    def environment(self) -> ResolvedEnvironment:
+        return self.resolved.environment
+
+    @property
+    def spec(self) -> MachineSpec:
+        return self.resolved.server
 
 
 def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
@@ -57,9 +58,8 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
         raise BadInput(
             f"there is no environment {environment[:100]!r}", remedy=did_you_mean(environment, known, "choose one of")
         )
-    if isinstance(plugins.load("environments", environment), Reached):
-        raise BadInput(f"machines of kind {environment!r} are up already", remedy="log in: ssh USER@HOST")
-    if hosts.is_elsewhere(EnvironmentSpec(kind=environment)):
+    described = describe_kind(environment, {}, MachineSpec())
+    if described is None or described.is_reached_from_outside:
         raise BadInput(
             f"machines of kind {environment!r} are not made by `up`",
             remedy="have one up by what makes it, and log in: ssh USER@HOST",
@@ -74,14 +74,14 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
             )
     _refuse_treatments(paths)
     study = _read(environment, overrides)
-    _refuse_what_means_nothing(environment, study.environment(environment), paths)
-    if hosts.is_elsewhere(study.environment(environment)):
+    resolved = Resolver(study).resolve({"environment": environment})
+    _refuse_what_means_nothing(resolved.environment, paths)
+    if resolved.environment.description.is_reached_from_outside:
         raise BadInput(
             f"this machine of kind {environment!r} exists already",
             remedy="have it up by what made it, and log in: ssh USER@HOST",
         )
-    asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
-    return Wanted(study, study.environment(environment), shape.server(asked))
+    return Wanted(study, resolved)
 
 
 def _refuse_treatments(paths: Iterable[KeyPath]) -> None:
@@ -94,9 +94,9 @@ def _refuse_treatments(paths: Iterable[KeyPath]) -> None:
             )
 
 
-def _refuse_what_means_nothing(name: str, environment: EnvironmentSpec, paths: Iterable[KeyPath]) -> None:
+def _refuse_what_means_nothing(environment: ResolvedEnvironment, paths: Iterable[KeyPath]) -> None:
     """In a study it may stand there for other environments' sake; here there is no other."""
-    means_nothing = ignored(environment)
+    name, means_nothing = environment.level, environment.description.ignores
     for table, key, *rest in paths:
         if table == "environments" and key != name:
             what = f"{dotted((table, key, *rest))[:100]} is another's: this machine is of {name!r}"
@@ -117,7 +117,7 @@ def _read(environment: str, overrides: Sequence[str]) -> Study:
 
 async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
     """HostCannot with what is lacking."""
-    for _, lacking in await cannot_run(wanted.study, open_site):
+    for _, lacking in await cannot_run(wanted.study, [wanted.resolved], open_site):
         raise HostCannot(f"{lacking.what}: {lacking.detail}", wanted.environment.kind, lacking.remedy)
 
 

@@ -30,7 +30,8 @@ from nearmetal.report.write import write
 from nearmetal.run import session
 from nearmetal.store import calibrations, runs
 from nearmetal.store.calibration import Alike, Calibration, Injected, Noise
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
 

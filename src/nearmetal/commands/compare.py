@@ -31,12 +31,17 @@ _TOLD_ELSEWHERE = frozenset({"unfinished", "blocks-missing"})
 """Codes of a run as a whole that its number of trials stands for, and the number of blocks of each comparison."""
 
 
+def _read(folder: RunFolder) -> Ran:
+    records, events = journal.read(folder.journal)
+    return Ran(folder.manifest().with_facts(events), records, events)
+
+
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
     """GATE_NOT_MET where a gate is asked for and something is surely worse, gone, or cannot be judged any more."""
     folders = [RunFolder.open(before), RunFolder.open(after)]
     if before.resolve() == after.resolve():
         raise BadInput("both are the same run", str(after), _TWO_RUNS)
-    ran = [Ran(folder.manifest(), *journal.read(folder.journal)) for folder in folders]
+    ran = [_read(folder) for folder in folders]
     if copied := in_both(*ran):
         what = f"both are the same run: they share {figures.count(copied, 'trial')}"
         raise BadInput(what, str(after), _TWO_RUNS)

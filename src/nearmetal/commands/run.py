@@ -26,6 +26,7 @@ from nearmetal.interrupts import until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.plain import plain
 from nearmetal.printing import beside, console_for, print_json, print_table, unfolded, warn
+from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.run.progress import Progress
@@ -53,9 +54,10 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     folder = output or session.default_folder(study)
     request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
     console = unfolded(console_for(as_json))
-    missing = asyncio.run(session.what_is_missing(study)) if available else []
+    resolved = resolve_treatments(study)
+    missing = asyncio.run(session.what_is_missing(study, resolved)) if available else []
     say_missing(missing, "left out", console)
-    plan = planning.make(study, [treatment for treatment, _ in missing])
+    plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
     if plan.treatments and not plan.contrasts:
         console.print(NOTHING_COMPARED)
     began = time.monotonic()
@@ -88,7 +90,7 @@ def resume(path: Path, as_json: bool) -> int:
     began = time.monotonic()
     is_measured = session.lacks_its_end_alone(folder, manifest, Progress.of(before))
     if not is_measured:
-        session.refuse_what_nobody_knows(folder, manifest)
+        session.refuse_what_is_not_as_planned(folder, manifest)
     try:
         with watcher(manifest.study, manifest.plan, console, before, is_measured) as watching:
             finished = until_interrupted(session.resume(folder, console.print, (watching,)), console.print)
@@ -108,11 +110,11 @@ def watcher(
 
     took = seconds_each(before)
     if not took and not is_measured:
-        took = [estimate(study, plan) / max(1, plan.trials)]
+        took = [estimate(plan) / max(1, plan.trials)]
     each = statistics.fmean(took or [0.0])
     # Trials that were measured again are beyond those that are planned.
     again = sum(record.trial.attempt > 0 for record in before)
-    return Watcher(console, plan.trials + again, len(plan.blocks), each, len(plan.looks), len(before))
+    return Watcher(console, plan.trials + again, plan.blocks, each, len(plan.looks), len(before))
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:

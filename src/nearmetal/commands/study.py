@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import factors, hosts, plan_sight, plugins, studies
+from nearmetal import factors, plan_sight, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.model import Plan, Study, WorkloadSpec
 from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json, print_table, unfolded
 from nearmetal.report import figures
+from nearmetal.resolve import find_one_under_two_names, installed_names, resolve_treatments
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.run.missing import Missing, by_finding
@@ -132,11 +133,12 @@ def print_study(name: str, as_json: bool) -> None:
 def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     """HOST_CANNOT where `run` with the same words would refuse."""
     study = opened.study
-    missing = asyncio.run(session.what_is_missing(study))
-    plan = planning.make(study, [treatment for treatment, _ in missing] if available else ())
+    resolved = resolve_treatments(study)
+    missing = asyncio.run(session.what_is_missing(study, resolved))
+    plan = planning.make(study, [treatment for treatment, _ in missing] if available else (), resolved)
     needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks))
     refused = bool(missing) and not (available and plan.treatments)
-    seen = plan_sight.by_calibrations(study, plan)
+    seen = plan_sight.by_calibrations(plan)
     if as_json:
         print_json(_planned(study, plan, needed, seen, missing))
     else:
@@ -151,13 +153,13 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
 
 
 def _planned(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing) -> "Planned":
-    from nearmetal.study_documents import Lacking, Planned, Unused
+    from nearmetal.study_documents import Lacking, Planned, Unused, show_order
 
     return Planned(
-        plan=plan,
-        seconds=round(estimate(study, plan)),
+        plan=show_order(plan),
+        seconds=round(estimate(plan)),
         blocks_needed=needed,
-        one_machine=tuple(hosts.one_under_two_names(study)),
+        one_machine=tuple(find_one_under_two_names(study)),
         unused=tuple(
             Unused(workload=workload.name, factor=name, levels=len(study.factors[name].levels))
             for workload, name in _unused(study)
@@ -171,7 +173,7 @@ def _planned(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], mis
 
 
 def _unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
-    return factors.unused(study, plugins.names("treatments"))
+    return factors.unused(study, installed_names())
 
 
 def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], console: Console) -> None:
@@ -179,12 +181,12 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
     console.print(
         f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
         + ("at most " if plan.looks else "")
-        + figures.count(len(plan.blocks), "block")
+        + figures.count(plan.blocks, "block")
         + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
         + f" = {figures.count(plan.trials, 'trial')}; "
         + ("each run draws an order of its own" if plan.seed is None else f"seed {plan.seed}")
     )
-    for one, other in hosts.one_under_two_names(study):
+    for one, other in find_one_under_two_names(study):
         console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")
     for workload, name in _unused(study):
         levels = figures.count(len(study.factors[name].levels), "level")
@@ -203,8 +205,8 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
         console.print(NOTHING_COMPARED)
     for seeing in seen:
         console.print(Padding(plan_sight.sentence(seeing, study.design.margin), (0, 0, 0, 2), expand=False))
-    console.print(f"the whole takes {_about(estimate(study, plan), plan)}")
-    if captured := most_captured(study, plan):
+    console.print(f"the whole takes {_about(estimate(plan), plan)}")
+    if captured := most_captured(plan):
         console.print(f"captures take at most {show_size(captured)} in the run's folder")
 
 
@@ -223,9 +225,9 @@ def _first(study: Study) -> int:
 def _when_decided(plan: Plan, needed: int, first: int) -> str:
     """At what share of alpha, and after how many blocks."""
     at = f"{'each ' if len(plan.contrasts) > 1 else ''}at alpha {plan.level:.4g}; "
-    enough = len(plan.blocks) >= needed
+    enough = plan.blocks >= needed
     if not enough or not plan.looks:
-        few = "" if enough else f", and with {len(plan.blocks)} every verdict is undecided"
+        few = "" if enough else f", and with {plan.blocks} every verdict is undecided"
         return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
     after = figures.listing(str(look.blocks) for look in plan.looks)
     is_late = plan.looks[0].blocks > first
@@ -237,7 +239,7 @@ def _about(seconds: float, plan: Plan) -> str:
     longest = show_elapsed(seconds)
     if len(plan.looks) < 2:
         return f"about {longest}"
-    return f"about {show_elapsed(seconds * plan.looks[0].blocks / len(plan.blocks))} to {longest}"
+    return f"about {show_elapsed(seconds * plan.looks[0].blocks / plan.blocks)} to {longest}"
 
 
 def say_missing(missing: Missing, heading: str, console: Console) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from nearmetal import plan as planning
 from nearmetal.analysis.alike import Merging, wording
+from nearmetal.blocks import plan_block
 from nearmetal.factors import Identity, identity
 from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus
 from nearmetal.store.journal import blocks_to_run
@@ -171,7 +171,7 @@ class Course:
 
     def _boot(self, block: int, attempt: int, treatment: Assignment) -> Now:
         """Boots of a treatment have one order, whatever other treatments are left of their block."""
-        boots = planning.block(self.study, [treatment], self.plan.study, block, attempt).boots
+        boots = plan_block(self.plan, block, attempt, [treatment]).boots
         left = (tuple(trial for trial in boot.trials if trial.id not in self._ids) for boot in boots)
         return Now(block, attempt, treatment, self.last_ns, next((trials for trials in left if trials), ()))
 
@@ -207,7 +207,7 @@ class Course:
     @property
     def blocks(self) -> int:
         """How many there are to run: those planned, or fewer where the run came to its end sooner."""
-        return blocks_to_run(len(self.plan.blocks), self._ends)
+        return blocks_to_run(self.plan.blocks, self._ends)
 
     @property
     def is_over(self) -> bool:
@@ -227,7 +227,7 @@ class Course:
         ended, running, blocks = self._ended.get(row, {}), self.running(), self.blocks
         is_withdrawn = row.treatment in self.withdrawn
         places = []
-        for block in range(len(self.plan.blocks)):
+        for block in range(self.plan.blocks):
             attempt, here = self._attempts.get(block, 0), ended.get(block, ())
             latest = {one.repeat: one.status for one in here if one.attempt == attempt}
             is_expected = not is_withdrawn and block < blocks

@@ -109,7 +109,7 @@ def how_far(course: Course) -> str:
     done, to_come = len(course.records), course.to_come()
     most = "at most " if course.plan.looks and not course.is_over else ""
     trials = f"{done:,} of {most}{figures.count(done + to_come, 'trial')}" if to_come else figures.count(done, "trial")
-    begun = max((block for block in range(len(course.plan.blocks)) if course.has_begun(block)), default=-1) + 1
+    begun = max((block for block in range(course.plan.blocks) if course.has_begun(block)), default=-1) + 1
     if to_come and begun:
         return f"{trials}, block {begun} of {most}{course.blocks}"
     return f"{trials}, {most}{figures.count(course.blocks, 'block')}"

@@ -24,7 +24,7 @@ from nearmetal.report.drawing import Spec
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.words import Labels
 from nearmetal.store import runs as known
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 
 _FATES = (Fate.OK, Fate.RUNNING, Fate.TO_COME, Fate.INVALID, Fate.FAILED, Fate.LOST, Fate.WITHDRAWN)
 _FEW = 20
@@ -76,7 +76,7 @@ def parts(seen: Seen) -> Parts:
     """Everything of a run's page that its journal changes, but for the verdicts."""
     course, is_measured = seen.course, seen.state == "running"
     grid = list(glance.strips(course, seen.labels, is_measured))
-    now, planned = course.now if is_measured else None, len(course.plan.blocks)
+    now, planned = course.now if is_measured else None, course.plan.blocks
     how_far = glance.how_far(course)
     return {
         "title": _title(f"{seen.state}, {how_far}", course.study.name),

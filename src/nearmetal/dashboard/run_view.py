@@ -15,7 +15,8 @@ from nearmetal.report.words import Labels
 from nearmetal.run.estimate import estimate
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
 """Events after which there is more to compare than before."""
@@ -137,6 +138,6 @@ class RunView:
 def _expected(manifest: Manifest) -> float | None:
     """Seconds that a trial takes by the plan; None where what it names is not here, or not as it was."""
     try:
-        return estimate(manifest.study, manifest.plan) / max(1, manifest.plan.trials)
+        return estimate(manifest.plan) / max(1, manifest.plan.trials)
     except (NearmetalError, ValueError):
         return None

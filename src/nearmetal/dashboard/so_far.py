@@ -12,7 +12,8 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Table
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.verdicts import Verdicts
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 _GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
 """Warnings of a run that has not ended, which the page tells elsewhere: there is more to come."""
@@ -67,7 +68,7 @@ def _caveat(course: Course) -> Notice:
             f"This study looks at its verdicts after {_looks(course)} blocks, fixed beforehand. What a look has "
             f"decided stands: all looks together are wrong no more often than {alpha}. {_next(course)}"
         )
-    planned = figures.count(len(course.plan.blocks), "block")
+    planned = figures.count(course.plan.blocks, "block")
     return Notice(
         f"There is no verdict before the last of {planned}. Until then an interval shows how the measurement firms up "
         f"and decides nothing: who stops a run when its interval looks good is wrong more often than {alpha}."

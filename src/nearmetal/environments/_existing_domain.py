@@ -52,7 +52,7 @@ class ExistingDomains:
                 "mark": mark,
                 "options": options.model_dump(mode="json", exclude_unset=True),
             }
-            handle = Handle(kind="libvirt", name=order.name, site=site.name, data=data)
+            handle = Handle(kind="libvirt", name=order.name, site=site.name, stays=True, data=data)
             ledger.creating(handle)
             if not found.runs:
                 await domain.start(mark)

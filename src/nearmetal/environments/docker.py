@@ -74,9 +74,7 @@ class DockerEnvironment:
     brand: ClassVar[Brand] = DOCKER
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
-    on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 1.5
-    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
     keepers_runtime: ClassVar[str | None] = "runc"
     """Every engine has that, whatever else it has."""
 

@@ -68,9 +68,7 @@ class HostEnvironment:
     kind: ClassVar[str] = "host"
     Options: ClassVar[type[Frozen]] = Frozen
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
-    on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 0.3
-    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
 
     def __init__(self) -> None:
         self._holders: dict[str, SiteRunning] = {}

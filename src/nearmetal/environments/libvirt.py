@@ -66,7 +66,6 @@ class LibvirtEnvironment:
     kind: ClassVar[str] = "libvirt"
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "reuse")
-    on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 7.0
 
     def __init__(self) -> None:
@@ -77,9 +76,6 @@ class LibvirtEnvironment:
 
     def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
         return Options.model_validate(dict(options)).domain is not None
-
-    def is_one(self, options: Mapping[str, Any]) -> bool:
-        return self.is_elsewhere(options)
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
         is_somebodys = self.is_elsewhere(options)

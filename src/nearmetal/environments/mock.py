@@ -150,7 +150,6 @@ class Mock:
     kind: ClassVar[str] = "mock"
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "restore", "reuse")
-    on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.02
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:

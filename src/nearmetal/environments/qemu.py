@@ -58,7 +58,6 @@ class QemuEnvironment:
     kind: ClassVar[str] = "qemu"
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "restore")
-    on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 6.0
 
     def __init__(self) -> None:

@@ -68,24 +68,19 @@ class SshEnvironment:
     kind: ClassVar[str] = "ssh"
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("reuse", "restart")
-    on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.5
-    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
 
     def __init__(self) -> None:
         self._borrowing = Borrowing()
 
-    def host(self, options: Mapping[str, Any]) -> HostSpec:
-        given = Options.model_validate(dict(options))
-        return HostSpec(ssh=given.address, trunk=given.data, key=given.key, host_key=given.host_key, jump=given.jump)
-
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        given = Options.model_validate(dict(options))
         return Description(
             family="unknown",
             kernel="own",
             placement="host",
             is_one=True,
-            host=self.host(options),
+            host=HostSpec(ssh=given.address, trunk=given.data, key=given.key, host_key=given.host_key, jump=given.jump),
             ignores=tuple(sorted(VIRTUAL_HARDWARE)),
         )
 
@@ -115,7 +110,8 @@ class SshEnvironment:
         shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
             return await _host().create(order.model_copy(update={"shared": shared}), site, ledger)
-        handle = Handle(kind=self.kind, name=order.name, site=site.name, data=borrowing(order, shared, order.cpus))
+        data = borrowing(order, shared, order.cpus)
+        handle = Handle(kind=self.kind, name=order.name, site=site.name, stays=True, data=data)
         ledger.creating(handle)
         whole = await self._borrowing.confined(handle, site)
         ledger.creating(whole)

@@ -83,9 +83,7 @@ class VagrantEnvironment:
     kind: ClassVar[str] = "vagrant"
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "reuse")
-    on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 40.0
-    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
 
     def __init__(self) -> None:
         self._guests = BehindSsh()
@@ -93,13 +91,6 @@ class VagrantEnvironment:
         """By machine name: those that were off, and that this process brings up."""
         self._machines: dict[str, GuestBehindSsh] = {}
         """By machine name: those in use, which know of each boot that the study makes."""
-
-    def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
-        return True
-
-    def is_one(self, options: Mapping[str, Any]) -> bool:
-        """A machine of a Vagrantfile is there once, whoever brings it up."""
-        return True
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
         return Description(
@@ -142,6 +133,7 @@ class VagrantEnvironment:
             _ready_for(order.provision, name, known)
             there = place.identity(name, known.provider)
             handle = Handle(
+                stays=True,
                 kind=self.kind,
                 name=order.name,
                 site=site.name,

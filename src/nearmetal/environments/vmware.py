@@ -145,19 +145,11 @@ class VmwareEnvironment:
     kind: ClassVar[str] = "vmware"
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "reuse")
-    on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 60.0
-    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE - {"nic"}
 
     def __init__(self) -> None:
         self._guests = BehindSsh()
         self._apis: dict[Account, Api] = {}
-
-    def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
-        return True
-
-    def is_one(self, options: Mapping[str, Any]) -> bool:
-        return Options.model_validate(dict(options)).template is None
 
     def _api(self, account: Account) -> Api:
         _must_be_importable()
@@ -208,7 +200,8 @@ class VmwareEnvironment:
 
         def noted(borrowed: Borrowed) -> Handle:
             data = {"role": order.role, "vmware": borrowed.model_dump(mode="json")}
-            handle = Handle(kind=self.kind, name=order.name, site=site.name, data=data)
+            is_theirs = options.template is None
+            handle = Handle(kind=self.kind, name=order.name, site=site.name, stays=is_theirs, data=data)
             ledger.creating(handle)
             return handle
 

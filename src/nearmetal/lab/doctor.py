@@ -21,6 +21,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Document, EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.resolve import resolve_alone
 from nearmetal.units import show_size
 
 DISK_NEEDED = 4 * 2**30
@@ -234,7 +235,7 @@ async def _environment(name: str, site: Site) -> list[Finding]:
         return [_not_tried(name, "a study says where its machines are, by `vagrantfile` in [environments.NAME]")]
     if name == "qemu":
         return [Finding(what="environment qemu", ok=True, detail="guests are tried by accelerator, below")]
-    if not environment.on_switch:
+    if not environment.describe({}, MachineSpec()).is_on_switch:
         return [_not_tried(name, "what it needs is there")]
     what = f"environment {name}: a machine that runs a command"
     return [await _tried(what, partial(_machine, name, site), "see what it says", fatal=False)]
@@ -251,8 +252,9 @@ async def _machine(kind: str, site: Site) -> None:
     with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, opener({}))
         try:
-            spec, machine = EnvironmentSpec(kind=kind), MachineSpec()
-            handle = await lab.create(spec, machine, "server", "boot", "", site)
+            machine = MachineSpec()
+            made = resolve_alone(EnvironmentSpec(kind=kind), machine)
+            handle = await lab.create(made, machine, "server", "", site)
             await must(await lab.attach(handle), "true")
         finally:
             await lab.close()

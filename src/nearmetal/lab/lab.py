@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from nearmetal import hosts, plugins
+from nearmetal import plugins
 from nearmetal.errors import MachineGone, NearmetalError, message_of
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.changes import engine
@@ -22,16 +22,13 @@ from nearmetal.lab.networks.trunk import Trunk, Tunnel
 from nearmetal.model import (
     Change,
     Commands,
-    Elsewhere,
-    EnvironmentSpec,
     Handle,
     LinkSpec,
     Machine,
     MachineSpec,
     Order,
     Port,
-    Provision,
-    Reached,
+    ResolvedEnvironment,
     Role,
     SharedNetwork,
     Site,
@@ -75,6 +72,8 @@ class Lab:
         """By name, those that are kept from being removed."""
         self._switching = asyncio.Lock()
         self._made = 0
+        self.left_told: set[str] = set()
+        """What was told to be left behind: it is tried again after every boot, and told once."""
 
     async def site(self, name: str) -> Site:
         if name not in self.sites:
@@ -86,10 +85,9 @@ class Lab:
 
     async def create(
         self,
-        environment: EnvironmentSpec,
+        environment: ResolvedEnvironment,
         spec: MachineSpec,
         role: Role,
-        provision: Provision,
         cpuset: str,
         site: Site,
         bridge: str | None = network.BRIDGE,
@@ -105,14 +103,14 @@ class Lab:
             self._images[spec.image] = lab_machine.hold(spec.image)
         self._made += 1
         name = f"nm-{self.token}-{self._made}"
-        if hosts.hangs_on_switch(environment) and shared is None:
+        if environment.description.is_on_switch and shared is None:
             self._ports[name] = await self._port(site, self._made, bridge)
         order = Order(
             name=name,
             role=role,
             spec=spec,
             options=environment.options,
-            provision=provision,
+            provision=environment.provision,
             port=self._ports.get(name),
             shared=shared,
             cpus=cpuset,
@@ -235,7 +233,7 @@ class Lab:
                 image.close()
         self._images.clear()
         failed = {one.change.on for one in undone if one.outcome == "failed"}
-        kept = {handle.name for handle in held if handle.name in failed and _is_users(handle)}
+        kept = {handle.name for handle in held if handle.name in failed and _is_still_there(handle)}
         return Cleared(
             restored=tuple(one.told for one in (*undone, *again) if one.outcome in ("restored", "already so")),
             left=(
@@ -247,16 +245,13 @@ class Lab:
         )
 
 
-def _is_users(handle: Handle) -> bool:
-    """Whether a machine stays when it is given back, and with it what was changed there. Those on a switch are ours.
-
-    One whose plugin cannot be loaded was not given back by it.
-    """
+def _is_still_there(handle: Handle) -> bool:
+    """Whether a machine stays when it is given back. One whose plugin cannot be loaded was not given back by it."""
     try:
-        plugin = plugins.load("environments", handle.kind)
+        plugins.load("environments", handle.kind)
     except NearmetalError:
         return True
-    return isinstance(plugin, Reached | Elsewhere) and "port" not in handle.data
+    return handle.stays
 
 
 async def remove(handle: Handle, site: Site) -> None:

@@ -208,6 +208,8 @@ class Handle(Frozen):
     kind: str
     name: str
     site: str
+    stays: bool = False
+    """A machine of the user's, which is given back and not removed: what was changed in it is still there then."""
     data: Mapping[str, Any]
 
     @property
@@ -282,8 +284,6 @@ class Environment(Protocol):
     """What [environments.NAME] takes besides `kind` and `provision`; `Frozen` itself for a kind that takes nothing."""
     provisions: ClassVar[tuple[Provision, ...]]
     """What it can do, its usual one first."""
-    on_switch: ClassVar[bool]
-    """Whether its machines hang on the lab's switch, and so get a `Port`."""
     typical_ready: ClassVar[float]
     """Seconds from `create` to an answering machine and back to nothing, as usually seen: for estimates only."""
 
@@ -313,45 +313,12 @@ class Environment(Protocol):
 
 
 @runtime_checkable
-class Reached(Protocol):
-    """An environment whose machines are hosts of the user's, each a site of its own."""
-
-    def host(self, options: Mapping[str, Any]) -> HostSpec:
-        """Pure: how the host is reached, from what stands in [environments.NAME]."""
-        ...
-
-
-@runtime_checkable
 class Versioned(Protocol):
     """An environment whose machines are made by a program of the site's, which a reader of the results has to know."""
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """By what each program is called, from what stands in [environments.NAME]. HostCannot where it is not there."""
         ...
-
-
-@runtime_checkable
-class Elsewhere(Protocol):
-    """An environment that has machines in a network of the user's, at addresses known only once they run.
-
-    Their site is the host that they are started from. They hang on no switch, and none of its CPUs are theirs.
-    """
-
-    def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
-        """Pure: whether those are such machines of which this stands in [environments.NAME]."""
-        ...
-
-    def is_one(self, options: Mapping[str, Any]) -> bool:
-        """Pure: whether those are one machine that is there, of which no second can be made."""
-        ...
-
-
-@runtime_checkable
-class Ignoring(Protocol):
-    """An environment to whose machines some of what a study can give one means nothing."""
-
-    ignores: ClassVar[frozenset[str]]
-    """Keys of [machine]. They may stand there for the other environments' sake, but not be varied."""
 
 
 VIRTUAL_HARDWARE = frozenset({"accel", "cpu_model", "nic", "disk", "disk_format", "disk_cache"})

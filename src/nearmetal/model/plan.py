@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import cached_property
 
-from nearmetal.model.words import Frozen, Level
+from nearmetal.model.resolved import Resolved
+from nearmetal.model.words import Frozen, Identity, Level, identify_assignment
 
 
 class TrialPlan(Frozen):
@@ -57,10 +60,11 @@ class Look(Frozen):
 
 class Plan(Frozen):
     study: str
-    """The study's digest."""
+    """The study's digest when it was planned. Trial ids and seeds come from it, and it is never computed again."""
     seed: int | None
     """None where a run is to draw it: the order is one of those that it may get."""
-    treatments: tuple[Mapping[str, Level], ...]
+    resolved: tuple[Resolved, ...]
+    """Each treatment with everything that it asks for."""
     contrasts: tuple[ContrastPlan, ...]
     primaries: Mapping[str, str]
     """Workload to the response that its contrasts are about."""
@@ -68,9 +72,43 @@ class Plan(Frozen):
     """What each primary contrast is tested at: alpha over the number of primary contrasts."""
     looks: tuple[Look, ...] = ()
     """Of a sequential design; none where the number of blocks is fixed."""
-    blocks: tuple[BlockPlan, ...]
+    blocks: int
+    """How many are planned; of a sequential design, at the most."""
+    workloads: tuple[str, ...]
+    repeats: int = 1
+    share_boot: bool = False
+
+    @cached_property
+    def treatments(self) -> tuple[Mapping[str, Level], ...]:
+        return tuple(one.assignment for one in self.resolved)
 
     @property
     def trials(self) -> int:
         """How many there are in all its blocks, when none is repeated."""
-        return sum(len(block.trials) for block in self.blocks)
+        return len(self.resolved) * len(self.workloads) * self.repeats * self.blocks
+
+    def canonical_of(self, assignment: Mapping[str, Level]) -> str:
+        """A treatment as the canonical JSON that trial ids and orders are made of."""
+        known = self._canonical.get(id(assignment))
+        return _write_canonically(assignment) if known is None else known
+
+    @cached_property
+    def _canonical(self) -> Mapping[int, str]:
+        """By the identity of each of the plan's own mappings, which live as long as it does."""
+        return {id(one): _write_canonically(one) for one in self.treatments}
+
+    def resolved_of(self, assignment: Mapping[str, Level]) -> Resolved:
+        """What a treatment of this plan asks for. KeyError if the plan has no such treatment."""
+        return self.resolved[self.place_of(assignment)]
+
+    def place_of(self, assignment: Mapping[str, Level]) -> int:
+        """The place of a treatment among `resolved`. KeyError if the plan has no such treatment."""
+        return self._places[identify_assignment(assignment)]
+
+    @cached_property
+    def _places(self) -> Mapping[Identity, int]:
+        return {identify_assignment(one): place for place, one in enumerate(self.treatments)}
+
+
+def _write_canonically(assignment: Mapping[str, Level]) -> str:
+    return json.dumps(assignment, sort_keys=True, separators=(",", ":"), default=dict)

@@ -11,8 +11,11 @@ from typing import Any, Literal
 
 from nearmetal.model.description import Description
 from nearmetal.model.record import ResponseKind
-from nearmetal.model.study import LinkSpec, MachineSpec, ObserveSpec
+from nearmetal.model.study import EnvironmentSpec, LinkSpec, MachineSpec, ObserveSpec
 from nearmetal.model.words import Frozen, Level, Provision
+
+CAPTURE_KEYS = ("capture.snap", "capture.inside")
+"""What can be varied of captures that are made, as keys of [observe]: not whether packets are captured, but how."""
 
 SettingTarget = Literal["table", "treatment", "placeholder", "observer", "service", "sysctl"]
 
@@ -47,6 +50,15 @@ class ResolvedEnvironment(Frozen):
     """What [environments.NAME] says besides `kind` and `provision`, as JSON values."""
     provision: Provision
     description: Description
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """As a study file writes it, with how its machines are provisioned."""
+        return EnvironmentSpec(kind=self.kind, provision=self.provision, **self.options)
+
+    @property
+    def is_pretended(self) -> bool:
+        return self.description.family == "pretended"
 
 
 class ResolvedClients(Frozen):

@@ -13,6 +13,14 @@ Level = StrictBool | StrictInt | StrictFloat | StrictStr
 Assignment = Mapping[str, Level]
 """Factor name to level: what tells one treatment from another."""
 
+Identity = tuple[tuple[str, str, Level], ...]
+
+
+def identify_assignment(assignment: Assignment) -> Identity:
+    """A treatment as a key of sets: whatever the order of its factors, and with the type of each level."""
+    return tuple(sorted((name, type(level).__name__, level) for name, level in assignment.items()))
+
+
 Whole = Annotated[int, Field(strict=True, ge=1)]
 """A number of things. Strict, so that neither true nor "4" passes for one."""
 

@@ -165,15 +165,15 @@ def problems(report: ReportInput) -> Iterator[str]:
 
 def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str]:
     """A sentence for each workload of requests that were not found where packets were taken."""
-    study = report.manifest.study
-    kinds = {workload.name: workload.kind for workload in study.workloads}
+    plan = report.manifest.plan
+    kinds = {workload.name: workload.kind for workload in report.manifest.study.workloads}
     having = {(one.workload, key_of(one.treatment)) for one in found}
     lacking: dict[str, dict[str, int]] = {}
     for record in report.records:
         name, treatment = record.trial.workload, record.trial.treatment
         is_told = any("requests" in one for place, one in record.observers.get(OBSERVER, {}).items() if TRACE in place)
         if is_told and kinds.get(name) in _OF_REQUESTS and (name, key_of(treatment)) not in having:
-            capture = settings(study, treatment).asked.observe.capture
+            capture = settings(plan, treatment).asked.observe.capture
             lacking.setdefault(name, {})[report.labels.treatment(treatment)] = capture.snap if capture else _HEADS
     for name, treatments in lacking.items():
         text = f"The captures of {words.workload(name)} hold no HTTP request ({figures.listing(treatments)})."

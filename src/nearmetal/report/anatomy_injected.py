@@ -67,7 +67,7 @@ def _row(held: _Held, bounds: int) -> tuple[Value, ...]:
 
 
 def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[_Held]:
-    link = settings(report.manifest.study, one.treatment).asked.link
+    link = settings(report.manifest.plan, one.treatment).asked.link
     # Means are over those that have it: not all may.
     crossed = one.figures.get("crossed", 0.0) * one.crossing
     for what, name, figure in _SHARES:
@@ -82,7 +82,7 @@ def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[_Held]:
 
 
 def _of_writes(one: Seen, report: ReportInput) -> Iterator[_Held]:
-    asked = settings(report.manifest.study, one.treatment).parameter(one.workload, "writes")
+    asked = settings(report.manifest.plan, one.treatment).parameter(one.workload, "writes")
     if not isinstance(asked, str) or asked.startswith("1x"):
         return
     count, size = one.figures.get("writes"), one.figures.get("write_size")

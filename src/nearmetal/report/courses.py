@@ -18,7 +18,7 @@ def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
     for cell in cells:
         if any(cell.censored):
             continue
-        clients = settings(study, cell.treatment).clients
+        clients = settings(report.manifest.plan, cell.treatment).clients
         along.setdefault((cell.workload, label(cell, report)), []).append((clients, cell))
     several = len({workload for workload, _ in along}) > 1
     return [
@@ -48,9 +48,9 @@ def _share(point: Point) -> Point:
 
 def label(cell: Cell, report: ReportInput) -> str:
     """A treatment's name without its number of clients."""
-    return report.labels.treatment(without_clients(report.manifest.study, cell.treatment))
+    return report.labels.treatment(without_clients(report.manifest.plan, cell.treatment))
 
 
 def protocol(cell: Cell, report: ReportInput) -> str:
     """ "udp" where the workload says so, else "tcp"."""
-    return str(settings(report.manifest.study, cell.treatment).parameter(cell.workload, "protocol") or "tcp")
+    return str(settings(report.manifest.plan, cell.treatment).parameter(cell.workload, "protocol") or "tcp")

@@ -17,7 +17,8 @@ from nearmetal.report import figures, palette
 from nearmetal.report.blocks import Section
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class ReportInput:
     def blocks(self) -> str:
         """Those that are planned; of a sequential run, how many of the most it took."""
         plan = self.manifest.plan
-        planned = figures.count(len(plan.blocks), "block")
+        planned = figures.count(plan.blocks, "block")
         return f"{len({record.trial.block for record in self.records})} of at most {planned}" if plan.looks else planned
 
     @cached_property
@@ -93,6 +94,7 @@ def read(folder: RunFolder) -> ReportInput:
 
     manifest = folder.manifest()
     trials, happened = journal.read(folder.journal)
+    manifest = manifest.with_facts(happened)
     arms = arms_of_study(trials, manifest.study.design)
     analysis = analyse(manifest, trials, happened, manifest.plan.primaries, arms)
     return ReportInput(manifest, analysis, trials, folder, arms)

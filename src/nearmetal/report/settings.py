@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from nearmetal import factors, plugins
-from nearmetal.model import Assignment, Level, Study
+from nearmetal.model import Assignment, Level, Plan, Resolved
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class Settings:
     nic: str
     clients: int
     several_hosts: bool
-    asked: factors.Asked
+    asked: Resolved
 
     def treatment(self, name: str, default: Level) -> Level:
         """The level of a treatment such as `offload`."""
@@ -33,20 +32,19 @@ class Settings:
         return next((spec.kind for spec in self.asked.workloads if spec.name == workload), "")
 
 
-def settings(study: Study, treatment: Assignment) -> Settings:
+def settings(plan: Plan, treatment: Assignment) -> Settings:
     """Read them."""
-    asked = factors.ask(study, treatment, plugins.names("treatments"))
+    asked = plan.resolved_of(treatment)
     return Settings(
-        kind=study.environment(asked.environment).kind,
-        nic=asked.machine.nic,
+        kind=asked.environment.kind,
+        nic=asked.server.nic,
         clients=asked.clients.count,
-        several_hosts=asked.machine.host != asked.clients.host,
+        several_hosts=asked.server.host != asked.clients.host,
         asked=asked,
     )
 
 
-def without_clients(study: Study, treatment: Assignment) -> dict[str, Level]:
+def without_clients(plan: Plan, treatment: Assignment) -> dict[str, Level]:
     """A treatment less the factor that sets the number of clients: what stays alike along a line over that number."""
-    counting = factors.Target("clients", "count")
-    known = plugins.names("treatments")
-    return {name: level for name, level in treatment.items() if factors.aim(name, study, known) != counting}
+    settings = {one.factor: one.key for one in plan.resolved_of(treatment).settings}
+    return {name: level for name, level in treatment.items() if settings.get(name) != "clients.count"}

@@ -84,7 +84,7 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
 
 
 def _sends_nothing(contrast: Contrast, report: ReportInput) -> bool:
-    asked = settings(report.manifest.study, contrast.treatment)
+    asked = settings(report.manifest.plan, contrast.treatment)
     kind = asked.kind_of(contrast.workload)
     return kind in _SEND_NOTHING or (kind == "command" and asked.parameter(contrast.workload, "on") in (None, "server"))
 

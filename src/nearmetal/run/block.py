@@ -1,50 +1,87 @@
 """A block: every treatment x workload once. The unit of statistics, and of distribution."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated, Literal, Protocol
 
+from pydantic import Field
+
+from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
-from nearmetal.model import Assignment, BlockPlan, Study
+from nearmetal.lab.left import Left
+from nearmetal.model import BlockPlan, Document, HostSpec, Resolved, TrialPlan, identify_assignment
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.booted import BootTask
-from nearmetal.run.events import BlockStarted, Stream
-
-MadeOf = Callable[[Assignment], str | None]
-"""What a treatment's earlier boots were made of, where there were any that told."""
+from nearmetal.run.events import BlockSink, BlockStarted
 
 
-@dataclass(frozen=True)
-class BlockTask:
-    """All that is needed to run a block, here or elsewhere."""
+class BlockTask(Document):
+    """All that is needed to run a block, here or elsewhere: data, as JSON."""
 
-    study: Study
+    schema_: Annotated[Literal["block-task.v1"], Field(alias="schema")] = "block-task.v1"
+    plan: str
+    """The digest of the plan's study: trial seeds come from it."""
+    resolved: tuple[Resolved, ...]
+    """What the treatments of this block ask for."""
     block: BlockPlan
-    done: frozenset[str]
+    done: frozenset[str] = frozenset()
     """Trials of this attempt that have a record already: never run again."""
-    artifacts: Path
-    made_of: MadeOf
+    made_of: Mapping[int, str] = {}
+    """What a treatment's earlier boots were made of, by its place in `resolved`, where one told."""
+    images: Mapping[str, str] = {}
+    """The digests of the images of ours that the run began with, by name."""
+    hosts: Mapping[str, HostSpec] = {}
+    """How each host but this one is reached."""
+    mtu: int
+    artifacts: str
+    """The folder for the files of its trials."""
 
 
-async def run_block(task: BlockTask, lab: Lab, stream: Stream) -> None:
-    """Run what is left of a block's attempt. Everything that comes of it is an event."""
+class BlockRunner(Protocol):
+    """Where blocks run."""
+
+    async def run(self, task: BlockTask, sink: BlockSink) -> None:
+        """Run what is left of a block's attempt. Everything that comes of it is an event."""
+        ...
+
+    async def close(self) -> Iterable[Left]:
+        """Remove what blocks have in common; what could not be."""
+        ...
+
+
+async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
+    """Run what is left of a block's attempt on this lab. Everything that comes of it is an event."""
+    places = {identify_assignment(one.assignment): place for place, one in enumerate(task.resolved)}
     left = sum(trial.id not in task.done for trial in task.block.trials)
-    stream.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
-    for boot in task.block.boots:
-        heed_cancellation()
-        trials = tuple(trial for trial in boot.trials if trial.id not in task.done)
-        if trials:
-            await run_boot(
-                BootTask(
-                    study=task.study,
+    sink.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
+    with pinned(task.images):
+        for boot in task.block.boots:
+            heed_cancellation()
+            trials: tuple[TrialPlan, ...] = tuple(trial for trial in boot.trials if trial.id not in task.done)
+            place = places[identify_assignment(boot.treatment)]
+            if trials:
+                boot_task = BootTask(
+                    plan=task.plan,
+                    resolved=task.resolved[place],
                     block=task.block.index,
                     attempt=task.block.attempt,
                     boot=boot,
                     trials=trials,
-                    artifacts=task.artifacts,
-                    made_of=task.made_of(boot.treatment),
+                    artifacts=Path(task.artifacts),
+                    made_of=task.made_of.get(place),
                     resumed=bool(task.done),
-                ),
-                lab,
-                stream,
-            )
+                )
+                await run_boot(boot_task, lab, sink)
+
+
+class InProcess:
+    """Runs blocks in this process, all on one lab."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    async def run(self, task: BlockTask, sink: BlockSink) -> None:
+        await run_block(task, self._lab, sink)
+
+    async def close(self) -> Iterable[Left]:
+        return (await self._lab.clear()).left

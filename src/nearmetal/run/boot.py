@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from nearmetal import factors as words
-from nearmetal import hosts, plugins, system_errors
+from nearmetal import plugins, system_errors
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.changes.engine import NotNoted
@@ -22,49 +21,52 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine import require_programs
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
+    Assignment,
     BootRecord,
     Change,
-    EnvironmentSpec,
     Handle,
+    Level,
     Machine,
     MachineRecord,
+    Resolved,
+    ResolvedEnvironment,
     Response,
+    Treatment,
     TrialAddress,
     TrialPlan,
     TrialRecord,
     TrialStatus,
     Warned,
 )
-from nearmetal.run import looking, making, shape
+from nearmetal.run import looking, making
 from nearmetal.run.blame import blamed, by
 from nearmetal.run.booted import Booted, BootTask, Invalid
-from nearmetal.run.events import BootEnded, BootStarted, Step, Stream, TrialEnded
+from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
 from nearmetal.run.trial import TrialTask, kept, run_trial
-from nearmetal.study import digest
 
 _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 """Errors of a disk that end the run: what it has recorded stands, and it can go on once that is mended."""
 
 
-async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
+async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
     """Run what is left of a boot. Its events, a record per trial among them, are the outcome."""
-    booted = _shaped(task)
-    stream.emit(BootStarted(block=task.block, attempt=task.attempt, treatment=task.boot.treatment))
+    booted = Booted(task.resolved)
+    sink.emit(BootStarted(block=task.block, attempt=task.attempt, treatment=task.boot.treatment))
     left = list(task.trials)
     try:
-        await _provision(task, booted, lab, stream)
+        await _provision(task, booted, lab, sink)
         while left:
             heed_cancellation()
-            stream.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), stream)))
+            sink.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), sink)))
             left.pop(0)
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         if (disk := _of_a_disk(error)) is not None:
             raise disk from None
         for trial in left:
-            stream.emit(TrialEnded(record=_without_figures(task, booted, trial, error)))
+            sink.emit(TrialEnded(record=_without_figures(task, booted, trial, error)))
     finally:
-        await _tear_down(booted, lab, stream)
-    stream.emit(
+        await _tear_down(booted, lab, sink)
+    sink.emit(
         BootEnded(block=task.block, attempt=task.attempt, treatment=task.boot.treatment, phases_ns=dict(booted.phases))
     )
 
@@ -83,33 +85,24 @@ def heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-# ── Shape ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _shaped(task: BootTask) -> Booted:
-    """Pure: what is to be made."""
-    asked = words.ask(task.study, task.boot.treatment, plugins.names("treatments"))
-    environment = task.study.environment(asked.environment)
-    return Booted(asked, environment, task.study.provision_of(environment), shape.server(asked))
-
-
 # ── Create, attach, change, verify ────────────────────────────────────────────────────────────────────────────────
 
 
-async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -> None:
+async def _provision(task: BootTask, booted: Booted, lab: Lab, sink: BlockSink) -> None:
     if task.resumed:
         booted.warnings.append(Warned(code="interrupted", text="the run was interrupted within this boot's block"))
-    with _step(booted, stream, "create"):
+    with _step(booted, sink, "create"):
         share = await making.share_out(booted, lab)
-        is_elsewhere = hosts.is_elsewhere(booted.environment)
-        clients = [] if is_elsewhere else await _clients(task, booted, share, lab, ())
+        environment = booted.asked.environment
+        is_elsewhere = environment.description.placement == "elsewhere"
+        clients = [] if is_elsewhere else await _clients(booted, share, lab, ())
         began = time.monotonic_ns()
-        with by(_environment(booted.environment)):
+        with by(_environment(environment)):
             servers = await making.servers(booted, share, lab)
-    with _step(booted, stream, "attach"):
-        with by(_environment(booted.environment)):
+    with _step(booted, sink, "attach"):
+        with by(_environment(environment)):
             machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
-        if booted.provision == "restart":
+        if environment.provision == "restart":
             began = time.monotonic_ns()  # what it took to have one that can be restarted is nothing to a restart
             await asyncio.gather(*(machine.reboot() for machine in machines))
         # The servers' own way from nothing, or from the order to restart, to an answer, without the clients'.
@@ -118,18 +111,18 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         if booted.spec.brings_image:
             await asyncio.gather(*(require_programs(machine, booted.spec.image) for machine in machines))
         if is_elsewhere:
-            clients = await _clients(task, booted, share, lab, machines)
+            clients = await _clients(booted, share, lab, machines)
         stage = booted.stage = await making.stage(booted, lab, machines, clients)
-    with _step(booted, stream, "surround"):
-        booted.readback |= await booted.surroundings.join(booted.asked, task.study, lab)
+    with _step(booted, sink, "surround"):
+        booted.readback |= await booted.surroundings.join(booted.asked, lab)
         await booted.surroundings.lay(booted.asked, lab, stage, share.clients, seed=_seed(task))
-        await making.neighbours(task, booted, share, lab)
-    with _step(booted, stream, "change"):
+        await making.neighbours(booted, share, lab)
+    with _step(booted, sink, "change"):
         await _change(booted, lab, stage)
-    with _step(booted, stream, "facts"):
-        await looking.look(task, booted, lab, stage, stream)
-    with _step(booted, stream, "verify"):
-        for treatment, level in shape.treatments(booted.asked):
+    with _step(booted, sink, "facts"):
+        await looking.look(task, booted, lab, stage, sink)
+    with _step(booted, sink, "verify"):
+        for treatment, level in _treatments(booted.asked):
             with by(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(stage, level)
             booted.note(treatment.name, readback)
@@ -137,13 +130,18 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
             booted.note(name, readback)
 
 
-async def _clients(task: BootTask, booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
-    with by(_environment(task.study.environment(booted.asked.clients.environment))):
-        return await making.clients(task, booted, share, lab, servers)
+async def _clients(booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
+    with by(_environment(booted.asked.clients.environment)):
+        return await making.clients(booted, share, lab, servers)
 
 
-def _environment(spec: EnvironmentSpec) -> str:
-    return f"the environment {spec.kind!r}"
+def _environment(environment: ResolvedEnvironment) -> str:
+    return f"the environment {environment.kind!r}"
+
+
+def _treatments(resolved: Resolved) -> Iterator[tuple[Treatment, Level]]:
+    """The treatments to carry out, each with its level."""
+    return ((plugins.load("treatments", name), level) for name, level in resolved.treatments.items())
 
 
 def _seed(task: BootTask) -> int:
@@ -153,7 +151,7 @@ def _seed(task: BootTask) -> int:
 
 async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:
     wanted: list[Change] = []
-    for treatment, level in shape.treatments(booted.asked):
+    for treatment, level in _treatments(booted.asked):
         with by(f"the treatment {treatment.name!r}"):
             wanted += treatment.changes(stage, level)
     applied = await lab.apply(wanted)
@@ -167,27 +165,27 @@ async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:
 
 
 @contextmanager
-def _step(booted: Booted, stream: Stream, name: str) -> Iterator[None]:
-    stream.emit(Step(name=name, state="begins"))
+def _step(booted: Booted, sink: BlockSink, name: str) -> Iterator[None]:
+    sink.emit(Step(name=name, state="begins"))
     began = time.monotonic_ns()
     try:
         yield
     finally:
         booted.phases[name] = time.monotonic_ns() - began
-    stream.emit(Step(name=name, state="ended"))
+    sink.emit(Step(name=name, state="ended"))
 
 
 # ── Undo, destroy ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
+async def _tear_down(booted: Booted, lab: Lab, sink: BlockSink) -> None:
     """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records.
 
     NotNoted, when all that is done.
     """
-    with _step(booted, stream, "undo"):
+    with _step(booted, sink, "undo"):
         left = [undone.left for undone in await lab.undo_first() if undone.outcome == "left"]
-    with _step(booted, stream, "destroy"):
+    with _step(booted, sink, "destroy"):
         left += await lab.take_up()
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         left += await lab.destroy_all(lab.machines())
@@ -198,7 +196,7 @@ async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
     except NotNoted as error:
         again, unnoted = error.undone, error
     left += [undone.left for undone in again if undone.outcome in ("left", "failed")]
-    stream.left_behind(left)
+    emit_left(sink, left, lab.left_told)
     if unnoted is not None:
         raise unnoted
 
@@ -206,22 +204,29 @@ async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
 # ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _address(task: BootTask, trial: TrialPlan) -> TrialAddress:
+def address_trial(block: int, attempt: int, treatment: Assignment, trial: TrialPlan) -> TrialAddress:
+    """Which trial of a run a planned one is."""
     return TrialAddress(
         id=trial.id,
-        block=task.block,
-        attempt=task.attempt,
+        block=block,
+        attempt=attempt,
         position=trial.position,
         repeat=trial.repeat,
-        treatment=task.boot.treatment,
+        treatment=treatment,
         workload=trial.workload,
     )
 
 
-def _trial_seed(task: BootTask, trial: TrialPlan) -> int:
-    """Of what chance decides in this trial: alike for the treatments of a block, whose trials are compared in pairs."""
-    which = (digest(task.study), task.block, task.attempt, trial.workload, trial.repeat)
-    return int(hashlib.sha256(repr(which).encode()).hexdigest()[:8], 16)
+def _address(task: BootTask, trial: TrialPlan) -> TrialAddress:
+    return address_trial(task.block, task.attempt, task.boot.treatment, trial)
+
+
+def trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) -> int:
+    """Of what chance decides in a trial: alike for the treatments of a block, whose trials are compared in pairs.
+
+    `plan` is the digest that the study had when it was planned.
+    """
+    return int(hashlib.sha256(repr((plan, block, attempt, workload, repeat)).encode()).hexdigest()[:8], 16)
 
 
 def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
@@ -229,10 +234,10 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
         address=_address(task, trial),
-        workload=next(spec for spec in booted.asked.workloads if spec.name == trial.workload),
-        stage=replace(booted.stage, seed=_trial_seed(task, trial)),
+        workload=booted.asked.workload(trial.workload),
+        stage=replace(booted.stage, seed=trial_seed(task.plan, task.block, task.attempt, trial.workload, trial.repeat)),
         observe=booted.asked.observe,
-        treatments=tuple(shape.treatments(booted.asked)),
+        treatments=tuple(_treatments(booted.asked)),
         surroundings=booted.surroundings,
         allotment=booted.allotment,
         artifacts=task.artifacts,
@@ -252,7 +257,7 @@ def _record(
         machines=tuple(
             MachineRecord(
                 role="server" if machine in servers else "client",
-                environment=booted.asked.environment if machine in servers else booted.asked.clients.environment,
+                environment=(booted.asked if machine in servers else booted.asked.clients).environment.level,
                 boot_id=machine.boot_id,
                 cpus=booted.cpusets[machine.name],
             )
@@ -268,7 +273,9 @@ def _record(
 
 
 def _boot(booted: Booted, server: Machine) -> BootRecord:
-    return BootRecord(id=server.boot_id, how=booted.provision, snapshot=booted.data(server).get("snapshot"))
+    return BootRecord(
+        id=server.boot_id, how=booted.asked.environment.provision, snapshot=booted.data(server).get("snapshot")
+    )
 
 
 def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Exception) -> TrialRecord:

@@ -6,18 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import NearmetalError
-from nearmetal.factors import Asked
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     BootPlan,
-    EnvironmentSpec,
     Handle,
     Machine,
     MachineSpec,
-    Provision,
     Readback,
+    Resolved,
     Response,
-    Study,
     TrialPlan,
     Warned,
 )
@@ -31,7 +28,10 @@ class Invalid(NearmetalError):
 
 @dataclass(frozen=True)
 class BootTask:
-    study: Study
+    plan: str
+    """The digest of the plan's study: trial seeds come from it."""
+    resolved: Resolved
+    """What its treatment asks for."""
     block: int
     attempt: int
     boot: BootPlan
@@ -48,10 +48,7 @@ class BootTask:
 class Booted:
     """What a boot has become so far; filled in step by step, so that a record can tell how far it came."""
 
-    asked: Asked
-    environment: EnvironmentSpec
-    provision: Provision
-    spec: MachineSpec
+    asked: Resolved
     phases: dict[str, int] = field(default_factory=dict)
     handles: list[Handle] = field(default_factory=list)
     cpusets: dict[str, str] = field(default_factory=dict)
@@ -63,6 +60,11 @@ class Booted:
     """What its machines have, once that is read back."""
     responses: dict[str, Response] = field(default_factory=dict)
     """Of the boot itself: what it took to get ready, and the memory it costs."""
+
+    @property
+    def spec(self) -> MachineSpec:
+        """What each server is to be."""
+        return self.asked.server
 
     def handle(self, machine: Machine) -> Handle:
         return next(handle for handle in self.handles if handle.name == machine.name)

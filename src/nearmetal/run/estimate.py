@@ -1,10 +1,8 @@
 """How long a plan takes, and how much of a disk, before it has run. Pure."""
 
-from nearmetal import factors as words
 from nearmetal import plugins
-from nearmetal.model import Plan, Preparing, Study, WorkloadSpec
-from nearmetal.run import shape
-from nearmetal.study import workload_of
+from nearmetal.model import Plan, Preparing, ResolvedWorkload
+from nearmetal.resolve import build_workload
 
 AROUND_A_TRIAL = 1.0
 """Seconds: starting together, reading back, and preparing what takes no time worth telling."""
@@ -14,31 +12,30 @@ _EACH_MORE = 0.5
 is of sixty clients of kind host on two CPUs."""
 
 
-def estimate(study: Study, plan: Plan) -> float:
+def estimate(plan: Plan) -> float:
     """Seconds, from each environment's typical time to ready, what each workload declares, and observers."""
-    treatments = plugins.names("treatments")
     seconds = 0.0
-    for treatment in plan.treatments:
-        asked = words.ask(study, treatment, treatments)
-        environment = plugins.load("environments", study.environment(asked.environment).kind)
-        around = AROUND_A_TRIAL + sum(plugins.load("observers", name).takes for name in asked.observe.chosen)
-        boots = 1 if study.design.share_boot else len(asked.workloads)
-        of_clients = plugins.load("environments", study.environment(asked.clients.environment).kind)
-        seconds += boots * environment.typical_ready * (1 + _EACH_MORE * (shape.number_of_servers(asked) - 1))
-        seconds += boots * of_clients.typical_ready * _EACH_MORE * (asked.clients.count - 1)
-        seconds += sum(_taken(spec) + around for spec in asked.workloads) * study.design.repeats
-    return seconds * len(plan.blocks)
+    taken: dict[int, float] = {}
+    for one in plan.resolved:
+        environment = plugins.load("environments", one.environment.kind)
+        around = AROUND_A_TRIAL + sum(plugins.load("observers", name).takes for name in one.observe.chosen)
+        boots = 1 if plan.share_boot else len(one.workloads)
+        of_clients = plugins.load("environments", one.clients.environment.kind)
+        seconds += boots * environment.typical_ready * (1 + _EACH_MORE * (one.number_of_servers - 1))
+        seconds += boots * of_clients.typical_ready * _EACH_MORE * (one.clients.count - 1)
+        if id(one.workloads) not in taken:  # treatments have many of them in common
+            taken[id(one.workloads)] = sum(map(_taken, one.workloads))
+        seconds += (taken[id(one.workloads)] + around * len(one.workloads)) * plan.repeats
+    return seconds * plan.blocks
 
 
-def most_captured(study: Study, plan: Plan) -> int:
+def most_captured(plan: Plan) -> int:
     """Bytes of captures at the most, as long as every file is full: one at each end of each trial that has them."""
-    treatments = plugins.names("treatments")
     most = 0
-    for treatment in plan.treatments:
-        asked = words.ask(study, treatment, treatments)
-        if capture := asked.observe.capture:
-            trials = len(asked.workloads) * study.design.repeats * len(plan.blocks)
-            most += trials * (asked.clients.count + shape.number_of_servers(asked)) * capture.limit
+    for one in plan.resolved:
+        if capture := one.observe.capture:
+            trials = len(one.workloads) * plan.repeats * plan.blocks
+            most += trials * (one.clients.count + one.number_of_servers) * capture.limit
     return most
 
 
@@ -47,6 +44,6 @@ def left(trials: int, elapsed: float, measured: int, before: float) -> float:
     return max(0, trials) * (elapsed / measured if measured else before)
 
 
-def _taken(spec: WorkloadSpec) -> float:
-    workload = workload_of(spec)
+def _taken(spec: ResolvedWorkload) -> float:
+    workload = build_workload(spec)
     return workload.duration + (workload.preparing if isinstance(workload, Preparing) else 0.0)

@@ -3,16 +3,17 @@
 Durable events are in the journal before anybody hears of them; the others are only told.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, Protocol
 
 from nearmetal.lab.left import Left
-from nearmetal.model import Level, TrialAddress, TrialRecord
+from nearmetal.model import TrialAddress, TrialRecord, identify_assignment
 from nearmetal.store.events import BlockEnded as BlockEnded
 from nearmetal.store.events import BlockStarted as BlockStarted
 from nearmetal.store.events import BootEnded as BootEnded
 from nearmetal.store.events import BootStarted as BootStarted
 from nearmetal.store.events import Event as Event
+from nearmetal.store.events import FactsSeen as FactsSeen
 from nearmetal.store.events import LeftBehind as LeftBehind
 from nearmetal.store.events import LookTaken as LookTaken
 from nearmetal.store.events import NothingToCompare as NothingToCompare
@@ -29,15 +30,6 @@ class Step(Event):
     durable: ClassVar[bool] = False
     name: str
     state: Literal["begins", "ended"]
-
-
-class FactsSeen(Event):
-    """What a treatment's machine is like, in its first boot; the manifest keeps it."""
-
-    durable: ClassVar[bool] = False
-    treatment: Mapping[str, Level]
-    role: Literal["server", "client"]
-    facts: Mapping[str, Any]
 
 
 class TrialStarted(Event):
@@ -57,27 +49,51 @@ class TrialEnded(Event):
 Listener = Callable[[Event], None]
 
 
+class BlockSink(Protocol):
+    """Takes what happens in a block."""
+
+    def emit(self, event: Event) -> None: ...
+
+
 class Stream:
-    """Writes durable events down, then tells every listener."""
+    """Writes durable events down, then tells every listener. Of what is told anew after every boot the first counts."""
 
     def __init__(self, journal: Journal, listeners: tuple[Listener, ...] = ()) -> None:
         self._journal = journal
         self._listeners = listeners
-        self._left: set[str] = set()
+        self._told: set[object] = set()
 
     def emit(self, event: Event) -> None:
+        if (what := _identify(event)) is not None:
+            if what in self._told:
+                return
+            self._told.add(what)
         if event.durable:
             self._journal.append(event.line())
         for listener in self._listeners:
             listener(event)
 
-    def left_behind(self, left: Iterable[Left]) -> None:
-        """Each thing once: it is tried again after every boot. Those for one reason, such as an engine that is away,
-        together."""
-        new: dict[str, list[str]] = {}
-        for one in left:
-            if one.what not in self._left:
-                self._left.add(one.what)
-                new.setdefault(one.why, []).append(one.what)
-        for why, things in new.items():
-            self.emit(LeftBehind(what=str(Left(", ".join(things), why))))
+    def know(self, event: Event) -> None:
+        """Of an event that the journal has already."""
+        self._told.add(_identify(event))
+
+
+def _identify(event: Event) -> object:
+    """What an event is about, if it is told once; None of those that are told each time."""
+    if isinstance(event, FactsSeen):
+        return identify_assignment(event.treatment), event.role, event.site
+    return event.what if isinstance(event, LeftBehind) else None
+
+
+def emit_left(sink: BlockSink, left: Iterable[Left], told: set[str]) -> None:
+    """Tell what could not be put right; not what is in `told`, which was told before, after another boot.
+
+    Those left for one reason, such as an engine that is away, are told together.
+    """
+    new: dict[str, list[str]] = {}
+    for one in left:
+        if one.what not in told:
+            told.add(one.what)
+            new.setdefault(one.why, []).append(one.what)
+    for why, things in new.items():
+        sink.emit(LeftBehind(what=str(Left(", ".join(things), why))))

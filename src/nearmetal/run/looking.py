@@ -13,10 +13,10 @@ from nearmetal.model import Machine, Response
 from nearmetal.run import allotment, placement, verify
 from nearmetal.run.allotment import Placed
 from nearmetal.run.booted import Booted, BootTask, Invalid
-from nearmetal.run.events import FactsSeen, Stream
+from nearmetal.run.events import BlockSink, FactsSeen
 
 
-async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream: Stream) -> None:
+async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: BlockSink) -> None:
     """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
     for index, server in enumerate(stage.servers):
         facts = await _facts(server)
@@ -26,14 +26,16 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
         if index == 0:
             if lies_on := await disk.lies_on(booted.handle(server), facts, server.site):
                 facts["disk"] = {"lies_on": lies_on}
-            stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
+            sink.emit(FactsSeen(treatment=task.boot.treatment, role="server", site=server.site.name, facts=facts))
             await _memory_overhead(booted, server, facts)
         data = booted.data(server)
         ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if "accel" in data else None
         booted.note("resources", verify.resources(booted.spec, facts, data, ram))
         booted.note("share", await shares.verify(server, booted.spec))
     if stage.clients:
-        stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
+        client = stage.clients[0]
+        facts = await _facts(client)
+        sink.emit(FactsSeen(treatment=task.boot.treatment, role="client", site=client.site.name, facts=facts))
     placed = [
         Placed(handle, await lab.site(handle.site), booted.cpusets.get(handle.name, "")) for handle in booted.handles
     ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nearmetal import factors as words
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.run.events import LookTaken
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 
 
 def look_after(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-from nearmetal import cpu_lists, hosts
+from nearmetal import cpu_lists
 from nearmetal.lab import probe
 from nearmetal.lab.cpus import layout, sharing
 from nearmetal.lab.cpus.sharing import Share
@@ -12,25 +12,31 @@ from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import link, network
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
-from nearmetal.model import Handle, Machine, MachineSpec, SharedNetwork, Site
+from nearmetal.model import Description, Handle, Machine, MachineSpec, ResolvedEnvironment, SharedNetwork, Site
 from nearmetal.run import shape
-from nearmetal.run.booted import Booted, BootTask
+from nearmetal.run.booted import Booted
 from nearmetal.run.surroundings import Neighbour
 
-NEIGHBOURHOOD = "host"
-"""The kind of machine that a server's neighbours are."""
+NEIGHBOURHOOD = ResolvedEnvironment(
+    level="host",
+    kind="host",
+    options={},
+    provision="boot",
+    description=Description(family="metal", kernel="host", placement="switch"),
+)
+"""What a server's neighbours are."""
 
 
 async def share_out(booted: Booted, lab: Lab) -> Share:
     """Who gets which CPUs of the site. That clients have threads of the servers' cores is noted."""
     host, clients_host = booted.spec.host, booted.asked.clients.host
-    if hosts.is_elsewhere(booted.environment):
+    if booted.asked.environment.description.placement == "elsewhere":
         return shape.share_without_servers(booted.asked, await available_cpus(await lab.site(clients_host)))
     site = await lab.site(host)
     available, lie = await asyncio.gather(available_cpus(site), layout.read(site))
     elsewhere = None if clients_host == host else await available_cpus(await lab.site(clients_host))
-    share = shape.share(booted.asked, booted.spec, available, lie, elsewhere)
-    if elsewhere is None and not booted.environment.is_pretended:
+    share = shape.share(booted.asked, available, lie, elsewhere)
+    if elsewhere is None and not booted.asked.environment.is_pretended:
         booted.warnings += sharing.warnings(share, lie)
     return share
 
@@ -39,44 +45,39 @@ async def servers(booted: Booted, share: Share, lab: Lab) -> list[Handle]:
     site = await lab.site(booted.spec.host)
     hung = link.bridge(booted.asked.link, "server")
     creations = [
-        lab.create(booted.environment, booted.spec, "server", booted.provision, cpuset, site, hung)
-        for cpuset in share.servers
+        lab.create(booted.asked.environment, booted.spec, "server", cpuset, site, hung) for cpuset in share.servers
     ]
     return await _all(booted, share.servers, creations)
 
 
-async def clients(task: BootTask, booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
+async def clients(booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
     """`servers` are needed where only they can tell which way leads to them."""
     asked = booted.asked.clients
     site = await lab.site(asked.host)
-    environment = task.study.environment(asked.environment)
-    spec = shape.client(booted.spec, share)
+    spec = shape.client(booted.asked, share)
     hung = link.bridge(booted.asked.link, "client")
     shared = await _shared(booted, site, lab, servers)
-    provision = shape.client_provision(environment)
     creations = [
-        lab.create(environment, spec, "client", provision, share.clients, site, hung, shared)
-        for _ in range(asked.count)
+        lab.create(asked.environment, spec, "client", share.clients, site, hung, shared) for _ in range(asked.count)
     ]
     return await _all(booted, [share.clients] * asked.count, creations)
 
 
 async def _shared(booted: Booted, clients: Site, lab: Lab, servers: Sequence[Machine]) -> SharedNetwork | None:
     """The clients' site's own network, where that is the way to servers that do not hang on the lab's switch."""
-    if not hosts.is_reached_from_outside(booted.environment):
+    if not booted.asked.environment.description.is_reached_from_outside:
         return None
     address = servers[0].address if servers else str((await lab.site(booted.spec.host)).underlay)
     return await network.facing(address, clients)
 
 
-async def neighbours(task: BootTask, booted: Booted, share: Share, lab: Lab) -> None:
+async def neighbours(booted: Booted, share: Share, lab: Lab) -> None:
     """Start what goes on beside each server, on its CPUs."""
     site = await lab.site(booted.spec.host)
-    kind = task.study.environment(NEIGHBOURHOOD)
     for cpuset in share.servers:
         for argv in booted.spec.neighbours:
             spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpu_lists.parse(cpuset)), memory=2**30)
-            (handle,) = await _all(booted, [cpuset], [lab.create(kind, spec, "neighbour", "boot", cpuset, site, None)])
+            (handle,) = await _all(booted, [cpuset], [lab.create(NEIGHBOURHOOD, spec, "neighbour", cpuset, site, None)])
             neighbour = await lab.attach(handle)
             booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
 

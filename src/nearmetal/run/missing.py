@@ -1,11 +1,11 @@
 """Which treatments of a study cannot run here, found out before anything is made."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nearmetal import cpu_lists, hosts, plugins
+from nearmetal import cpu_lists, plugins
 from nearmetal import factors as words
 from nearmetal.errors import HostCannot
-from nearmetal.factors import Asked, treatments_of
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.findings import finding, programs
@@ -13,21 +13,22 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
-from nearmetal.model import Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
+from nearmetal.model import Finding, HostSpec, Level, LinkSpec, MachineSpec, Resolved, ResolvedEnvironment, Site, Study
+from nearmetal.resolve import collect_hosts
 from nearmetal.run import shape
 from nearmetal.units import show_size
 
 Missing = list[tuple[dict[str, Level], Finding]]
 
 
-async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
+async def cannot_run(study: Study, resolved: Iterable[Resolved], open_site: OpenSite) -> Missing:
     """Treatments whose machines cannot be had, each with the first thing that is lacking."""
-    here = _Here(study, open_site)
+    here = _Here(study, collect_hosts(study), open_site)
     missing: Missing = []
-    for treatment in treatments_of(study):
-        lacking = await here.lacking(words.ask(study, treatment, plugins.names("treatments")))
+    for one in resolved:
+        lacking = await here.lacking(one)
         if lacking is not None:
-            missing.append((treatment, lacking))
+            missing.append((dict(one.assignment), lacking))
     return missing
 
 
@@ -52,26 +53,27 @@ class _Host:
 class _Here:
     """What has been found out so far: each host is reached once, and each kind of machine tried once on each."""
 
-    def __init__(self, study: Study, open_site: OpenSite) -> None:
+    def __init__(self, study: Study, host_specs: Mapping[str, HostSpec], open_site: OpenSite) -> None:
         self._study = study
+        self._host_specs = host_specs
         self._open_site = open_site
         self._hosts: dict[str, _Host | Finding] = {}
         self._checked: dict[tuple[str, str, str], Finding | None] = {}
 
-    async def lacking(self, asked: Asked) -> Finding | None:
+    async def lacking(self, asked: Resolved) -> Finding | None:
         """The first thing that a treatment lacks: for its servers, else for its clients."""
-        spec = shape.server(asked)
+        spec = asked.server
         host, clients_host = await self._host(spec.host), await self._host(asked.clients.host)
         if isinstance(host, Finding):
             return host
         if isinstance(clients_host, Finding):
             return clients_host
         elsewhere = None if host is clients_host else clients_host.available
-        if hosts.is_elsewhere(self._study.environment(asked.environment)):
+        if asked.environment.description.placement == "elsewhere":
             share = shape.share_without_servers(asked, clients_host.available)
         else:
-            share = shape.share(asked, spec, host.available, host.layout, elsewhere)
-        client = shape.client(spec, share)
+            share = shape.share(asked, host.available, host.layout, elsewhere)
+        client = shape.client(asked, share)
         specs = [spec]
         if kernel.keeps_cpus(spec) and share.servers[0]:
             # Which of them are kept free decides, and only the host can tell.
@@ -88,36 +90,36 @@ class _Here:
             or await self._listening(asked, host)
         )
 
-    def _apart(self, asked: Asked) -> Finding | None:
+    def _apart(self, asked: Resolved) -> Finding | None:
         """Clients that have no way to the servers: one side is on the lab's switch, and the other is not."""
-        client = self._study.environment(asked.clients.environment)
-        is_outside = hosts.is_reached_from_outside(self._study.environment(asked.environment))
-        if is_outside and hosts.hangs_on_switch(client) and client.kind not in shape.CAN_SHARE_NETWORK:
+        server, client = asked.environment.description, asked.clients.environment.description
+        kind, level = asked.clients.environment.kind, asked.environment.level
+        if server.is_reached_from_outside and client.is_on_switch and not client.can_share_network:
             return finding(
-                f"clients of kind {client.kind}",
+                f"clients of kind {kind}",
                 False,
-                f"they hang on the lab's switch, and {asked.environment!r} is reached by its host's own network",
+                f"they hang on the lab's switch, and {level!r} is reached by its host's own network",
                 'set clients.environment to "host", or to another machine that is reached by SSH',
             )
-        if hosts.is_elsewhere(client):
+        if client.placement == "elsewhere":
             return finding(
-                f"clients of kind {client.kind}",
+                f"clients of kind {kind}",
                 False,
                 "only servers can be machines whose address is known once they run",
                 'set clients.environment to "host", or to a machine of kind "ssh"',
             )
-        if hosts.is_reached_from_outside(client) and not is_outside:
+        if client.is_reached_from_outside and not server.is_reached_from_outside:
             return finding(
-                f"clients of kind {client.kind}",
+                f"clients of kind {kind}",
                 False,
-                f"they are on a network of their own, from which no way leads to {asked.environment!r}",
+                f"they are on a network of their own, from which no way leads to {level!r}",
                 'set clients.environment to "host"',
             )
         return None
 
-    async def _between(self, asked: Asked, host: _Host, clients_host: _Host) -> Finding | None:
+    async def _between(self, asked: Resolved, host: _Host, clients_host: _Host) -> Finding | None:
         """What the way from host to host lacks."""
-        if not words.is_across(asked, self._study):
+        if not shape.is_across(asked):
             return None
         if asked.link.switch == "direct":
             return Finding(
@@ -132,10 +134,10 @@ class _Here:
             self._checked[key] = _first([await trunk.lacking(tunnel, host.site, clients_host.site)])
         return self._checked[key]
 
-    async def _listening(self, asked: Asked, host: _Host) -> Finding | None:
+    async def _listening(self, asked: Resolved, host: _Host) -> Finding | None:
         """What capturing outside of the servers, on their host, lacks. Machines of ours bring their own tcpdump."""
         capture = asked.observe.capture
-        if capture is None or capture.inside or not hosts.hangs_on_switch(self._study.environment(asked.environment)):
+        if capture is None or capture.inside or not asked.environment.description.is_on_switch:
             return None
         key = ("capture", host.site.name, "")
         if key not in self._checked:
@@ -162,7 +164,7 @@ class _Here:
 
     def _refuse_unusable(self, name: str) -> None:
         """BadInput or HostCannot, with the place in the study, for what is seen to be wrong before a host answers."""
-        spec = hosts.of(self._study).get(name)
+        spec = self._host_specs.get(name)
         if spec is None:
             return
         from nearmetal.lab.ssh.login import refuse_unusable  # for a study of this host alone it would load in vain
@@ -173,21 +175,25 @@ class _Here:
             refuse_unusable(spec, f"[hosts.{name}]")
 
     async def _of(
-        self, level: str, specs: list[MachineSpec], host: _Host, asked: list[Finding], link: LinkSpec
+        self,
+        environment: ResolvedEnvironment,
+        specs: list[MachineSpec],
+        host: _Host,
+        asked: list[Finding],
+        link: LinkSpec,
     ) -> Finding | None:
         """What machines of an environment lack on a host; `asked` is what they would have to get from it."""
-        environment = self._study.environment(level)
         plugin = plugins.load("environments", environment.kind)
-        if not hosts.hangs_on_switch(environment) and link != LinkSpec():
-            return _off_the_switch(level)
+        described = environment.description
+        if not described.is_on_switch and link != LinkSpec():
+            return _off_the_switch(environment.level)
         checked = []
         for spec in specs:
-            key = (level, host.site.name, spec.model_dump_json())
+            key = (environment.level, host.site.name, spec.model_dump_json())
             if key not in self._checked:
-                given = environment.model_copy(update={"provision": self._study.provision_of(environment)})
-                self._checked[key] = _first(await plugin.check(given, spec, host.site))
+                self._checked[key] = _first(await plugin.check(environment.spec, spec, host.site))
             checked.append(self._checked[key])
-        is_sited = hosts.hangs_on_switch(environment) or isinstance(plugin, Reached)
+        is_sited = described.is_on_switch or described.host is not None
         return (_first(asked) if is_sited else None) or next(filter(None, checked), None)
 
 

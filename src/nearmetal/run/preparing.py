@@ -3,21 +3,21 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from nearmetal import factors as words
-from nearmetal import hosts, plugins
+from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.lab import OpenSite
-from nearmetal.model import Assignment, MachineSpec, Study
+from nearmetal.model import MachineSpec, Resolved, Study
+from nearmetal.resolve import resolve_environment
 from nearmetal.run import shape
-from nearmetal.store.folder import Manifest
+from nearmetal.store.manifest import Manifest
 
 
 def makes_machines(study: Study) -> bool:
     """Whether any of its machines are made by us, of the image. Pure."""
     levels = {str(level) for level in study.factors["environment"].levels} | {study.clients.environment}
-    return any(hosts.hangs_on_switch(study.environment(level)) for level in levels)
+    return any(resolve_environment(study, level).description.is_on_switch for level in levels)
 
 
 def lacks_image(study: Study) -> bool:
@@ -38,9 +38,9 @@ async def build_image(study: Study, say: Callable[[str], None]) -> None:
         await build(Recipe(), Paths.default().cache, say)
 
 
-def images(study: Study, treatments: Iterable[Assignment]) -> dict[str, str]:
+def images(resolved: Iterable[Resolved]) -> dict[str, str]:
     """The digests of all images of ours that machines are made of, by name."""
-    servers = [words.ask(study, treatment, plugins.names("treatments")).machine for treatment in treatments]
+    servers = [one.server for one in resolved]
     names = {one.image for one in servers} | {shape.image_beside(one) for one in servers}
     found = {}
     for name in sorted(names):
@@ -52,20 +52,16 @@ def images(study: Study, treatments: Iterable[Assignment]) -> dict[str, str]:
 async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
     """What each environment does once for all its machines of a shape."""
     prepared: set[tuple[str, str]] = set()
-    for treatment in manifest.plan.treatments:
-        asked = words.ask(manifest.study, treatment, plugins.names("treatments"))
-        server, clients = manifest.study.environment(asked.environment), asked.clients
-        client = manifest.study.environment(clients.environment)
-        for given, provision, machine in (
-            (server, manifest.study.provision_of(server), shape.server(asked)),
-            (client, shape.client_provision(client), _at(asked.machine, clients.host)),
+    for one in manifest.plan.resolved:
+        for environment, machine in (
+            (one.environment, one.server),
+            (one.clients.environment, _at(one.server, one.clients.host)),
         ):
-            spec = given.model_copy(update={"provision": provision})
-            key = (spec.model_dump_json(), machine.model_dump_json())
+            key = (environment.model_dump_json(), machine.model_dump_json())
             if key not in prepared:
                 prepared.add(key)
-                environment = plugins.load("environments", spec.kind)
-                await environment.prepare(spec, machine, await open_site(machine.host))
+                plugin = plugins.load("environments", environment.kind)
+                await plugin.prepare(environment.spec, machine, await open_site(machine.host))
 
 
 def _at(machine: MachineSpec, host: str) -> MachineSpec:

@@ -1,11 +1,11 @@
 """Runs a plan, or what is left of it: block after block, each repeated while it is not whole."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from nearmetal import plan as planning
-from nearmetal.lab.lab import Lab
-from nearmetal.model import Assignment, BlockPlan, Plan, Role, TrialRecord
-from nearmetal.run.block import BlockTask, MadeOf, run_block
+from nearmetal.blocks import plan_block
+from nearmetal.model import BlockPlan, HostSpec, Plan, TrialRecord
+from nearmetal.run.block import BlockRunner, BlockTask
 from nearmetal.run.events import (
     BlockEnded,
     Event,
@@ -18,37 +18,45 @@ from nearmetal.run.events import (
     Stream,
     TrialEnded,
     Withdrawn,
+    emit_left,
 )
 from nearmetal.run.looks import last_look, look_after
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
-from nearmetal.store.folder import MachineFacts, Manifest, RunFolder
+from nearmetal.run.shape import choose_mtu
+from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, events, records
+from nearmetal.store.manifest import Manifest
 
 
 async def run(
     folder: RunFolder,
-    lab: Lab,
+    blocks: BlockRunner,
+    hosts: Mapping[str, HostSpec],
     listeners: tuple[Callable[[Event], None], ...] = (),
     changed: Mapping[str, tuple[str, str]] | None = None,
 ) -> Progress:
-    """Run the plan in a folder's manifest from where its journal ends. What the lab made is removed at the end.
+    """Run the plan in a folder's manifest from where its journal ends. What was made is removed at the end.
 
-    `changed` is what it is made with that is another version than when it began, as RunResumed tells it.
+    `hosts` says how each host but this one is reached. `changed` is what the run is made with that is another version
+    than when it began, as RunResumed tells it.
     """
     manifest = folder.manifest()
     before = list(records(folder.journal))
+    happened = list(events(folder.journal))
     seen = list(before)
     # What a look found stands: treatments withdrawn after it were still open then.
     stops = {
         event["blocks"]: event.get("stops", True)
-        for event in events(folder.journal)
+        for event in happened
         if event["event"] in ("LookTaken", "NothingToCompare")
     }
     progress = Progress.of(before)
     journal = Journal(folder.journal)
-    keeper = _FactsKeeper(folder)
+    made_of = _MadeOf(manifest, happened)
 
     def follow(event: Event) -> None:
+        if isinstance(event, FactsSeen):
+            made_of.see(event)
         if isinstance(event, TrialEnded):
             seen.append(event.record)
             if (treatment := progress.add(event.record)) is not None:
@@ -57,13 +65,15 @@ async def run(
                 stream.emit(Withdrawn(treatment=treatment, reason=reason))
 
     # Last, so that all hear first of a trial, and then that it was its treatment's last.
-    stream = Stream(journal, (keeper.see, *listeners, follow))
+    stream = Stream(journal, (*listeners, follow))
+    for known in made_of.known:
+        stream.know(known)
     interrupted = True
     try:
         stream.emit(_beginning(folder, manifest.plan, before, changed or {}))
-        for planned in manifest.plan.blocks:
-            await _run_block_until_whole(folder, planned, progress, lab, stream, keeper.made_of)
-            ran = planned.index + 1
+        for index in range(manifest.plan.blocks):
+            await _run_block_until_whole(folder, index, progress, blocks, hosts, stream, made_of)
+            ran = index + 1
             if ran not in stops and (found := _found_after(ran, manifest, seen, progress)):
                 stops[ran] = found.stops if isinstance(found, LookTaken) else True
                 stream.emit(found)
@@ -71,7 +81,7 @@ async def run(
                 break
         interrupted = False
     finally:
-        stream.left_behind((await lab.clear()).left)
+        emit_left(stream, await blocks.close(), set())
         stream.emit(RunEnded(interrupted=interrupted))
         journal.close()
     return progress
@@ -87,7 +97,7 @@ def _found_after(
         return look
     if manifest.plan.looks:
         return last_look(ran, manifest, seen, progress.withdrawn)
-    is_last = ran == len(manifest.plan.blocks)
+    is_last = ran == manifest.plan.blocks
     return None if is_last or not progress.leaves_nothing_to_compare(manifest.plan) else NothingToCompare(blocks=ran)
 
 
@@ -96,27 +106,46 @@ def _beginning(
 ) -> Event:
     if before:
         return RunResumed(finished=len(before), changed=changed)
-    return RunStarted(run=folder.path.name, blocks=len(plan.blocks), trials=plan.trials)
+    return RunStarted(run=folder.path.name, blocks=plan.blocks, trials=plan.trials)
 
 
 async def _run_block_until_whole(
-    folder: RunFolder, planned: BlockPlan, progress: Progress, lab: Lab, stream: Stream, made_of: MadeOf
+    folder: RunFolder,
+    index: int,
+    progress: Progress,
+    blocks: BlockRunner,
+    hosts: Mapping[str, HostSpec],
+    stream: Stream,
+    made_of: "_MadeOf",
 ) -> None:
     manifest = folder.manifest()
+    plan = manifest.plan
     for attempt in range(MOST_ATTEMPTS):
-        block = _attempt(attempt, manifest, planned, progress)
+        block = _attempt(attempt, plan, index, progress)
         if not progress.has_ended(block):
-            done = progress.done(block.index, attempt)
-            await run_block(BlockTask(manifest.study, block, done, folder.artifacts, made_of), lab, stream)
-            stream.emit(BlockEnded(block=block.index, attempt=attempt, whole=progress.is_whole(block)))
+            taking_part = [plan.place_of(boot.treatment) for boot in block.boots]
+            places = list(dict.fromkeys(taking_part))
+            task = BlockTask(
+                plan=plan.study,
+                resolved=tuple(plan.resolved[place] for place in places),
+                block=block,
+                done=progress.done(index, attempt),
+                made_of={number: of for number, place in enumerate(places) if (of := made_of.get(place)) is not None},
+                images=manifest.images,
+                hosts=hosts,
+                mtu=choose_mtu(plan.resolved),
+                artifacts=str(folder.artifacts.absolute()),
+            )
+            await blocks.run(task, stream)
+            stream.emit(BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
         if progress.is_whole(block):
             return
 
 
-def is_measured(manifest: Manifest, planned: BlockPlan, progress: Progress) -> bool:
+def is_measured(plan: Plan, index: int, progress: Progress) -> bool:
     """Whether there is nothing left of a block: no attempt of it, one after the other, is still to be run."""
     for attempt in range(MOST_ATTEMPTS):
-        block = _attempt(attempt, manifest, planned, progress)
+        block = _attempt(attempt, plan, index, progress)
         if not progress.has_ended(block):
             return False
         if progress.is_whole(block):
@@ -124,32 +153,28 @@ def is_measured(manifest: Manifest, planned: BlockPlan, progress: Progress) -> b
     return True
 
 
-def _attempt(attempt: int, manifest: Manifest, planned: BlockPlan, progress: Progress) -> BlockPlan:
+def _attempt(attempt: int, plan: Plan, index: int, progress: Progress) -> BlockPlan:
     """A block as it is run then, without what is withdrawn."""
-    treatments = [t for t in manifest.plan.treatments if dict(t) not in progress.withdrawn]
-    if not attempt and len(treatments) == len(manifest.plan.treatments):
-        return planned
-    return planning.block(manifest.study, treatments, manifest.plan.study, planned.index, attempt)
+    return plan_block(plan, index, attempt, [t for t in plan.treatments if dict(t) not in progress.withdrawn])
 
 
-class _FactsKeeper:
-    """Adds to the manifest what each treatment's machines turned out to be, in their first boot."""
+class _MadeOf:
+    """What each treatment's servers are made of, as its first boot told."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._kept = list(folder.manifest().fairness)
+    def __init__(self, manifest: Manifest, happened: Iterable[Mapping[str, Any]]) -> None:
+        self._plan = manifest.plan
+        self._images: dict[int, str] = {}
+        told = manifest.with_facts(happened).fairness
+        self.known: Sequence[FactsSeen] = [
+            FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts) for one in told
+        ]
+        for one in self.known:
+            self.see(one)
 
-    def see(self, event: Event) -> None:
-        if not isinstance(event, FactsSeen) or self._of(event.treatment, event.role) is not None:
-            return
-        self._kept.append(MachineFacts(treatment=event.treatment, role=event.role, facts=event.facts))
-        manifest = self._folder.manifest()
-        self._folder.write_manifest(manifest.model_copy(update={"fairness": tuple(self._kept)}))
+    def see(self, event: FactsSeen) -> None:
+        image = event.facts.get("image")
+        if event.role == "server" and image is not None:
+            self._images.setdefault(self._plan.place_of(event.treatment), str(image))
 
-    def made_of(self, treatment: Assignment) -> str | None:
-        """What its servers are made of, as its first boot told."""
-        kept = self._of(treatment, "server")
-        return kept.facts.get("image") if kept else None
-
-    def _of(self, treatment: Assignment, role: Role) -> MachineFacts | None:
-        return next((one for one in self._kept if (one.treatment, one.role) == (treatment, role)), None)
+    def get(self, place: int) -> str | None:
+        return self._images.get(place)

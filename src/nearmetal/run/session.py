@@ -2,14 +2,17 @@
 
 import datetime
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from nearmetal import factors as words
-from nearmetal import files, hosts, plugins
+from nearmetal import files, plugins
 from nearmetal import plan as planning
+from nearmetal.blocks import checksum_trial_ids
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
@@ -21,8 +24,10 @@ from nearmetal.lab.lock import measuring
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
-from nearmetal.model import PRETENDED, Plan, Study
+from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
+from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
 from nearmetal.run import preparing, runner, shape
+from nearmetal.run.block import InProcess
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
@@ -31,7 +36,8 @@ from nearmetal.run.versions import other_versions, versions
 from nearmetal.say import Say
 from nearmetal.store import journal, runs
 from nearmetal.store.claim import claimed
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -65,32 +71,34 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
         refuse_what_is_there(request.folder)
         await _put_right(say)
         must_be_able_to_make(request.study)
+        resolved = resolve_treatments(request.study)
+        hosts = collect_hosts(request.study)
         if preparing.lacks_image(request.study):
             # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
-            missing = await what_is_missing(request.study)
+            missing = await what_is_missing(request.study, resolved)
             if missing and not request.available:
                 raise refusal(request.study, missing)
         await preparing.build_image(request.study, say)
-        async with aclosing(opener(hosts.of(request.study), say)) as open_site:
-            folder = await open_folder(request, open_site)
+        async with aclosing(opener(hosts, say)) as open_site:
+            folder = await open_folder(request, resolved, open_site)
             _say_if_too_few(folder.manifest(), say)
             with _at_work(folder):
                 await preparing.prepare_environments(folder.manifest(), open_site)
-                return await _run(folder, open_site, listeners)
+                return await _run(folder, hosts, open_site, listeners)
 
 
-async def what_is_missing(study: Study) -> Missing:
+async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing:
     """What cannot run, asked on sites that are opened for it alone."""
-    async with aclosing(opener(hosts.of(study))) as open_site:
-        return await cannot_run(study, open_site)
+    async with aclosing(opener(collect_hosts(study))) as open_site:
+        return await cannot_run(study, resolved, open_site)
 
 
-async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
+async def open_folder(request: Request, resolved: Sequence[Resolved], open_site: OpenSite) -> RunFolder:
     """Check that the study can run here, plan it, and make its folder. BadInput, HostCannot."""
-    missing = await cannot_run(request.study, open_site)
+    missing = await cannot_run(request.study, resolved, open_site)
     if missing and not request.available:
         raise refusal(request.study, missing)
-    plan = planning.make(request.study, [treatment for treatment, _ in missing])
+    plan = planning.make(request.study, [treatment for treatment, _ in missing], resolved)
     if not plan.treatments:
         raise HostCannot("nothing else is left to run", request.study.name, "mend what was left out, as is said there")
     folder = RunFolder(request.folder)
@@ -108,9 +116,9 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
     """While there is still time to stop it: that no verdict can come of so few blocks."""
     plan = manifest.plan
     needed = planning.enough_blocks(len(plan.contrasts), manifest.study.design.alpha, bool(plan.looks))
-    if plan.contrasts and len(plan.blocks) < needed:
-        few = "block" if len(plan.blocks) == 1 else "blocks"
-        say(f"with {len(plan.blocks)} {few} every verdict is undecided: that takes at least {needed}")
+    if plan.contrasts and plan.blocks < needed:
+        few = "block" if plan.blocks == 1 else "blocks"
+        say(f"with {plan.blocks} {few} every verdict is undecided: that takes at least {needed}")
 
 
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
@@ -119,44 +127,88 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
     progress = Progress.of(journal.records(folder.journal))
     with measuring():
         await _put_right(say)
-        async with aclosing(opener(hosts.of(manifest.study), say)) as open_site:
+        is_measured = lacks_its_end_alone(folder, manifest, progress)
+        if not is_measured:
+            refuse_what_is_not_as_planned(folder, manifest)
+        hosts = {} if is_measured else collect_hosts(manifest.study)
+        async with aclosing(opener(hosts, say)) as open_site:
             with _at_work(folder):
-                if lacks_its_end_alone(folder, manifest, progress):
-                    return await _run(folder, open_site, listeners)
-                refuse_what_nobody_knows(folder, manifest)
+                if is_measured:
+                    return await _run(folder, hosts, open_site, listeners)
                 await preparing.build_image(manifest.study, say)
-                changed = other_versions(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
+                now = await versions(manifest.study, manifest.plan, open_site)
+                changed = {**other_versions(manifest.versions, now), **_other_plugins(manifest)}
                 for name, (before, after) in changed.items():
                     say(f"since the run began {name} has changed: {before} before, {after} now")
                 await preparing.prepare_environments(manifest, open_site)
-                return await _run(folder, open_site, listeners, changed)
+                return await _run(folder, hosts, open_site, listeners, changed)
 
 
 def lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
     """All that it was to measure is there."""
-    blocks = manifest.plan.blocks
-    to_run = journal.blocks_to_run(len(blocks), journal.events(folder.journal))
-    return all(runner.is_measured(manifest, block, progress) for block in blocks[:to_run])
+    plan = manifest.plan
+    to_run = journal.blocks_to_run(plan.blocks, journal.events(folder.journal))
+    return all(runner.is_measured(plan, index, progress) for index in range(to_run))
 
 
-def refuse_what_nobody_knows(folder: RunFolder, manifest: Manifest) -> None:
-    """BadInput for what only a package knew that the run began with, and that is gone."""
+def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None:
+    """BadInput where what is installed now would make another run of it than the one that began.
+
+    A plugin that is gone; treatments that resolve to something else; trials that would have other names.
+    """
+    again = "begin a new run, or go on with the nearmetal that began it"
     for group, what, name in _asked_of_plugins(manifest):
         if name not in plugins.names(group):
             why = f"nothing provides {name!r} any more, {what} of this run"
             raise BadInput(why, str(folder.path), "install the package again that provided it, or begin a new run")
+    if manifest.trial_ids is None or manifest.trial_ids != checksum_trial_ids(manifest.plan):
+        raise BadInput("its trials are not those that this nearmetal would run", str(folder.path), again)
+    resolver = Resolver(manifest.study)
+    for one in manifest.plan.resolved:
+        try:
+            now = resolver.resolve(one.assignment)
+        except (ValidationError, ValueError, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            raise BadInput(
+                f"{words.key(one.assignment)} means nothing any more: {reason}", str(folder.path), again
+            ) from None
+        if (other := _find_other(one, now)) is not None:
+            why = f"{words.key(one.assignment)} would be another treatment now: its {other} is not as it was planned"
+            raise BadInput(why, str(folder.path), again)
+
+
+_PARTS = ("server", "clients", "link", "observe", "services", "align", "workloads", "environment")
+
+
+def _find_other(before: Resolved, now: Resolved) -> str | None:
+    """The first part of a treatment that is another now. Of a manifest of version 1 only what it kept is compared."""
+    if before.environment.description.family is None:
+        same = before.link == now.link and before.observe == now.observe
+        kinds = [one.kind for one in before.workloads] == [one.kind for one in now.workloads]
+        return None if same and kinds else "link, observers or workloads"
+    return next((name for name in _PARTS if getattr(before, name) != getattr(now, name)), None)
+
+
+def _other_plugins(manifest: Manifest) -> Mapping[str, tuple[str, str]]:
+    """Plugins of other packages that are of another version now."""
+    now = {(one.group, one.plugin): one for one in collect_plugins(manifest.plan.resolved)}
+    found = {}
+    for one in manifest.plugins:
+        current = now.get((one.group, one.plugin))
+        if current is not None and one.distribution != "nearmetal" and current != one:
+            name = f"the plugin {one.plugin} of {one.distribution}"
+            found[name] = (one.version, f"{current.version} of {current.distribution}")
+    return found
 
 
 def _asked_of_plugins(manifest: Manifest) -> Iterator[tuple[plugins.Group, str, str]]:
     """The group of plugins, what it is called, and the name of one."""
-    study, known = manifest.study, plugins.names("treatments")
-    for spec in study.environments.values():  # first: without theirs nothing else can be asked
-        yield "environments", "an environment", spec.kind
-    for treatment in manifest.plan.treatments:
-        asked = words.ask(study, treatment, known)
-        yield from (("workloads", "a workload", one.kind) for one in asked.workloads)
-        yield from (("observers", "an observer", name) for name in asked.observe.chosen)
-        yield from (("treatments", "a treatment or an observer", name) for name in asked.treatments)
+    for one in manifest.plan.resolved:
+        yield "environments", "an environment", one.environment.kind
+        yield "environments", "an environment", one.clients.environment.kind
+        yield from (("workloads", "a workload", of.kind) for of in one.workloads)
+        yield from (("observers", "an observer", name) for name in one.observe.chosen)
+        yield from (("treatments", "a treatment or an observer", name) for name in one.treatments)
 
 
 @contextmanager
@@ -169,13 +221,14 @@ def _at_work(folder: RunFolder) -> Iterator[None]:
 
 async def _run(
     folder: RunFolder,
+    hosts: Mapping[str, HostSpec],
     open_site: OpenSite,
     listeners: tuple[Callable[[Event], None], ...],
     changed: Mapping[str, tuple[str, str]] | None = None,
 ) -> Progress:
     with held_anew() as (token, ledger):
-        lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
-        return await runner.run(folder, lab, listeners, changed)
+        blocks = InProcess(Lab(token, ledger, open_site, shape.choose_mtu(folder.manifest().plan.resolved)))
+        return await runner.run(folder, blocks, hosts, listeners, changed)
 
 
 async def _put_right(say: Say) -> None:
@@ -212,10 +265,12 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         overrides=request.overrides,
         quick=request.quick,
         plan=plan,
+        trial_ids=checksum_trial_ids(plan),
+        plugins=collect_plugins(plan.resolved),
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
         versions=await versions(request.study, plan, open_site),
-        images=preparing.images(request.study, plan.treatments),
+        images=preparing.images(plan.resolved),
         host=await host_facts(),
         kept_free=await _kept_free(),
     )

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearmetal.errors import TimedOut
-from nearmetal.factors import Asked, is_across
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk
 from nearmetal.lab.stage import LabStage, facing
-from nearmetal.model import Readback, Running, Study
+from nearmetal.model import Readback, Resolved, Running
+from nearmetal.run.shape import is_across
 
 
 @dataclass
@@ -27,17 +27,17 @@ class Surroundings:
     link: Link | None = None
     neighbours: list[Neighbour] = field(default_factory=list)
 
-    async def join(self, asked: Asked, study: Study, lab: Lab) -> dict[str, Any]:
+    async def join(self, asked: Resolved, lab: Lab) -> dict[str, Any]:
         """Lay a trunk where servers and clients hang on switches of different hosts; what there is to be told of it."""
-        if is_across(asked, study):
-            servers, clients = await lab.site(asked.machine.host), await lab.site(asked.clients.host)
+        if is_across(asked):
+            servers, clients = await lab.site(asked.server.host), await lab.site(asked.clients.host)
             bridge = links.bridge(asked.link, "client")
             assert bridge is not None  # a direct cable does not reach another host, as was found before the run
             self.trunk = await lab.join(asked.link.tunnel or "vxlan", servers, clients, bridge)
             return {}
         return {} if lab.mtu == network.MTU else {"trunk": {"by": "none", "mtu": lab.mtu}}
 
-    async def lay(self, asked: Asked, lab: Lab, stage: LabStage, cpus: str, *, seed: int) -> None:
+    async def lay(self, asked: Resolved, lab: Lab, stage: LabStage, cpus: str, *, seed: int) -> None:
         """Lay the way between servers and clients, where it is not simply the switch."""
         if asked.link.is_laid:
             ends = [(facing(stage, number).name, client.name) for number, client in enumerate(stage.clients)]

@@ -21,6 +21,7 @@ from nearmetal.model import (
     Measurement,
     Observer,
     ObserveSpec,
+    ResolvedWorkload,
     Response,
     Stage,
     Treatment,
@@ -30,15 +31,14 @@ from nearmetal.model import (
     Warned,
     Watch,
     Workload,
-    WorkloadSpec,
 )
+from nearmetal.resolve import build_workload
 from nearmetal.run import contention, standstill, suspension
 from nearmetal.run.allotment import Allotment
 from nearmetal.run.blame import blamed, by
 from nearmetal.run.contention import Accounts
-from nearmetal.run.events import Step, Stream, TrialStarted
+from nearmetal.run.events import BlockSink, Step, TrialStarted
 from nearmetal.run.surroundings import Surroundings
-from nearmetal.study import workload_of
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class TrialTask:
     address: TrialAddress
-    workload: WorkloadSpec
+    workload: ResolvedWorkload
     stage: Stage
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
@@ -57,10 +57,10 @@ class TrialTask:
     """What is known from the boot; the trial adds to it."""
 
 
-async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
+async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:
     """Measure. MachineLost and NotProvisioned pass on, since they end the boot; all else becomes a record."""
-    stream.emit(TrialStarted(trial=task.address))
-    trial = _Trial(task, stream)
+    sink.emit(TrialStarted(trial=task.address))
+    trial = _Trial(task, sink)
     try:
         return await trial.run()
     except (MachineLost, NotProvisioned):
@@ -97,9 +97,9 @@ async def _must_be_there(stage: Stage) -> None:
 
 
 class _Trial:
-    def __init__(self, task: TrialTask, stream: Stream) -> None:
+    def __init__(self, task: TrialTask, sink: BlockSink) -> None:
         self._task = task
-        self._stream = stream
+        self._sink = sink
         self._phases: dict[str, int] = dict(task.record.phases_ns)
         self._responses: dict[str, Response] = dict(task.record.responses)
         self._events: float | None = None
@@ -110,7 +110,7 @@ class _Trial:
 
     async def run(self) -> TrialRecord:
         stage = self._task.stage
-        workload = workload_of(self._task.workload)
+        workload = build_workload(self._task.workload)
         try:
             with self._by_workload():
                 await self._timed("prepare", workload.prepare(stage))
@@ -206,13 +206,13 @@ class _Trial:
         return None
 
     async def _timed(self, name: str, work: Awaitable[T]) -> T:
-        self._stream.emit(Step(name=name, state="begins"))
+        self._sink.emit(Step(name=name, state="begins"))
         began = time.monotonic_ns()
         try:
             result = await work
         finally:
             self._phases[name] = time.monotonic_ns() - began
-        self._stream.emit(Step(name=name, state="ended"))
+        self._sink.emit(Step(name=name, state="ended"))
         return result
 
     def keep(self, artifacts: Mapping[str, bytes]) -> None:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.lab import OpenSite
-from nearmetal.model import Plan, Study, Versioned
+from nearmetal.model import Plan, ResolvedEnvironment, Study, Versioned
 
 _PACKAGES = ("numpy", "docker", "asyncssh", "qemu.qmp")
 _MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
@@ -20,7 +19,7 @@ _MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
 
 
 async def versions(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
-    return {**_own(), **_of_the_image(study), **await _of_the_makers(study, plan, open_site)}
+    return {**_own(), **_of_the_image(study), **await _of_the_makers(plan, open_site)}
 
 
 def other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -68,17 +67,18 @@ def _of_the_image(study: Study) -> Mapping[str, str]:
     }
 
 
-async def _of_the_makers(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
+async def _of_the_makers(plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
     """Of what makes the machines, on each of their hosts."""
-    asked = [words.ask(study, treatment, plugins.names("treatments")) for treatment in plan.treatments]
-    servers = [(one.environment, one.machine.host) for one in asked]
-    clients = [(one.clients.environment, one.clients.host) for one in asked]
+    placed: dict[tuple[str, str], ResolvedEnvironment] = {}
+    for one in plan.resolved:
+        placed[one.environment.level, one.server.host] = one.environment
+    for one in plan.resolved:
+        placed.setdefault((one.clients.environment.level, one.clients.host), one.clients.environment)
     found: dict[str, str] = {}
-    for level, host in dict.fromkeys((*servers, *clients)):
-        spec = study.environment(level)
-        environment = plugins.load("environments", spec.kind)
-        if isinstance(environment, Versioned):
+    for (_, host), environment in placed.items():
+        plugin = plugins.load("environments", environment.kind)
+        if isinstance(plugin, Versioned):
             site = await open_site(host)
-            programs = await environment.versions(spec.options, site)
+            programs = await plugin.versions(environment.options, site)
             found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in programs.items()}
     return found

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -83,6 +83,15 @@ class NothingToCompare(Event):
 
     blocks: int
     """That had run by then."""
+
+
+class FactsSeen(Event):
+    """What a machine of a treatment is like, as its first boot told; the journal has the first of each."""
+
+    treatment: Mapping[str, Level]
+    role: Literal["server", "client"]
+    site: str = "local"
+    facts: Mapping[str, Any]
 
 
 class LeftBehind(Event):

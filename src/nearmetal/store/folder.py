@@ -1,75 +1,18 @@
 """A run's folder and its manifest."""
 
-import datetime
 import errno
 import json
 import os
-from collections.abc import Mapping
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
-from pydantic_core import PydanticCustomError
+from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.files import write_whole
-from nearmetal.model import Document, Frozen, Level, Plan, Study
 from nearmetal.store import damage
-
-
-def _moment(text: str) -> str:
-    """One that can be compared with others: with its offset from UTC, and in a year that UTC has as well."""
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-        moment.astimezone(datetime.UTC)
-    except OverflowError as error:
-        raise ValueError(str(error)) from None
-    if moment.tzinfo is None:
-        raise ValueError("it has no offset from UTC")
-    return text
-
-
-def _one_for_each(reasons: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    """As many as treatments were left out, which is read before."""
-    if len(reasons) != len(info.data.get("left_out", reasons)):
-        raise PydanticCustomError(damage.UNLIKE, "does not have one for each of `left_out`")
-    return reasons
-
-
-class MachineFacts(Frozen):
-    """The probe's `facts.v1` of one machine, as found in the first boot of a treatment."""
-
-    treatment: Mapping[str, Level]
-    role: Literal["server", "client"]
-    facts: Mapping[str, Any]
-
-
-class Manifest(Document):
-    """What was asked, what was planned, and with what: `manifest.json`."""
-
-    schema_: Annotated[Literal["manifest.v1"], Field(alias="schema")] = "manifest.v1"
-    run: str
-    created: Annotated[str, AfterValidator(_moment)]
-    study: Study
-    source: str
-    """The study file's text."""
-    overrides: tuple[str, ...] = ()
-    """What the command line set over it, as `--set` takes it."""
-    quick: bool = False
-    """Whether the file's own scaled-down version was asked for."""
-    plan: Plan
-    left_out: tuple[Mapping[str, Level], ...] = ()
-    """Treatments that this host cannot run and that `--available` left out, each with a `reason` in `left_out_why`."""
-    left_out_why: Annotated[tuple[str, ...], AfterValidator(_one_for_each), Field(validate_default=True)] = ()
-    versions: Mapping[str, str]
-    images: Mapping[str, str] = {}
-    """Of ours that machines are made of: names to digests. All its boots have these, whatever is built meanwhile."""
-    host: Mapping[str, Any]
-    """The probe's `facts.v1` of the host."""
-    kept_free: str = ""
-    """CPUs of the host that `nearmetal isolate` kept from the run when it began, in the kernel's notation."""
-    fairness: tuple[MachineFacts, ...] = ()
-
+from nearmetal.store.manifest import Manifest
+from nearmetal.store.upgrade import upgrade_v1
 
 _FROM_A_COPY = "restore it from a copy of the run's folder"
 
@@ -88,6 +31,7 @@ class RunFolder:
         self.report = path / "report"
         self.page = path / "report.html"
         self._manifest = path / "manifest.json"
+        self._known: Manifest | None = None
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -110,7 +54,15 @@ class RunFolder:
         return self._manifest.exists()
 
     def manifest(self) -> Manifest:
-        """BadInput when it is damaged, or of a version of nearmetal that writes others."""
+        """BadInput when it is damaged, or of a version of nearmetal that writes others.
+
+        Parsed once: a manifest is never written again.
+        """
+        if self._known is None:
+            self._known = self._read_manifest()
+        return self._known
+
+    def _read_manifest(self) -> Manifest:
         for file in (self._manifest, self.journal):
             if file.exists() and not file.is_file():
                 # Whoever opens a pipe waits for its other end.
@@ -123,13 +75,14 @@ class RunFolder:
             raise BadInput("this is a link, and not a folder of the run's own", str(self.artifacts), remedy)
         try:
             document = json.loads(self._manifest.read_text("utf-8"))
-            manifest: Manifest = Manifest.from_json(document)
+            manifest = self._parsed(document)
         except ValidationError as error:
             raise self._damaged(damage.not_as_declared(error, document)) from None
         except (ValueError, RecursionError) as error:
             raise self._damaged(damage.not_json(error)) from None
-        if manifest.fairness and not (self.journal.exists() and self.journal.stat().st_size):
-            # Of machines that were made the journal tells: it would pass for a run in which nothing was measured.
+        is_measured = bool(manifest.fairness) or (self.artifacts.is_dir() and any(self.artifacts.iterdir()))
+        if is_measured and not (self.journal.exists() and self.journal.stat().st_size):
+            # It would pass for a run in which nothing was measured.
             what = "is empty" if self.journal.exists() else "is missing"
             raise BadInput(f"the run's journal {what}", str(self.journal), _FROM_A_COPY)
         return manifest
@@ -159,6 +112,24 @@ class RunFolder:
             "restore it from a copy of the run's folder, or read it with the nearmetal that wrote it",
         )
 
+    def _parsed(self, document: object) -> Manifest:
+        """Whichever version it is. ValidationError; BadInput of one that is of a later version."""
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema == "manifest.v1":
+            return upgrade_v1(document)
+        if isinstance(schema, str) and re.fullmatch(r"manifest\.v[0-9]+", schema) and schema != "manifest.v2":
+            what = f"the run's manifest is of a later version ({schema})"
+            raise BadInput(what, str(self._manifest), "read it with the nearmetal that wrote it, or a newer one")
+        return Manifest.from_json(document)  # type: ignore[no-any-return]
+
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest as a whole: a reader sees the old one or the new one."""
-        write_whole(self._manifest, (manifest.model_dump_json(indent=1) + "\n").encode())
+        """As a whole, once: a reader sees none, or all of it."""
+        write_whole(self._manifest, render_manifest(manifest))
+        self._known = manifest
+
+
+def render_manifest(manifest: Manifest) -> bytes:
+    """A manifest as it is written: a line for each key, for those who look into it."""
+    document = manifest.model_dump(mode="json")
+    lines = (f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in document.items())
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

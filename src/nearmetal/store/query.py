@@ -351,7 +351,7 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
         )
         lines.create_view("lines")
         unread = database.sql(_UNREAD).fetchall()[0][0]
-        row = [place, run.path.name, study.name, study.question, created, len(manifest.plan.blocks)]
+        row = [place, run.path.name, study.name, study.question, created, manifest.plan.blocks]
         _let_in(database, "SELECT * FROM lines WHERE schema = 'record.v1'", row)
         if unread or database.sql(_DOUBTFUL).fetchall()[0][0]:
             # A torn last line never counted. If it was another one, the journal's own reader says which, and why.

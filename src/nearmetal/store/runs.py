@@ -7,10 +7,11 @@ from typing import Literal
 
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.files import write_whole
-from nearmetal.model import BlockPlan, Frozen, TrialStatus
+from nearmetal.model import Frozen, TrialStatus
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
-from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 _INDEX = "runs.json"
 
@@ -97,7 +98,7 @@ def _look(path: Path) -> Listed | Unreadable:
     try:
         manifest = RunFolder.open(path).manifest()
         seen = [(record.status, record.trial.attempt) for record in journal.records(folder.journal)]
-        blocks = _blocks_planned(folder, manifest)
+        planned = _count_planned(folder, manifest)
         now = state(folder.journal)
     except (BadInput, OSError) as error:
         return Unreadable(run=str(path), reason=reason(error, path))
@@ -108,7 +109,7 @@ def _look(path: Path) -> Listed | Unreadable:
         trials=len(seen),
         again=sum(attempt > 0 for _, attempt in seen),
         ok=sum(status is TrialStatus.OK for status, _ in seen),
-        planned=sum(len(block.trials) for block in blocks),
+        planned=planned,
         state=now,
     )
 
@@ -131,7 +132,7 @@ def state(records: Path) -> State:
     return "ended" if has_ended else "interrupted"
 
 
-def _blocks_planned(folder: RunFolder, manifest: Manifest) -> tuple[BlockPlan, ...]:
-    """All of the plan; of a sequential run that has decided all, those before."""
-    blocks = manifest.plan.blocks
-    return blocks[: journal.blocks_planned(len(blocks), journal.events(folder.journal))]
+def _count_planned(folder: RunFolder, manifest: Manifest) -> int:
+    """Trials of all blocks of the plan; of a sequential run that has decided all, of those before."""
+    plan = manifest.plan
+    return journal.blocks_planned(plan.blocks, journal.events(folder.journal)) * (plan.trials // plan.blocks)

@@ -6,21 +6,23 @@ from pydantic import ValidationError
 
 from nearmetal import factors as words
 from nearmetal import plugins
+from nearmetal.asked import put_level
+from nearmetal.factors import KnownNames
 from nearmetal.lines import KeyPath
-from nearmetal.model import Level, Study
+from nearmetal.model import CAPTURE_KEYS, Level, Study
 from nearmetal.study_checks.places import is_cpus, is_environment, is_host
 from nearmetal.study_text import StudyText, did_you_mean, shown, told
 
 
 def check_targets(study: Study, where: StudyText) -> None:
-    treatments = plugins.names("treatments")
+    known = KnownNames(plugins.names("treatments"), plugins.names("observers"))
     taken: dict[words.Target, str] = {}
     for name, factor in study.factors.items():
         try:
-            aim = words.target(name, factor, study, treatments)
+            aim = words.target(name, factor, study, known)
         except words.NoTarget as error:
             remedy = f'write "{{{name}}}" into a workload, or say what it sets, as in: sets = "machine.nic"'
-            if f"capture.{name}" in words.OF_CAPTURES:
+            if f"capture.{name}" in CAPTURE_KEYS:
                 remedy = f'say what it sets: sets = "observe.capture.{name}"'
             raise where.wrong(("factors", name), str(error), remedy) from None
         if aim in taken:
@@ -34,10 +36,10 @@ def check_targets(study: Study, where: StudyText) -> None:
             what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
             raise where.wrong(path, what, f"set its levels: --set 'factors.{name}=[…]'")
     for name, level in study.machine.settings.items():
-        if name not in treatments:
-            known = [*type(study.machine).model_fields, *treatments]
+        if name not in known.treatments:
+            keys = [*type(study.machine).model_fields, *known.treatments]
             what = f"unknown key `machine.{name}`"
-            raise where.wrong(("machine", name), what, did_you_mean(name, known, "known keys"))
+            raise where.wrong(("machine", name), what, did_you_mean(name, keys, "known keys"))
         _is_level(("machine", name), name, level, where)
 
 
@@ -45,9 +47,9 @@ def check_levels(study: Study, where: StudyText) -> None:
     """Every level, put in its place, must make sense there."""
     for key in MODELS:
         _is_model(("machine", key), key, getattr(study.machine, key), where)
-    treatments = plugins.names("treatments")
+    known = KnownNames(plugins.names("treatments"), plugins.names("observers"))
     for name, factor in study.factors.items():
-        aim = words.target(name, factor, study, treatments)
+        aim = words.target(name, factor, study, known)
         placed: list[tuple[Level, Any]] = []
         for level in factor.levels:
             value = _level(name, aim, level, study, where)
@@ -69,7 +71,7 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
     if aim.kind in ("environment", "treatment", "placeholder"):
         return None
     try:
-        placed = words.put(study, aim, level)
+        placed = put_level(study, aim, level)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise where.wrong(path, *told(f"the level {shown(level)} of `{name}`", first)) from None

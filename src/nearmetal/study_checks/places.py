@@ -1,12 +1,13 @@
 """Where things run: environments with their options, hosts, CPUs, ways to provision."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
-from nearmetal import cpu_lists, hosts, plugins
+from nearmetal import cpu_lists, plugins
 from nearmetal.lines import KeyPath
-from nearmetal.model import EnvironmentSpec, Level, Provision, Reached, Study
+from nearmetal.model import Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 from nearmetal.units import AS_WRITTEN
 
@@ -52,15 +53,25 @@ def _is_declared(path: KeyPath, level: str, study: Study, where: StudyText) -> N
     """A machine that exists already has to be said how to reach, under a name that no other host has."""
     kind = study.environment(level).kind
     what = f"{shown(level)} is a kind of machine that exists already, and the study does not say which one"
-    if level not in study.environments and hosts.is_elsewhere(study.environment(level)):
-        raise where.wrong(path, what, f'name one: [environments.guest] kind = "{level}"; see docs/environments.md')
-    if not isinstance(plugins.load("environments", kind), Reached):
+    described = describe_kind(kind, study.environment(level).options, study.machine)
+    if level not in study.environments and (described is None or described.is_reached_from_outside):
+        raise where.wrong(path, what, f'name one: [environments.mine] kind = "{level}"; see docs/environments.md')
+    if described is None or described.host is None:
         return
-    if level not in study.environments:
-        raise where.wrong(path, what, f'name one: [environments.metal] kind = "{level}", address = "user@address"')
     if level in study.hosts or level == "local":
         what = f"{shown(level)} is the name of a host already"
         raise where.wrong(("environments", level), what, "rename it: the machine is a host of its own")
+
+
+def describe_kind(kind: str, options: Mapping[str, Any], machine: MachineSpec) -> Description | None:
+    """What a kind says of its machines; None if these options do not say enough, as none does of a machine that exists.
+
+    HostCannot when the kind cannot be loaded.
+    """
+    try:
+        return plugins.load("environments", kind).describe(options, machine)
+    except ValidationError:
+        return None
 
 
 def is_host(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:

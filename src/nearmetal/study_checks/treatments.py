@@ -1,47 +1,59 @@
 """What no single key can get wrong: treatments, each taken as a whole."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
-from nearmetal import cpu_lists, hosts, plugins
+from nearmetal import cpu_lists, plugins
 from nearmetal import factors as words
+from nearmetal.asked import Asked, find_targets
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
-from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, EnvironmentSpec, Ignoring, Study
+from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, Study
+from nearmetal.resolve import Resolver, installed_names, resolve_environment
 from nearmetal.study_text import StudyText, shown
 
 LOOKED_AT = 20_000
 """Treatments that are tried. What is beyond is found when the study is planned or run."""
 
 
-_Asking = Callable[[Study, Assignment, tuple[str, ...]], words.Asked]
-
-
-def _tried(study: Study, ask: _Asking) -> Iterator[tuple[Assignment, words.Asked]]:
+def _tried(study: Study) -> Iterator[tuple[Assignment, Asked]]:
     """Each treatment, as far as they are tried, and what it asks for."""
-    names = plugins.names("treatments")
-    return ((treatment, ask(study, treatment, names)) for treatment in islice(words.treatments_of(study), LOOKED_AT))
+    resolver = Resolver(study)
+    return ((treatment, resolver.ask(treatment)) for treatment in islice(words.treatments_of(study), LOOKED_AT))
 
 
 def _written(study: Study, treatment: Assignment, table: str, *keys: str) -> KeyPath:
     """Where the value of a table's key stands that a treatment has: at a factor, where one sets it. Of several keys at
     the first that is set so. Levels of treatments stand in `machine`."""
-    names = plugins.names("treatments")
-    aims = {name: words.target(name, study.factors[name], study, names) for name in treatment}
+    aims = find_targets(study, installed_names())
     for key in keys:
-        for name, aim in aims.items():
-            if (aim.kind, aim.key) == (table, key):
+        for name in treatment:
+            if (aims[name].kind, aims[name].key) == (table, key):
                 return ("factors", name)
     return ("machine" if table == "treatment" else table, keys[0])
 
 
+class _Descriptions:
+    """What the study's environments say of their machines, each asked once."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._known: dict[str, Description] = {}
+
+    def __getitem__(self, level: str) -> Description:
+        if level not in self._known:
+            self._known[level] = resolve_environment(self._study, level).description
+        return self._known[level]
+
+
 def check_places(study: Study, where: StudyText) -> None:
     """A machine that is a host of its own cannot be placed on another."""
-    for treatment, asked in _tried(study, words.as_written):
+    described = _Descriptions(study)
+    for treatment, asked in _tried(study):
         placed = (("machine", asked.environment, asked.machine), ("clients", asked.clients.environment, asked.clients))
         for table, level, spec in placed:
-            if spec.host != "local" and hosts.reached(study, level) is not None:
+            if spec.host != "local" and described[level].host is not None:
                 what = f"{table}.host places {shown(level)} on {shown(spec.host)}, but it is a host of its own"
                 path = _written(study, treatment, table, "host")
                 raise where.wrong(path, what, "leave it out, or give the factor a `when`")
@@ -51,7 +63,7 @@ def check_reality(study: Study, where: StudyText) -> None:
     """Figures drawn from a hash are not put beside measured ones, and no real client loads a pretended server."""
     servers: dict[bool, str] = {}
     clients: dict[bool, str] = {}
-    for _, asked in _tried(study, words.as_written):
+    for _, asked in _tried(study):
         for levels, level in ((servers, asked.environment), (clients, asked.clients.environment)):
             levels.setdefault(study.environment(level).is_pretended, level)
     both = clients | servers
@@ -65,10 +77,11 @@ def check_reality(study: Study, where: StudyText) -> None:
 
 def check_servers(study: Study, where: StudyText) -> None:
     """A machine that exists once cannot be the server of each of several clients."""
-    for treatment, asked in _tried(study, words.as_written):
+    described = _Descriptions(study)
+    for treatment, asked in _tried(study):
         clients, level = asked.clients, asked.environment
         has_several = clients.connect == "pairs" and clients.count > 1
-        if has_several and hosts.is_one_machine(study.environment(level)):
+        if has_several and described[level].is_one:
             what = f"{clients.count} clients are to have a server each, but {shown(level)} is one machine"
             path = _written(study, treatment, "clients", "connect", "count")
             raise where.wrong(path, what, 'connect = "shared": all clients load that one')
@@ -76,9 +89,10 @@ def check_servers(study: Study, where: StudyText) -> None:
 
 def check_cpus(study: Study, where: StudyText) -> None:
     """A machine without hardware of its own has the CPUs that are named for it: they are those that it counts."""
-    for treatment, asked in _tried(study, words.as_written):
+    described = _Descriptions(study)
+    for treatment, asked in _tried(study):
         given, level = asked.machine.cpus, asked.environment
-        if given is None or not ignored(study.environment(level)) >= VIRTUAL_HARDWARE:
+        if given is None or not set(described[level].ignores) >= VIRTUAL_HARDWARE:
             continue
         named, wanted = len(cpu_lists.parse(given)), asked.machine.vcpus
         if named != wanted:
@@ -89,7 +103,7 @@ def check_cpus(study: Study, where: StudyText) -> None:
 
 def check_shapes(study: Study, where: StudyText) -> None:
     """Each machine can be what its treatments want of it."""
-    for treatment, asked in _tried(study, words.as_written):
+    for treatment, asked in _tried(study):
         machine = asked.machine
         for name, level in asked.treatments.items():
             try:
@@ -102,7 +116,7 @@ def check_shapes(study: Study, where: StudyText) -> None:
 
 def check_cables(study: Study, where: StudyText) -> None:
     """A direct cable has two ends."""
-    for treatment, asked in _tried(study, words.ask):
+    for treatment, asked in _tried(study):
         if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
             what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
             path = _written(study, treatment, "link", "switch")
@@ -115,36 +129,33 @@ def check_cables(study: Study, where: StudyText) -> None:
 
 def check_meaning(study: Study, where: StudyText) -> None:
     """What is varied makes a difference to every machine for which it is: else like would be compared with like."""
-    names = plugins.names("treatments")
-    varied = {
-        name: words.target(name, factor, study, names)
-        for name, factor in study.factors.items()
-        if len(factor.levels) > 1
-    }
-    for treatment, asked in _tried(study, words.ask):
+    targets = find_targets(study, installed_names())
+    varied = {name: targets[name] for name, factor in study.factors.items() if len(factor.levels) > 1}
+    described = _Descriptions(study)
+    for treatment, asked in _tried(study):
         for name, aim in varied.items():
             if name not in treatment:
                 continue
-            if aim.kind == "machine" and aim.key in ignored(study.environment(asked.environment)):
+            if aim.kind == "machine" and aim.key in described[asked.environment].ignores:
                 what = f"`{name}` is varied for {shown(asked.environment)}, to which machine.{aim.key} means nothing"
-                raise where.wrong(("factors", name), what, _only(study, aim.key))
+                raise where.wrong(("factors", name), what, _only(study, aim.key, described))
             if aim.is_how_captured and asked.observe.capture is None:
                 what = f"`{name}` is varied where nothing is captured"
                 remedy = "let packets be captured: [observe] capture = true; or give the factor a `when`"
                 raise where.wrong(("factors", name), what, remedy)
-            if aim == words.Target("link", "tunnel") and not words.is_across(asked, study):
+            if aim == words.Target("link", "tunnel") and not _is_across(asked, described):
                 what = f"`{name}` is varied where servers and clients are on one host, and need no tunnel"
                 raise where.wrong(("factors", name), what, "place them on two hosts, or give the factor a `when`")
 
 
-def ignored(environment: EnvironmentSpec) -> frozenset[str]:
-    """Keys of [machine] that mean nothing to its machines."""
-    plugin = plugins.load("environments", environment.kind)
-    return plugin.ignores if isinstance(plugin, Ignoring) else frozenset()
+def _is_across(asked: Asked, described: _Descriptions) -> bool:
+    """Whether servers and clients hang on the lab's switches of different hosts."""
+    both = (described[asked.environment], described[asked.clients.environment])
+    return asked.machine.host != asked.clients.host and all(one.is_on_switch for one in both)
 
 
-def _only(study: Study, key: str) -> str:
+def _only(study: Study, key: str, described: _Descriptions) -> str:
     """What to write, where there is an environment to which it means something."""
     levels = [str(level) for level in study.factors["environment"].levels]
-    those = [level for level in levels if key not in ignored(study.environment(level))]
+    those = [level for level in levels if key not in described[level].ignores]
     return f"vary it for the others alone: when = {{ environment = {json.dumps(those)} }}" if those else "leave it out"

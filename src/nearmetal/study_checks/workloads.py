@@ -10,8 +10,8 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import COSTS, OF_THE_BOOT, Level, Study, Workload, WorkloadSpec
+from nearmetal.resolve import build_workload
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
-from nearmetal.units import AS_WRITTEN
 
 _MANUAL = "docs/workloads.md says what each kind takes"
 
@@ -66,12 +66,6 @@ def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
             yield found
 
 
-def workload_of(spec: WorkloadSpec) -> Workload:
-    """Build a workload from its entry. pydantic's ValidationError when a parameter does not fit."""
-    kind = plugins.load("workloads", spec.kind)
-    return kind(kind.Parameters.model_validate(spec.parameters, context=AS_WRITTEN))
-
-
 def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> Workload:
     known = keys_of(plugins.load("workloads", spec.kind).Parameters)
     for key in spec.parameters:
@@ -80,7 +74,7 @@ def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where:
             remedy = did_you_mean(key, ["name", "kind", "primary", *known], "known keys")
             raise where.wrong(("workloads", index, key), what, remedy)
     try:
-        return workload_of(spec)
+        return build_workload(spec)
     except ValidationError as error:
         raise _wrong_parameter(error, index, spec, levels, where) from None
 

@@ -136,7 +136,7 @@ def _published(found: Published, level: object, connections: object) -> dict[str
 
 
 def _connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
-    asked = settings(report.manifest.study, treatment)
+    asked = settings(report.manifest.plan, treatment)
     return next((found for name in _COUNTS if (found := asked.parameter(workload, name)) is not None), None)
 
 

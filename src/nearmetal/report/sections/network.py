@@ -31,7 +31,7 @@ class Network:
         study = report.manifest.study
         workloads = {workload.name for workload in study.workloads if workload.kind == "iperf3"}
         cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
-        if len({settings(study, cell.treatment).clients for cell in cells}) < 2:
+        if len({settings(report.manifest.plan, cell.treatment).clients for cell in cells}) < 2:
             return None
         panels = tuple(_panel(response, chosen, report) for response in _RESPONSES if (chosen := _of(cells, response)))
         alpha = study.design.alpha
@@ -75,7 +75,7 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
     )
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
-        clients = settings(study, cell.treatment).clients
+        clients = settings(report.manifest.plan, cell.treatment).clients
         found = centre.of(cell, study.design.alpha)
         low, high = found.interval or (None, None)
         rows.append(
@@ -133,16 +133,15 @@ def _table_beside(response: str, rows: tuple[tuple[Value, ...], ...], found: Pub
 def _rows_beside(
     response: str, cells: Sequence[Cell], found: Published, report: ReportInput
 ) -> Iterable[tuple[Value, ...]]:
-    study = report.manifest.study
     printed = found.table(response)
     alone: dict[str, float] = {}
     placed = sorted(
         ((label(cell, report), cell) for cell in cells),
-        key=lambda place: settings(study, place[1].treatment).clients,
+        key=lambda place: settings(report.manifest.plan, place[1].treatment).clients,
     )
     for name in dict.fromkeys(name for name, _ in placed):
         for cell in (cell for other, cell in placed if other == name):
-            asked = settings(study, cell.treatment)
+            asked = settings(report.manifest.plan, cell.treatment)
             each = cell.mean / asked.clients
             if asked.clients == 1:
                 alone[name] = each

@@ -58,7 +58,7 @@ class Saturation:
 def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
     """Saturation over the number of clients, of all together and of each; nothing where the number is always one."""
     study = report.manifest.study
-    if len({settings(study, cell.treatment).clients for cell in cells}) < 2:
+    if len({settings(report.manifest.plan, cell.treatment).clients for cell in cells}) < 2:
         return []
     together = courses(cells, report)
     if not together:
@@ -97,7 +97,7 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
     for cell in cells:
         middle = centre.of(cell, study.design.alpha)
         low, high = middle.interval or (None, None)
-        clients = settings(study, cell.treatment).clients
+        clients = settings(report.manifest.plan, cell.treatment).clients
         rows.append(
             (
                 words.workload(cell.workload),
@@ -123,7 +123,7 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
 
 def _published(found: Published, cell: Cell, report: ReportInput) -> str | None:
     """The published saturation of as many clients in the same environment: "17 to 20 requests/s"."""
-    asked = settings(report.manifest.study, cell.treatment)
+    asked = settings(report.manifest.plan, cell.treatment)
     at = {"environment": found.named(asked.kind, asked.nic), "clients": asked.clients}
     for statement in found.statements:
         if statement.what.startswith(_RESPONSE) and dict(statement.at) == at:
@@ -145,7 +145,6 @@ def _climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput)
 
 
 def _pictures(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput) -> Chart:
-    study = report.manifest.study
     means = {(key_of(cell.treatment), cell.workload): cell.mean for cell in cells if not any(cell.censored)}
     workloads = {ramp.workload for ramp in climbed}
     panels = []
@@ -161,7 +160,7 @@ def _pictures(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInpu
                     words.plain(ramp.workload) if len(workloads) > 1 else "",
                     rates,
                     report.colour(ramp.treatment),
-                    None if total is None else total / settings(study, ramp.treatment).clients,
+                    None if total is None else total / settings(report.manifest.plan, ramp.treatment).clients,
                 ),
             )
         )

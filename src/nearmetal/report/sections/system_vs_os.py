@@ -60,8 +60,8 @@ def _table_of(workload: str, response: str, report: ReportInput) -> str | None:
 
 def _place(treatment: Assignment, found: Published, report: ReportInput) -> dict[str, Level] | None:
     """Which of the published tests a treatment is; None where it is none of them."""
-    asked = settings(report.manifest.study, treatment)
-    machine = asked.asked.machine
+    asked = settings(report.manifest.plan, treatment)
+    machine = asked.asked.server
     environment, memory = found.named(asked.kind, asked.nic), _MEMORY.get(machine.memory)
     if environment is None or memory is None or machine.accel == "auto":
         return None
@@ -106,7 +106,7 @@ def _order(workload: str, cell: Cell, report: ReportInput) -> tuple[int, int]:
 
 def _size(workload: str, report: ReportInput) -> str:
     """Of its files, and of the published ones, for a test of files."""
-    given = settings(report.manifest.study, report.manifest.plan.treatments[0]).parameter(workload, "total_size")
+    given = settings(report.manifest.plan, report.manifest.plan.treatments[0]).parameter(workload, "total_size")
     return "" if given is None else f", on {given} of files (published: on 2 GiB of the 4 GiB that were prepared)"
 
 

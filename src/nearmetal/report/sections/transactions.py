@@ -43,7 +43,9 @@ class Transactions:
 def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
     """As the published table is laid out: a column for each number of workers, where that number is a factor."""
     study = report.manifest.study
-    workers = {id(cell): settings(study, cell.treatment).parameter(cell.workload, "workers") for cell in cells}
+    workers = {
+        id(cell): settings(report.manifest.plan, cell.treatment).parameter(cell.workload, "workers") for cell in cells
+    }
     numbers = sorted(dict.fromkeys(workers.values()), key=lambda number: number if isinstance(number, int) else 0)
     rows: dict[tuple[str, str], dict[object, Cell]] = {}
     for cell in cells:
@@ -119,8 +121,7 @@ def _without_workers(cell: Cell, report: ReportInput) -> Assignment:
 
 def _length(cells: Sequence[Cell], report: ReportInput) -> str:
     """ "in 60 s", where the study says so and says it once."""
-    study = report.manifest.study
-    given = {settings(study, cell.treatment).parameter(cell.workload, "duration") for cell in cells}
+    given = {settings(report.manifest.plan, cell.treatment).parameter(cell.workload, "duration") for cell in cells}
     lengths = {units.duration(one) for one in given if isinstance(one, str)}
     return f"in {figures.quantity(lengths.pop(), 's')}" if len(given) == len(lengths) == 1 else "in a run"
 
@@ -130,7 +131,7 @@ def _length(cells: Sequence[Cell], report: ReportInput) -> str:
 
 def _published_count(treatment: Assignment, workload: str, counts: Published, report: ReportInput) -> Figure | None:
     """The count of the same environment, card, offload and workers; None where it was not published."""
-    asked = settings(report.manifest.study, treatment)
+    asked = settings(report.manifest.plan, treatment)
     environment = counts.named(asked.kind, asked.nic)
     workers = asked.parameter(workload, "workers")
     offload = asked.treatment("offload", True)

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal import factors, plugins
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import answered
-from nearmetal.model import OF_THE_BOOT, Assignment, TrialRecord
+from nearmetal.model import CAPTURE_KEYS, OF_THE_BOOT, Assignment, Setting, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import TRACE
 from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Section, Table, Value
@@ -62,7 +61,7 @@ class Watching:
             blocks += [_ledger(rows), *_ended(report)]
         if compared:
             blocks.append(_compared([one for one, _ in compared], report))
-        if all(aim.is_how_captured for _, aims in compared for aim in aims):
+        if all(aim.key in CAPTURE_KEYS for _, aims in compared for aim in aims):
             blocks.append(Paragraph(_NO_FACTOR))
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
@@ -165,25 +164,23 @@ def _sum(counts: Sequence[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _of_observers(contrast: Contrast, report: ReportInput) -> list[factors.Target]:
+def _of_observers(contrast: Contrast, report: ReportInput) -> list[Setting]:
     """What of [observe] a contrast's sides differ in; none where they differ in anything else."""
     differing = [
         name
         for name in {**contrast.treatment, **contrast.reference}
         if contrast.treatment.get(name) != contrast.reference.get(name)
     ]
-    aims = [_aim(name, report) for name in differing]
-    return aims if all(aim.kind == "observe" for aim in aims) else []
+    aims = [_aim(name, report) for name in differing if name != "environment"]
+    return aims if len(aims) == len(differing) and all(aim.target == "observer" for aim in aims) else []
 
 
-def _aim(factor: str, report: ReportInput) -> factors.Target:
+def _aim(factor: str, report: ReportInput) -> Setting:
     """What it sets. That a factor was an observer, of a package that is gone, records tell: what it saw is in them."""
-    known = plugins.names("treatments")
-    aim = factors.aim(factor, report.manifest.study, known)
-    is_gone = aim.kind == "treatment" and aim.key not in known
-    if is_gone and any(aim.key in record.observers for record in report.records):
-        return factors.Target("observe", aim.key)
-    return aim
+    setting = next(found for one in report.manifest.plan.resolved if (found := one.setting_of(factor)) is not None)
+    if setting.target == "treatment" and any(setting.key in record.observers for record in report.records):
+        return setting.model_copy(update={"target": "observer"})
+    return setting
 
 
 def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:

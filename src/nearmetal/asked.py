@@ -1,0 +1,169 @@
+"""What a combination of levels asks for, as the study writes it. Pure: the names that plugins add are passed in.
+
+`resolve.py` makes a `Resolved` of it, with what environments, treatments and workloads say; an old manifest is
+upgraded from it without them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nearmetal.factors import KnownNames, NoTarget, Target, fill, placeholders, target
+from nearmetal.model import (
+    CAPTURE_KEYS,
+    Assignment,
+    CaptureSpec,
+    ClientsSpec,
+    Level,
+    LinkSpec,
+    MachineSpec,
+    ObserveSpec,
+    Setting,
+    SettingTarget,
+    Study,
+    WorkloadSpec,
+)
+from nearmetal.units import AS_WRITTEN
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A study with one combination put into it."""
+
+    environment: str
+    machine: MachineSpec
+    clients: ClientsSpec
+    link: LinkSpec
+    observe: ObserveSpec
+    treatments: Mapping[str, Level]
+    """Treatment name to level: those of [machine], overridden by the combination's."""
+    workloads: tuple[WorkloadSpec, ...]
+    """With placeholders filled."""
+    settings: tuple[Setting, ...]
+
+
+class Asking:
+    """Puts combinations into a study. Each table is validated once for each set of levels that it gets."""
+
+    def __init__(self, study: Study, targets: Mapping[str, Target]) -> None:
+        self._study = study
+        self._targets = targets
+        self._tables: dict[tuple[object, ...], Any] = {}
+        self._fixed = tuple(
+            Setting(factor=None, target="treatment", key=key, level=level)
+            for key, level in study.machine.settings.items()
+        )
+        self._settings: dict[tuple[str, type, Level], Setting] = {}
+        self._filling = placeholders(study)  # also of factors that set a key beside
+
+    def ask(self, assignment: Assignment) -> Asked:
+        """What a combination asks for. pydantic's ValidationError when a level does not fit the key it sets."""
+        levels: dict[str, dict[str, Level]] = {"machine": {}, "clients": {}, "link": {}, "observe": {}}
+        chosen = dict(self._study.machine.settings)
+        for name, level in assignment.items():
+            its = self._targets[name]
+            if its.kind in levels:
+                levels[its.kind][its.key] = level
+            elif its.kind == "treatment":
+                chosen[its.key] = level
+        study = self._study
+        filling = {name: level for name, level in assignment.items() if name in self._filling}
+        return Asked(
+            environment=str(assignment["environment"]),
+            machine=self._once("machine", levels["machine"], lambda of: set_levels(study.machine, of)),
+            clients=self._once("clients", levels["clients"], lambda of: set_levels(study.clients, of)),
+            link=self._once("link", levels["link"], lambda of: set_levels(study.link, of)),
+            observe=self._once("observe", levels["observe"], lambda of: _observed(study, of)),
+            treatments=chosen,
+            workloads=self._once("workloads", filling, self._filled),
+            settings=self._settings_of(assignment),
+        )
+
+    def _once(self, table: str, levels: Mapping[str, Level], make: Any) -> Any:
+        key = (table, *((name, type(level), level) for name, level in levels.items()))
+        if key not in self._tables:
+            self._tables[key] = make(levels)
+        return self._tables[key]
+
+    def _filled(self, levels: Assignment) -> tuple[WorkloadSpec, ...]:
+        return tuple(
+            WorkloadSpec.model_validate(fill(workload.model_dump(), levels)) for workload in self._study.workloads
+        )
+
+    def _settings_of(self, assignment: Assignment) -> tuple[Setting, ...]:
+        found = []
+        for name, level in assignment.items():
+            if name == "environment":
+                continue
+            key = (name, type(level), level)
+            if key not in self._settings:
+                self._settings[key] = _setting(name, self._targets[name], level)
+            found.append(self._settings[key])
+        overridden = {one.key for one in found if one.target == "treatment"}
+        return (*(one for one in self._fixed if one.key not in overridden), *found)
+
+
+def find_targets(study: Study, known: KnownNames) -> Mapping[str, Target]:
+    """What each factor sets. NoTarget."""
+    return {name: target(name, factor, study, known) for name, factor in study.factors.items()}
+
+
+def find_targets_of_run(study: Study) -> Mapping[str, Target]:
+    """What each factor of a study that was run sets, whatever is installed now.
+
+    A factor that sets no key of a table and fills no placeholder was a treatment: no other kind is left.
+    """
+    targets = {}
+    for name, factor in study.factors.items():
+        try:
+            targets[name] = target(name, factor, study, KnownNames((), ()))
+        except NoTarget:
+            targets[name] = Target("treatment", (factor.sets or name).removeprefix("machine."))
+    return targets
+
+
+_SETTING_TARGETS: Mapping[str, SettingTarget] = {
+    "machine": "table",
+    "clients": "table",
+    "link": "table",
+    "observe": "observer",
+    "treatment": "treatment",
+    "placeholder": "placeholder",
+}
+
+
+def _setting(factor: str, its: Target, level: Level) -> Setting:
+    where = _SETTING_TARGETS[its.kind]
+    key = f"{its.kind}.{its.key}" if where == "table" else its.key
+    return Setting(factor=factor, target=where, key=key, level=level)
+
+
+def put_level(study: Study, aim: Target, level: Level) -> Any:
+    """What a level becomes in the table that it sets. pydantic's ValidationError when it does not fit there."""
+    if aim.is_how_captured:
+        return set_levels(study.observe.capture or CaptureSpec(), {_of_capture(aim.key): level})
+    return getattr(set_levels(getattr(study, aim.kind), {aim.key: level}), aim.key)
+
+
+def _observed(study: Study, levels: Mapping[str, Level]) -> ObserveSpec:
+    """What is listened in with, and how captures are made where there are any."""
+    whether = {name: level for name, level in levels.items() if name not in CAPTURE_KEYS}
+    how = {_of_capture(name): level for name, level in levels.items() if name in CAPTURE_KEYS}
+    # A level says whether: one that is true leaves an observer that [observe] sets up as it is there.
+    others = {name: level for name, level in whether.items() if level is not True or name not in study.observe.chosen}
+    observe: ObserveSpec = set_levels(study.observe, others)
+    if observe.capture is None or not how:
+        return observe
+    return observe.model_copy(update={"capture": set_levels(observe.capture, how)})
+
+
+def _of_capture(key: str) -> str:
+    return key.removeprefix("capture.")
+
+
+def set_levels(spec: Any, levels: Mapping[str, Level]) -> Any:
+    """A table with some keys set to levels as the study file writes them ("1GiB"), validated as if they stood there."""
+    if not levels:
+        return spec
+    parsed = type(spec).model_validate(dict(levels), context=AS_WRITTEN)
+    return spec.model_copy(update={key: getattr(parsed, key) for key in levels})

@@ -1,0 +1,197 @@
+"""Resolving treatments: what each combination of levels asks for, with what the plugins say of it.
+
+Done once, when a study is planned. What comes of it is data: the plan, the manifest and everything after read that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from nearmetal import plugins
+from nearmetal.asked import Asked, Asking, find_targets
+from nearmetal.errors import HostCannot
+from nearmetal.factors import KnownNames, treatments_of
+from nearmetal.model import (
+    Assignment,
+    Description,
+    EnvironmentSpec,
+    HostSpec,
+    MachineSpec,
+    PluginVersion,
+    Resolved,
+    ResolvedClients,
+    ResolvedEnvironment,
+    ResolvedWorkload,
+    Study,
+    Workload,
+    WorkloadSpec,
+)
+from nearmetal.units import AS_WRITTEN
+
+
+def installed_names() -> KnownNames:
+    return KnownNames(plugins.names("treatments"), plugins.names("observers"))
+
+
+class Resolver:
+    """Resolves treatments of one study. What several treatments have in common is one object."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._asking = Asking(study, find_targets(study, installed_names()))
+        self._environments: dict[tuple[str, int], ResolvedEnvironment] = {}
+        self._servers: dict[tuple[object, ...], MachineSpec] = {}
+        self._clients: dict[tuple[object, ...], ResolvedClients] = {}
+        self._workloads: dict[int, tuple[ResolvedWorkload, ...]] = {}
+
+    def ask(self, assignment: Assignment) -> Asked:
+        """What a combination asks for, as the study writes it. pydantic's ValidationError."""
+        return self._asking.ask(assignment)
+
+    def resolve(self, assignment: Assignment) -> Resolved:
+        """BadInput when a machine cannot be what its treatments want; HostCannot when a plugin cannot be loaded."""
+        asked = self._asking.ask(assignment)
+        environment = self._environment(asked.environment, asked.machine)
+        return Resolved.model_construct(
+            assignment=assignment,
+            environment=environment,
+            server=self._server(asked, environment),
+            clients=self._client(asked),
+            link=asked.link,
+            observe=asked.observe,
+            services={},
+            align="off",
+            workloads=self._filled(asked.workloads),
+            settings=asked.settings,
+        )
+
+    def _environment(self, level: str, spec: MachineSpec) -> ResolvedEnvironment:
+        key = (level, id(spec))  # the tables that were asked for stay as long as this does
+        if key not in self._environments:
+            self._environments[key] = resolve_environment(self._study, level, spec)
+        return self._environments[key]
+
+    def _server(self, asked: Asked, environment: ResolvedEnvironment) -> MachineSpec:
+        treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
+        key = (id(asked.machine), environment.level, treatments)
+        if key not in self._servers:
+            spec = asked.machine
+            for name, level in asked.treatments.items():
+                spec = plugins.load("treatments", name).shape(spec, level)
+            # Machines that are hosts of their own are placed there.
+            if environment.description.host is not None:
+                spec = spec.model_copy(update={"host": environment.level})
+            self._servers[key] = spec
+        return self._servers[key]
+
+    def _client(self, asked: Asked) -> ResolvedClients:
+        clients = asked.clients
+        key = (id(clients), id(asked.machine))
+        if key not in self._clients:
+            environment = self._environment(clients.environment, self._study.machine)
+            # They are not what is under study: made anew where they can be.
+            provisions = plugins.load("environments", environment.kind).provisions
+            provision = "boot" if "boot" in provisions else provisions[0]
+            self._clients[key] = ResolvedClients(
+                environment=environment.model_copy(update={"provision": provision}),
+                count=clients.count,
+                connect=clients.connect,
+                cpus=clients.cpus,
+                host=clients.host if environment.description.host is None else environment.level,
+            )
+        return self._clients[key]
+
+    def _filled(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
+        if id(workloads) not in self._workloads:
+            self._workloads[id(workloads)] = tuple(map(_resolve_workload, workloads))
+        return self._workloads[id(workloads)]
+
+
+def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:
+    """A workload from its entry. pydantic's ValidationError when a parameter does not fit."""
+    kind = plugins.load("workloads", spec.kind)
+    return kind(kind.Parameters.model_validate(dict(spec.parameters), context=AS_WRITTEN))
+
+
+def _resolve_workload(spec: WorkloadSpec) -> ResolvedWorkload:
+    workload = build_workload(spec)
+    return ResolvedWorkload(
+        name=spec.name,
+        kind=spec.kind,
+        parameters=spec.parameters,
+        primary=spec.primary or workload.primary,
+        responses=dict(workload.responses),
+    )
+
+
+def iterate_resolved(study: Study) -> Iterator[Resolved]:
+    """Each treatment of a study, resolved, lazily and in the order of the study. BadInput, HostCannot."""
+    return map(Resolver(study).resolve, treatments_of(study))
+
+
+def resolve_treatments(study: Study) -> tuple[Resolved, ...]:
+    """Every treatment of a study, resolved, in the order of the study. BadInput, HostCannot."""
+    return tuple(iterate_resolved(study))
+
+
+def resolve_environment(study: Study, level: str, spec: MachineSpec | None = None) -> ResolvedEnvironment:
+    """A level of `environment`, with what its kind says of its machines. HostCannot when the kind describes none."""
+    environment = study.environment(level)
+    given = environment.model_copy(update={"provision": study.provision_of(environment)})
+    return resolve_alone(given, spec or study.machine, level)
+
+
+def resolve_alone(environment: EnvironmentSpec, spec: MachineSpec, level: str = "") -> ResolvedEnvironment:
+    """An environment that is in no study, called as its kind unless it has another name. HostCannot."""
+    described = plugins.load("environments", environment.kind).describe(environment.options, spec)
+    if not isinstance(described, Description) or described.family is None:
+        package = plugins.package_of("environments", environment.kind)
+        raise HostCannot(
+            f"environments of kind {environment.kind!r} do not describe of which family their machines are",
+            f"environments.{level}",
+            f"ask whoever made the package {package}: `describe` returns a Description (docs/extending.md)",
+        )
+    return ResolvedEnvironment(
+        level=level or environment.kind,
+        kind=environment.kind,
+        options=environment.options,
+        provision=environment.provision or "boot",
+        description=described,
+    )
+
+
+def collect_hosts(study: Study) -> Mapping[str, HostSpec]:
+    """How each host of a study is reached, by its name: those of [hosts], and machines that are hosts of their own."""
+    described = {name: resolve_environment(study, name).description.host for name in study.environments}
+    return {**study.hosts, **{name: host for name, host in described.items() if host is not None}}
+
+
+def find_one_under_two_names(study: Study) -> list[tuple[str, str]]:
+    """Levels of `environment` that say the same of one machine of the user's: their comparison is an A/A on it."""
+    levels = [str(level) for level in study.factors["environment"].levels]
+    ones = [level for level in levels if resolve_environment(study, level).description.is_one]
+    return [
+        (one, other)
+        for number, one in enumerate(ones)
+        for other in ones[number + 1 :]
+        if study.environment(one) == study.environment(other)
+    ]
+
+
+def collect_plugins(resolved: Iterable[Resolved]) -> tuple[PluginVersion, ...]:
+    """Every plugin that treatments need, and the package that provides it."""
+    needed: dict[tuple[plugins.Group, str], None] = {}
+    for one in resolved:
+        needed |= dict.fromkeys(("environments", of.kind) for of in (one.environment, one.clients.environment))
+        needed |= dict.fromkeys(("workloads", of.kind) for of in one.workloads)
+        needed |= dict.fromkeys(("treatments", name) for name in one.treatments)
+        needed |= dict.fromkeys(("observers", name) for name in one.observe.chosen)
+    return tuple(_versioned(group, name) for group, name in needed)
+
+
+def _versioned(group: plugins.Group, name: str) -> PluginVersion:
+    package = plugins.package_of(group, name) or "nearmetal"
+    try:
+        installed = version(package)
+    except PackageNotFoundError:  # an entry point without a distribution, known by its module alone
+        installed = "unknown"
+    return PluginVersion(group=group, plugin=name, distribution=package, version=installed)

@@ -1,0 +1,289 @@
+"""A run's manifest: what was asked, what was planned, and with what. Written once, before anything is measured.
+
+Treatments stand in it by parts: each distinct part once, and for each treatment the places of its parts. A plan of a
+million trials fits in a few megabytes so.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from nearmetal.model import (
+    ContrastPlan,
+    Document,
+    Frozen,
+    Level,
+    LinkSpec,
+    Look,
+    MachineSpec,
+    ObserveSpec,
+    Plan,
+    PluginVersion,
+    Resolved,
+    ResolvedClients,
+    ResolvedEnvironment,
+    ResolvedWorkload,
+    Setting,
+    Study,
+    identify_assignment,
+)
+from nearmetal.store import damage
+
+Part = Mapping[str, Any]
+"""The first of its table whole; of each other only the keys in which it differs from the first."""
+
+Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[int, ...]]
+"""A treatment: the places of its environment, server, clients, link, observers, workloads and settings."""
+
+
+class Treatments(Frozen):
+    """All treatments of a plan. Each part that several of them have stands here once."""
+
+    factors: tuple[str, ...]
+    """In the order of the study: a treatment's levels are its environment and those that its settings name."""
+    environments: tuple[Part, ...]
+    servers: tuple[Part, ...]
+    clients: tuple[Part, ...]
+    links: tuple[Part, ...]
+    observe: tuple[Part, ...]
+    workloads: tuple[tuple[Part, ...], ...]
+    """A table for each workload, in their order."""
+    settings: tuple[Part, ...]
+    services: Mapping[str, Any] = {}
+    align: Literal["network", "off"] = "off"
+    rows: tuple[Row, ...]
+
+
+class PlanDocument(Frozen):
+    """A `Plan` as the manifest has it. Blocks are not stored: `blocks.py` makes them from the rest."""
+
+    study: str
+    seed: int | None
+    treatments: Treatments
+    contrasts: tuple[tuple[str, int, int], ...]
+    """Workload, and the places of treatment and reference among the rows."""
+    primaries: Mapping[str, str]
+    level: float
+    looks: tuple[Look, ...] = ()
+    blocks: int
+    workloads: tuple[str, ...]
+    repeats: int
+    share_boot: bool
+
+
+class _Table:
+    """Collects distinct parts, each with its place."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self._first: Mapping[str, Any] = {}
+        self._by_object: dict[int, int] = {}
+        self._by_content: dict[str, int] = {}
+        self._kept: list[Frozen] = []
+
+    def place(self, part: Frozen) -> int:
+        if id(part) not in self._by_object:
+            content = part.model_dump_json()
+            if content not in self._by_content:
+                self._by_content[content] = len(self.parts)
+                whole = part.model_dump(mode="json")
+                self._first = self._first or whole
+                is_first = not self.parts
+                self.parts.append(whole if is_first else {k: v for k, v in whole.items() if self._differs(k, v)})
+            self._by_object[id(part)] = self._by_content[content]
+            self._kept.append(part)  # as long as it lives, no other has its id
+        return self._by_object[id(part)]
+
+    def _differs(self, key: str, value: Any) -> bool:
+        return key not in self._first or self._first[key] != value
+
+
+def pack_plan(plan: Plan) -> PlanDocument:
+    """A plan as it is written."""
+    tables = {name: _Table() for name in ("environments", "servers", "clients", "links", "observe", "settings")}
+    workloads = [_Table() for _ in plan.workloads]
+    rows = tuple(
+        (
+            tables["environments"].place(one.environment),
+            tables["servers"].place(one.server),
+            tables["clients"].place(one.clients),
+            tables["links"].place(one.link),
+            tables["observe"].place(one.observe),
+            tuple(table.place(workload) for table, workload in zip(workloads, one.workloads, strict=True)),
+            tuple(map(tables["settings"].place, one.settings)),
+        )
+        for one in plan.resolved
+    )
+    first = plan.resolved[0]
+    parts: dict[str, Any] = {name: tuple(one.parts) for name, one in tables.items()}
+    treatments = Treatments.model_construct(
+        factors=tuple(dict.fromkeys(name for one in plan.resolved for name in one.assignment)),
+        workloads=tuple(tuple(one.parts) for one in workloads),
+        services=first.services,
+        align=first.align,
+        rows=rows,
+        **parts,
+    )
+    return PlanDocument.model_construct(
+        study=plan.study,
+        seed=plan.seed,
+        treatments=treatments,
+        contrasts=tuple(
+            (one.workload, plan.place_of(one.treatment), plan.place_of(one.reference)) for one in plan.contrasts
+        ),
+        primaries=plan.primaries,
+        level=plan.level,
+        looks=plan.looks,
+        blocks=plan.blocks,
+        workloads=plan.workloads,
+        repeats=plan.repeats,
+        share_boot=plan.share_boot,
+    )
+
+
+def unpack_plan(document: PlanDocument) -> Plan:
+    """A plan as it was written. pydantic's errors when a part cannot be read, or a place is none."""
+    parts = document.treatments
+    environments = _whole(parts.environments, ResolvedEnvironment)
+    servers = _whole(parts.servers, MachineSpec)
+    clients = _whole(parts.clients, ResolvedClients)
+    links = _whole(parts.links, LinkSpec)
+    observe = _whole(parts.observe, ObserveSpec)
+    workloads = [_whole(table, ResolvedWorkload) for table in parts.workloads]
+    settings = _whole(parts.settings, Setting)
+    try:
+        resolved = []
+        for row in parts.rows:
+            environment, set_by = _part(environments, row[0]), tuple(_part(settings, place) for place in row[6])
+            levels = {one.factor: one.level for one in set_by if one.factor is not None}
+            levels["environment"] = environment.level
+            resolved.append(
+                Resolved.model_construct(
+                    assignment={name: levels[name] for name in parts.factors if name in levels},
+                    environment=environment,
+                    server=_part(servers, row[1]),
+                    clients=_part(clients, row[2]),
+                    link=_part(links, row[3]),
+                    observe=_part(observe, row[4]),
+                    services=parts.services,
+                    align=parts.align,
+                    workloads=tuple(_part(table, place) for table, place in zip(workloads, row[5], strict=True)),
+                    settings=set_by,
+                )
+            )
+        contrasts = tuple(
+            ContrastPlan.model_construct(
+                workload=workload,
+                treatment=_part(resolved, treatment).assignment,
+                reference=_part(resolved, reference).assignment,
+            )
+            for workload, treatment, reference in document.contrasts
+        )
+    except (IndexError, ValueError):
+        raise PydanticCustomError(damage.UNLIKE, "names a part that is not there") from None
+    return Plan.model_construct(
+        study=document.study,
+        seed=document.seed,
+        resolved=tuple(resolved),
+        contrasts=contrasts,
+        primaries=document.primaries,
+        level=document.level,
+        looks=document.looks,
+        blocks=document.blocks,
+        workloads=document.workloads,
+        repeats=document.repeats,
+        share_boot=document.share_boot,
+    )
+
+
+T = TypeVar("T", bound=Frozen)
+
+
+def _whole(parts: Sequence[Part], kind: type[T]) -> list[T]:
+    first = parts[0] if parts else {}
+    return [kind.from_json({**first, **part}) for part in parts]
+
+
+def _part(parts: Sequence[Any], place: int) -> Any:
+    """A negative place would count from the end: it is damage, too."""
+    if place < 0:
+        raise IndexError(place)
+    return parts[place]
+
+
+def _read_plan(value: object) -> Plan:
+    return value if isinstance(value, Plan) else unpack_plan(PlanDocument.model_validate(value))
+
+
+WrittenPlan = Annotated[Plan, PlainSerializer(pack_plan, return_type=PlanDocument), PlainValidator(_read_plan)]
+
+
+def check_moment(text: str) -> str:
+    """One that can be compared with others: with its offset from UTC, and in a year that UTC has as well."""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+        moment.astimezone(datetime.UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    if moment.tzinfo is None:
+        raise ValueError("it has no offset from UTC")
+    return text
+
+
+def check_left_out(reasons: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """As many as treatments were left out, which is read before."""
+    if len(reasons) != len(info.data.get("left_out", reasons)):
+        raise PydanticCustomError(damage.UNLIKE, "does not have one for each of `left_out`")
+    return reasons
+
+
+class MachineFacts(Frozen):
+    """The probe's `facts.v1` of one machine, as found in the first boot of a treatment."""
+
+    treatment: Mapping[str, Level]
+    role: Literal["server", "client"]
+    facts: Mapping[str, Any]
+
+
+class Manifest(Document):
+    """What was asked, what was planned, and with what: `manifest.json`."""
+
+    schema_: Annotated[Literal["manifest.v2"], Field(alias="schema")] = "manifest.v2"
+    run: str
+    created: Annotated[str, AfterValidator(check_moment)]
+    study: Study
+    source: str
+    """The study file's text."""
+    overrides: tuple[str, ...] = ()
+    """What the command line set over it, as `--set` takes it."""
+    quick: bool = False
+    """Whether the file's own scaled-down version was asked for."""
+    plan: WrittenPlan
+    trial_ids: str | None = None
+    """`blocks.checksum_trial_ids` of the plan; None where a manifest of version 1 had blocks that are not made so."""
+    plugins: tuple[PluginVersion, ...] = ()
+    """What the plan was made with; none in one of version 1."""
+    left_out: tuple[Mapping[str, Level], ...] = ()
+    """Treatments that this host cannot run and that `--available` left out, each with a `reason` in `left_out_why`."""
+    left_out_why: Annotated[tuple[str, ...], AfterValidator(check_left_out), Field(validate_default=True)] = ()
+    versions: Mapping[str, str]
+    images: Mapping[str, str] = {}
+    """Of ours that machines are made of: names to digests. All its boots have these, whatever is built meanwhile."""
+    host: Mapping[str, Any]
+    """The probe's `facts.v1` of the host."""
+    kept_free: str = ""
+    """CPUs of the host that `nearmetal isolate` kept from the run when it began, in the kernel's notation."""
+    fairness: Annotated[tuple[MachineFacts, ...], Field(exclude=True)] = ()
+    """What the machines turned out to be. The journal has that (`FactsSeen`); a manifest of version 1 had it itself."""
+
+    def with_facts(self, events: Iterable[Mapping[str, Any]]) -> "Manifest":
+        """With the facts that these events of its journal tell, of each machine the first."""
+        known = {(identify_assignment(one.treatment), one.role): one for one in self.fairness}
+        for event in events:
+            if event["event"] == "FactsSeen":
+                facts = MachineFacts.from_json({name: event[name] for name in MachineFacts.model_fields})
+                known.setdefault((identify_assignment(facts.treatment), facts.role), facts)
+        return self.model_copy(update={"fairness": tuple(known.values())})

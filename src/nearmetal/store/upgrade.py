@@ -1,0 +1,135 @@
+"""Manifests of version 1, read as those of version 2: for reports, queries and comparisons, without any plugin.
+
+Version 1 kept the study and every block, and what a treatment meant was derived again by each reader. What only the
+plugins of that time knew is not there any more: the families of machines are None, and workloads name no responses.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from nearmetal.asked import Asked, Asking, find_targets_of_run
+from nearmetal.blocks import checksum_trial_ids, plan_block
+from nearmetal.model import (
+    Assignment,
+    BlockPlan,
+    ContrastPlan,
+    Description,
+    Document,
+    Frozen,
+    Level,
+    Look,
+    Plan,
+    Resolved,
+    ResolvedClients,
+    ResolvedEnvironment,
+    ResolvedWorkload,
+    Study,
+)
+from nearmetal.store.manifest import MachineFacts, Manifest, check_left_out, check_moment
+
+_UNDESCRIBED = Description(family=None, kernel=None, placement=None)
+
+_HOST_OF_ITS_OWN = "ssh"
+"""The kind of environment whose machines version 1 placed on a host called as their level."""
+
+
+class PlanV1(Frozen):
+    study: str
+    seed: int | None
+    treatments: tuple[Mapping[str, Level], ...]
+    contrasts: tuple[ContrastPlan, ...]
+    primaries: Mapping[str, str]
+    level: float
+    looks: tuple[Look, ...] = ()
+    blocks: tuple[BlockPlan, ...]
+
+
+class ManifestV1(Document):
+    schema_: Annotated[Literal["manifest.v1"], Field(alias="schema")]
+    run: str
+    created: Annotated[str, AfterValidator(check_moment)]
+    study: Study
+    source: str
+    overrides: tuple[str, ...] = ()
+    quick: bool = False
+    plan: PlanV1
+    left_out: tuple[Mapping[str, Level], ...] = ()
+    left_out_why: Annotated[tuple[str, ...], AfterValidator(check_left_out), Field(validate_default=True)] = ()
+    versions: Mapping[str, str]
+    images: Mapping[str, str] = {}
+    host: Mapping[str, Any]
+    kept_free: str = ""
+    fairness: tuple[MachineFacts, ...] = ()
+
+
+def upgrade_v1(document: object) -> Manifest:
+    """A manifest of version 1 as one of version 2. pydantic's ValidationError when it is damaged."""
+    old: ManifestV1 = ManifestV1.from_json(document)
+    plan = _upgrade_plan(old.study, old.plan)
+    kept = {name: getattr(old, name) for name in ManifestV1.model_fields if name not in ("schema_", "plan")}
+    return Manifest(plan=plan, trial_ids=checksum_trial_ids(plan) if _has_same_blocks(old.plan, plan) else None, **kept)
+
+
+def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
+    asking = Asking(study, find_targets_of_run(study))
+    return Plan(
+        study=old.study,
+        seed=old.seed,
+        resolved=tuple(_resolve(study, treatment, asking.ask(treatment)) for treatment in old.treatments),
+        contrasts=old.contrasts,
+        primaries=old.primaries,
+        level=old.level,
+        looks=old.looks,
+        blocks=len(old.blocks),
+        workloads=tuple(workload.name for workload in study.workloads),
+        repeats=study.design.repeats,
+        share_boot=study.design.share_boot,
+    )
+
+
+def _has_same_blocks(old: PlanV1, plan: Plan) -> bool:
+    """Whether the blocks that it kept are those that are made of its plan: else nothing can go on with it."""
+    return all(plan_block(plan, index) == block for index, block in enumerate(old.blocks))
+
+
+def _resolve(study: Study, assignment: Assignment, asked: Asked) -> Resolved:
+    server, client = (_environment(study, level) for level in (asked.environment, asked.clients.environment))
+    return Resolved(
+        assignment=assignment,
+        environment=server,
+        server=asked.machine.model_copy(update={"host": _host(study, server, asked.machine.host)}),
+        clients=ResolvedClients(
+            environment=client,
+            count=asked.clients.count,
+            connect=asked.clients.connect,
+            cpus=asked.clients.cpus,
+            host=_host(study, client, asked.clients.host),
+        ),
+        link=asked.link,
+        observe=asked.observe,
+        workloads=tuple(
+            ResolvedWorkload(
+                name=spec.name, kind=spec.kind, parameters=spec.parameters, primary=spec.primary, responses={}
+            )
+            for spec in asked.workloads
+        ),
+        settings=asked.settings,
+    )
+
+
+def _environment(study: Study, level: str) -> ResolvedEnvironment:
+    spec = study.environment(level)
+    return ResolvedEnvironment(
+        level=level,
+        kind=spec.kind,
+        options=spec.options,
+        provision=study.provision_of(spec),
+        description=_UNDESCRIBED,
+    )
+
+
+def _host(study: Study, environment: ResolvedEnvironment, written: str) -> str:
+    is_declared = environment.level in study.environments
+    return environment.level if is_declared and environment.kind == _HOST_OF_ITS_OWN else written
