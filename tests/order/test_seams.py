@@ -6,17 +6,16 @@ import pytest
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
-from nearmetal.lab.changes.ledger import held, ledgers_folder
-from nearmetal.lab.lab import Lab
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
 from nearmetal.resolve import resolve_treatments
-from nearmetal.run import runner, session
-from nearmetal.run.block import InProcess
+from nearmetal.run import block_child, runner, session
+from nearmetal.say import silent
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events, records
 from tests.order import mock_run
+from tests.order.in_process import InProcess
 
 WEB = """
 [[workloads]]
@@ -199,7 +198,7 @@ class FarSite(LocalSite):
     name = "far"
 
 
-async def test_machines_on_two_sites(tmp_path: Path) -> None:
+async def test_machines_on_two_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         mock_run.STUDY.replace("[clients]", '[hosts.far]\nssh = "far.example"\n[clients]\nhost = "local"')
         .replace("[design]", '[machine]\nhost = "far"\n[design]')
@@ -207,13 +206,17 @@ async def test_machines_on_two_sites(tmp_path: Path) -> None:
     )
     study = mock_run.study(text)
 
-    async def open_site(name: str) -> Site:
-        return FarSite() if name == "far" else LocalSite()
+    class Opened:
+        async def __call__(self, name: str) -> Site:
+            return FarSite() if name == "far" else LocalSite()
 
+        async def aclose(self) -> None:
+            """Nothing was reached."""
+
+    monkeypatch.setattr(block_child, "opener", lambda hosts, say: Opened())
     request = session.Request(study, text, (), False, tmp_path / "run", available=False)
-    folder = await session.open_folder(request, resolve_treatments(study), open_site)
-    with held(ledgers_folder() / "f00baa.jsonl") as ledger:
-        await runner.run(folder, InProcess(Lab("f00baa", ledger, open_site)), {})
+    folder = await session.open_folder(request, resolve_treatments(study), Opened())
+    await runner.run(folder, InProcess(silent), {})
     found = list(records(folder.journal))
     assert {record.site for record in found} == {"far"}
     assert all(record.status is TrialStatus.OK for record in found)

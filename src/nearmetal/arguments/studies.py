@@ -80,3 +80,14 @@ def resume(run: Path, as_json: bool) -> int:
     from nearmetal.commands import run as command
 
     return command.resume(run, as_json)
+
+
+@click.command(hidden=True)
+def block() -> int:
+    """Run one block: a task as JSON on standard input, its events on standard output.
+
+    For `nearmetal run` on another host; people have no use for it.
+    """
+    from nearmetal.run import block_child
+
+    return block_child.main()

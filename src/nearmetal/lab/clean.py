@@ -22,6 +22,7 @@ from nearmetal.lab.changes.ledger import (
 )
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.lock import wait_for_dead_run
 from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
@@ -48,6 +49,7 @@ async def clean(say: Say = silent) -> Cleaned:
 
     `say` is told of what takes long, and what that is: a guest that does not answer is waited for.
     """
+    await asyncio.to_thread(wait_for_dead_run)
     folder = ledgers_folder()
     dead = list(ownerless(folder)) if folder.exists() else []
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))

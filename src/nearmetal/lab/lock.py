@@ -1,18 +1,25 @@
 """Locks between processes. The kernel lets go of them when their holder dies, however it dies."""
 
+import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
-from nearmetal.config import Paths
+from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import others
 
 LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
+
+
+_MEASURING = "measuring.lock"
+_AGAIN = 0.05
+"""Seconds between two attempts."""
 
 
 class Opened(Protocol):
@@ -34,21 +41,26 @@ def try_lock(file: int | Opened, *, shared: bool = False) -> bool:
 
 
 @contextmanager
-def measuring() -> Iterator[None]:
-    """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out."""
-    with exclusive(Paths.default().state / "measuring.lock", "another run is measuring on this host"), others.present():
-        yield
+def measuring() -> Iterator[int]:
+    """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out.
+
+    The descriptor that bears the lock: a process that has it too holds the lock as long as it lives.
+    """
+    path = Paths.default().state / _MEASURING
+    with exclusive(path, "another run is measuring on this host") as descriptor, others.present():
+        yield descriptor
 
 
 @contextmanager
-def exclusive(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock on a file, which says who does. HostCannot, with what is busy and who, when somebody else has it.
+def exclusive(path: Path, busy: str) -> Iterator[int]:
+    """Hold a lock on a file, which says who does, and give its descriptor. HostCannot, with what is busy and who, when
+    somebody else has it.
 
     OSError, which names the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        if not try_lock(file):
+        if not _lock_after_the_dead(file):
             file.seek(0)
             holder = file.read().strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
@@ -58,7 +70,26 @@ def exclusive(path: Path, busy: str) -> Iterator[None]:
         except OSError as error:
             error.filename = error.filename or str(path)
             raise
-        yield
+        yield file.fileno()
+
+
+def wait_for_dead_run() -> None:
+    """Wait while what is left of a run whose controller is dead puts right what it made. Nobody else is waited for."""
+    with contextlib.suppress(FileNotFoundError), (Paths.default().state / _MEASURING).open("r") as file:
+        _lock_after_the_dead(file)
+
+
+def _lock_after_the_dead(file: IO[str]) -> bool:
+    """Have the lock that a file bears. It is waited for if the process that took it is dead: what is left of its run
+    holds it until all is put right."""
+    until = time.monotonic() + LIMITS.boot
+    while not (is_ours := try_lock(file)) and time.monotonic() < until:
+        file.seek(0)
+        holder = file.read().removeprefix("process ")
+        if not holder.isdigit() or Path(f"/proc/{holder}").exists():
+            break
+        time.sleep(_AGAIN)
+    return is_ours
 
 
 @contextmanager

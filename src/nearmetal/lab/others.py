@@ -26,9 +26,18 @@ def _path() -> Path:
     return Path(os.environ.get("NEARMETAL_LOCKS", "/run/lock")) / _FILE
 
 
+_acting_for: list[int] = []
+"""The process of the same run that is seen by others, if it is not this one."""
+
+
+def act_for(process: int) -> None:
+    """Be a part of the run of this process, which is no other."""
+    _acting_for[:] = [process]
+
+
 def _own() -> int:
-    """The byte of this process: containers count theirs by themselves."""
-    return Path("/proc/self/ns/pid").stat().st_ino * _PIDS + os.getpid()
+    """The byte of this run's process: containers count theirs by themselves."""
+    return Path("/proc/self/ns/pid").stat().st_ino * _PIDS + (_acting_for or [os.getpid()])[0]
 
 
 @contextmanager

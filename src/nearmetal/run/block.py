@@ -72,16 +72,3 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
                     resumed=bool(task.done),
                 )
                 await run_boot(boot_task, lab, sink)
-
-
-class InProcess:
-    """Runs blocks in this process, all on one lab."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-
-    async def run(self, task: BlockTask, sink: BlockSink) -> None:
-        await run_block(task, self._lab, sink)
-
-    async def close(self) -> Iterable[Left]:
-        return (await self._lab.clear()).left

@@ -1,6 +1,8 @@
 """Runs a plan, or what is left of it: block after block, each repeated while it is not whole."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nearmetal.blocks import plan_block
@@ -123,23 +125,49 @@ async def _run_block_until_whole(
     for attempt in range(MOST_ATTEMPTS):
         block = _attempt(attempt, plan, index, progress)
         if not progress.has_ended(block):
-            taking_part = [plan.place_of(boot.treatment) for boot in block.boots]
-            places = list(dict.fromkeys(taking_part))
-            task = BlockTask(
-                plan=plan.study,
-                resolved=tuple(plan.resolved[place] for place in places),
-                block=block,
-                done=progress.done(index, attempt),
-                made_of={number: of for number, place in enumerate(places) if (of := made_of.get(place)) is not None},
+            task = plan_task(
+                plan,
+                index,
+                attempt,
+                progress=progress,
+                made_of=made_of,
                 images=manifest.images,
                 hosts=hosts,
-                mtu=choose_mtu(plan.resolved),
-                artifacts=str(folder.artifacts.absolute()),
+                artifacts=folder.artifacts.absolute(),
             )
             await blocks.run(task, stream)
             stream.emit(BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
         if progress.is_whole(block):
             return
+
+
+def plan_task(
+    plan: Plan,
+    index: int,
+    attempt: int = 0,
+    *,
+    artifacts: Path,
+    progress: Progress | None = None,
+    made_of: "_MadeOf | None" = None,
+    images: Mapping[str, str] = MappingProxyType({}),
+    hosts: Mapping[str, HostSpec] = MappingProxyType({}),
+) -> BlockTask:
+    """What the process of a block's attempt is given: as far as it has come, without what is withdrawn."""
+    so_far = progress or Progress()
+    block = _attempt(attempt, plan, index, so_far)
+    places = list(dict.fromkeys(plan.place_of(boot.treatment) for boot in block.boots))
+    told = {number: made_of.get(place) for number, place in enumerate(places)} if made_of else {}
+    return BlockTask(
+        plan=plan.study,
+        resolved=tuple(plan.resolved[place] for place in places),
+        block=block,
+        done=so_far.done(index, attempt),
+        made_of={number: image for number, image in told.items() if image is not None},
+        images=images,
+        hosts=hosts,
+        mtu=choose_mtu(plan.resolved),
+        artifacts=str(artifacts),
+    )
 
 
 def is_measured(plan: Plan, index: int, progress: Progress) -> bool:

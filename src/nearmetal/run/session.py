@@ -17,17 +17,16 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
 from nearmetal.lab import clean, others
-from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.image.pinned import pinned
-from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
-from nearmetal.run import preparing, runner, shape
-from nearmetal.run.block import InProcess
+from nearmetal.run import preparing, runner
+from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
@@ -67,7 +66,7 @@ class Request:
 async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
     request = request.drawn()
-    with measuring():
+    with measuring() as lock:
         refuse_what_is_there(request.folder)
         await _put_right(say)
         must_be_able_to_make(request.study)
@@ -84,7 +83,9 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
             _say_if_too_few(folder.manifest(), say)
             with _at_work(folder):
                 await preparing.prepare_environments(folder.manifest(), open_site)
-                return await _run(folder, hosts, open_site, listeners)
+        # What was reached is let go of: each block reaches it by itself.
+        with _at_work(folder):
+            return await runner.run(folder, BlockProcesses(say, lock), hosts, listeners)
 
 
 async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing:
@@ -125,23 +126,29 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
     """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
     manifest = folder.manifest()
     progress = Progress.of(journal.records(folder.journal))
-    with measuring():
+    with measuring() as lock:
         await _put_right(say)
         is_measured = lacks_its_end_alone(folder, manifest, progress)
         if not is_measured:
             refuse_what_is_not_as_planned(folder, manifest)
         hosts = {} if is_measured else collect_hosts(manifest.study)
-        async with aclosing(opener(hosts, say)) as open_site:
-            with _at_work(folder):
-                if is_measured:
-                    return await _run(folder, hosts, open_site, listeners)
-                await preparing.build_image(manifest.study, say)
-                now = await versions(manifest.study, manifest.plan, open_site)
-                changed = {**other_versions(manifest.versions, now), **_other_plugins(manifest)}
-                for name, (before, after) in changed.items():
-                    say(f"since the run began {name} has changed: {before} before, {after} now")
-                await preparing.prepare_environments(manifest, open_site)
-                return await _run(folder, hosts, open_site, listeners, changed)
+        with _at_work(folder):
+            changed = {} if is_measured else await _prepare_again(folder, manifest, hosts, say)
+            return await runner.run(folder, BlockProcesses(say, lock), hosts, listeners, changed)
+
+
+async def _prepare_again(
+    folder: RunFolder, manifest: Manifest, hosts: Mapping[str, HostSpec], say: Say
+) -> Mapping[str, tuple[str, str]]:
+    """Have ready what blocks need; what is another version than when the run began."""
+    async with aclosing(opener(hosts, say)) as open_site:
+        await preparing.build_image(manifest.study, say)
+        now = await versions(manifest.study, manifest.plan, open_site)
+        changed = {**other_versions(manifest.versions, now), **_other_plugins(manifest)}
+        for name, (before, after) in changed.items():
+            say(f"since the run began {name} has changed: {before} before, {after} now")
+        await preparing.prepare_environments(manifest, open_site)
+    return changed
 
 
 def lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
@@ -217,18 +224,6 @@ def _at_work(folder: RunFolder) -> Iterator[None]:
     runs.remember(folder.path, Paths.default().state)
     with claimed(folder.journal), pinned(folder.manifest().images):
         yield
-
-
-async def _run(
-    folder: RunFolder,
-    hosts: Mapping[str, HostSpec],
-    open_site: OpenSite,
-    listeners: tuple[Callable[[Event], None], ...],
-    changed: Mapping[str, tuple[str, str]] | None = None,
-) -> Progress:
-    with held_anew() as (token, ledger):
-        blocks = InProcess(Lab(token, ledger, open_site, shape.choose_mtu(folder.manifest().plan.resolved)))
-        return await runner.run(folder, blocks, hosts, listeners, changed)
 
 
 async def _put_right(say: Say) -> None:

@@ -1,0 +1,117 @@
+"""A block's own process: a task comes in as one line of JSON, events go out as lines; its lab is cleared at its end.
+
+It ends early, after clearing, when it is told to (SIGTERM) or when whoever gave it the task is gone: then its standard
+input ends. `nearmetal block` runs one for whoever is on another host; a run on this one forks it (`block_forks.py`).
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from contextlib import aclosing
+from pathlib import Path
+from typing import IO
+
+from nearmetal import system_errors
+from nearmetal.errors import ExitCode, NearmetalError
+from nearmetal.lab.changes.ledger import held_anew
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.sites import opener
+from nearmetal.run.block import BlockTask, run_block
+from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
+from nearmetal.run.events import BlockSink, Event, emit_left
+
+BEAT = 5.0
+"""Seconds between two signs of life."""
+
+
+class PipeSink:
+    """Writes each event to a pipe as soon as it happens."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def emit(self, event: Event) -> None:
+        """BrokenPipeError when nobody reads any more."""
+        line = write_event(event)
+        while line:
+            line = line[os.write(self._pipe, line) :]
+
+
+def run_child(tasks: IO[bytes], events: int) -> int:
+    """Run the task in the first line of `tasks`, with its events going to the descriptor `events`. The exit code."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text("nm-block")
+    task: BlockTask = BlockTask.model_validate_json(tasks.readline())
+    sink = PipeSink(events)
+    try:
+        return asyncio.run(_until_told(task, sink, tasks))
+    except BrokenPipeError:  # whoever wanted to know is gone, and all is cleared
+        return ExitCode.INTERRUPTED
+
+
+async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
+    work = asyncio.ensure_future(run_task(task, sink))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, lambda: work.cancelling() or work.cancel())
+    loop.add_reader(tasks, _end_with, tasks, work)
+    beating = asyncio.ensure_future(_beat(sink))
+    try:
+        await work
+    except asyncio.CancelledError:
+        return ExitCode.INTERRUPTED
+    except (NearmetalError, OSError) as error:
+        sink.emit(BlockFailed.of(error))
+        return ExitCode.OWN_FAILURE
+    except Exception:
+        traceback.print_exc()
+        sink.emit(BlockFailed(kind="defect", what=traceback.format_exc(limit=-3)))
+        return ExitCode.OWN_FAILURE
+    finally:
+        beating.cancel()
+    sink.emit(BlockFinished(modules=sorted(sys.modules)))
+    return ExitCode.DONE
+
+
+def _end_with(tasks: IO[bytes], work: "asyncio.Future[None]") -> None:
+    """Nothing more is ever said on that pipe: when it can be read, it has ended."""
+    asyncio.get_running_loop().remove_reader(tasks)
+    work.cancel()
+
+
+async def _beat(sink: PipeSink) -> None:
+    while True:
+        await asyncio.sleep(BEAT)
+        with contextlib.suppress(BrokenPipeError):
+            sink.emit(Beat())
+
+
+async def run_task(task: BlockTask, sink: BlockSink) -> None:
+    """Run a block on a lab of its own, of which nothing remains but what is told."""
+
+    def say(text: str) -> None:
+        sink.emit(Said(text=text))
+
+    async with aclosing(opener(task.hosts, say)) as open_site:
+        with held_anew() as (token, ledger):
+            lab = Lab(token, ledger, open_site, task.mtu)
+            try:
+                await run_block(task, lab, sink)
+            finally:
+                emit_left(sink, (await lab.clear()).left, lab.left_told)
+
+
+def main() -> int:
+    """`nearmetal block`. What plugins print goes to standard error: the events have standard output to themselves."""
+    events = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        return run_child(sys.stdin.buffer, events)
+    except ValueError as error:
+        print(f"nearmetal block: this is no task: {str(error).splitlines()[0]}", file=sys.stderr)
+        return ExitCode.BAD_INPUT
+    except OSError as error:
+        print(f"nearmetal block: {system_errors.in_full(error)}", file=sys.stderr)
+        return ExitCode.HOST_CANNOT

@@ -1,0 +1,224 @@
+"""Runs each block in a process of its own, and hears what happens there."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterable
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import ToolFailed
+from nearmetal.lab import clean
+from nearmetal.lab.left import Left
+from nearmetal.model import TrialRecord, TrialStatus, identify_assignment
+from nearmetal.run.block import BlockTask
+from nearmetal.run.block_child import BEAT
+from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, read_event
+from nearmetal.run.boot import address_trial
+from nearmetal.run.events import BlockSink, TrialEnded
+from nearmetal.say import Say
+
+SILENT = 12 * BEAT
+"""Seconds without a sign of life after which a block's process hangs: its loop is held up by something."""
+_LONGEST_LINE = 64 * 2**20
+
+
+class BlockProcesses:
+    """A `BlockRunner`: a process for each block, forked from one that has imported all that they need."""
+
+    def __init__(self, say: Say, *kept: int) -> None:
+        """`kept` are descriptors that stay open as long as any of these processes lives, such as that of a lock."""
+        self._say = say
+        self._kept = kept
+        self._forks: asyncio.subprocess.Process | None = None
+        self._order: socket.socket | None = None
+        self._preload: list[str] = []
+
+    async def run(self, task: BlockTask, sink: BlockSink) -> None:
+        """Run what is left of a block's attempt. Trials of a process that dies, hangs or prints rubbish are lost.
+
+        The error that ended the block there, as of a disk that is full, is raised here.
+        """
+        heard = _Heard(task, sink, self._say)
+        process = await self._fork(task, heard)
+        why = None
+        try:
+            why = await heard.listen()
+        except asyncio.CancelledError:
+            _signal(process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(heard.listen(), LIMITS.boot)
+            raise
+        finally:
+            if heard.is_open:  # it hangs, or says what nobody understands
+                _signal(process.pid, signal.SIGKILL)
+            status = await process.wait(self._order)
+            heard.close()
+        self._preload = heard.modules or self._preload
+        if heard.failed is not None:
+            raise heard.failed.error()
+        if why is None and not heard.is_finished:
+            why = f"it was killed by signal {-status}" if status is not None and status < 0 else "it ended early"
+        if why is not None:
+            await clean.clean(self._say)  # what it had made, and not removed
+            heard.lose(f"the process that ran its block is gone: {why}")
+
+    async def close(self) -> Iterable[Left]:
+        """Nothing remains of a block but what was told."""
+        if self._order is not None:
+            self._order.close()
+        if self._forks is not None:
+            await self._forks.wait()
+        return ()
+
+    async def _fork(self, task: BlockTask, heard: "_Heard") -> "_Forked":
+        order = await self._started()
+        tasks, to_tasks = os.pipe2(os.O_CLOEXEC)
+        from_events, events = os.pipe2(os.O_CLOEXEC)
+        try:
+            request = json.dumps({"controller": os.getpid(), "preload": self._preload}).encode()
+            socket.send_fds(order, [request], [tasks, events])
+        finally:
+            os.close(tasks)
+            os.close(events)
+        await heard.open(to_tasks, from_events)
+        answer = await _Forked.answered(order, "forked")
+        if answer is None:
+            heard.close()
+            self._forks = self._order = None
+            raise ToolFailed("the process that forks blocks ended by itself")
+        forked = _Forked(int(answer["forked"]))
+        await heard.give(task)
+        return forked
+
+    async def _started(self) -> socket.socket:
+        if self._order is None:
+            self._order, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._order.setblocking(False)
+            with theirs:
+                self._forks = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "nearmetal.run.block_forks",
+                    stdin=theirs.fileno(),
+                    pass_fds=self._kept,
+                    start_new_session=True,
+                )
+        return self._order
+
+
+class _Forked:
+    """A process that was forked for a block."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    async def wait(self, order: socket.socket | None) -> int | None:
+        """Its exit status, negative for a signal; None where whoever forked it is gone and cannot tell."""
+        answer = None if order is None else await self.answered(order, "ended")
+        return None if answer is None else int(answer["status"])
+
+    @staticmethod
+    async def answered(order: socket.socket, what: str) -> dict[str, int] | None:
+        """The next such answer; None when there comes none."""
+        loop = asyncio.get_running_loop()
+        try:
+            while content := await loop.sock_recv(order, 4096):
+                answer: dict[str, int] = json.loads(content)
+                if what in answer:
+                    return answer
+        except OSError:
+            pass
+        return None
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+class _Heard:
+    """What a block's process says, passed on to the sink; and the trials that it has not told of."""
+
+    def __init__(self, task: BlockTask, sink: BlockSink, say: Say) -> None:
+        self._task = task
+        self._sink = sink
+        self._say = say
+        self._ended: set[str] = set()
+        self._reader: asyncio.StreamReader | None = None
+        self._transports: list[asyncio.BaseTransport] = []
+        self._writer: asyncio.WriteTransport | None = None
+        self.is_open = False
+        self.is_finished = False
+        self.failed: BlockFailed | None = None
+        self.modules: list[str] = []
+
+    async def open(self, to_tasks: int, from_events: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        reading, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(from_events, "rb", buffering=0))
+        writing, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(to_tasks, "wb", buffering=0))
+        self._transports = [reading, writing]
+        self._writer = writing
+        self.is_open = True
+
+    async def give(self, task: BlockTask) -> None:
+        assert self._writer is not None
+        self._writer.write(task.model_dump_json().encode() + b"\n")
+
+    async def listen(self) -> str | None:
+        """Until it has nothing more to say; why it cannot be listened to any more, if that is so."""
+        assert self._reader is not None
+        while True:
+            try:
+                line = await asyncio.wait_for(self._reader.readline(), SILENT)
+            except TimeoutError:
+                return f"it gave no sign of life for {SILENT:g} s"
+            except ValueError:
+                return "it printed a line without an end"
+            if not line:
+                self.is_open = False
+                return None
+            if not line.endswith(b"\n"):
+                continue  # it died while it wrote that
+            try:
+                event = read_event(line)
+            except ValueError as error:
+                return f"it printed rubbish: {error}"
+            if isinstance(event, Said):
+                self._say(event.text)
+            elif isinstance(event, BlockFinished):
+                self.is_finished, self.modules = True, event.modules
+            elif isinstance(event, BlockFailed):
+                self.failed = event
+            elif not isinstance(event, Beat):
+                if isinstance(event, TrialEnded):
+                    self._ended.add(event.record.trial.id)
+                self._sink.emit(event)
+
+    def lose(self, why: str) -> None:
+        """A record for each trial that the process has not told of."""
+        places = {identify_assignment(one.assignment): one for one in self._task.resolved}
+        for boot in self._task.block.boots:
+            resolved = places[identify_assignment(boot.treatment)]
+            for trial in boot.trials:
+                if trial.id not in self._task.done and trial.id not in self._ended:
+                    record = TrialRecord(
+                        trial=address_trial(self._task.block.index, self._task.block.attempt, boot.treatment, trial),
+                        site=resolved.server.host,
+                        boot=None,
+                        status=TrialStatus.LOST,
+                        reason=why,
+                    )
+                    self._sink.emit(TrialEnded(record=record))
+
+    def close(self) -> None:
+        for transport in self._transports:
+            transport.close()
+
+
+__all__ = ["SILENT", "BlockProcesses"]

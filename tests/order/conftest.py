@@ -1,0 +1,12 @@
+"""Runs of these tests are in their own process, but for those that are about processes."""
+
+import pytest
+
+from nearmetal.run import session
+from tests.order.in_process import InProcess
+
+
+@pytest.fixture(autouse=True)
+def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("processes") is None:
+        monkeypatch.setattr(session, "BlockProcesses", InProcess)

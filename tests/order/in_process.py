@@ -1,0 +1,36 @@
+"""Blocks that run in the test's own process, so that a test can put something of its own in the place of a plugin's."""
+
+from collections.abc import Iterable
+
+from nearmetal.lab.left import Left
+from nearmetal.run.block import BlockTask
+from nearmetal.run.block_child import run_task
+from nearmetal.run.block_lines import Said
+from nearmetal.run.events import BlockSink, Event
+from nearmetal.say import Say
+
+
+class InProcess:
+    """A `BlockRunner`."""
+
+    def __init__(self, say: Say, *kept: int) -> None:
+        self._say = say
+
+    async def run(self, task: BlockTask, sink: BlockSink) -> None:
+        # As it crosses to another process.
+        await run_task(BlockTask.model_validate_json(task.model_dump_json()), _Sink(sink, self._say))
+
+    async def close(self) -> Iterable[Left]:
+        return ()
+
+
+class _Sink:
+    def __init__(self, sink: BlockSink, say: Say) -> None:
+        self._sink = sink
+        self._say = say
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Said):
+            self._say(event.text)
+        else:
+            self._sink.emit(event)

@@ -1,0 +1,167 @@
+"""A block is a process: what comes of one that dies, hangs, prints rubbish, or whose controller is gone."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nearmetal.lab.changes.ledger import ledgers_folder
+from nearmetal.model import TrialStatus
+from nearmetal.run import block_runner
+from nearmetal.run.block import BlockTask
+from nearmetal.run.block_lines import BlockFailed, read_event, write_event
+from nearmetal.run.events import BlockEnded, Event, Step, TrialEnded, TrialStarted
+from nearmetal.run.runner import plan_task
+from nearmetal.store.folder import RunFolder
+from tests.order import mock_run
+
+pytestmark = pytest.mark.processes
+
+
+def processes(name: str) -> list[int]:
+    """Those that are called so, and are ours; not what they start, which is called so until it is another program."""
+    own = f"NEARMETAL_HOME={os.environ['NEARMETAL_HOME']}".encode()
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_called_so = (path / "comm").read_text().strip() == name
+            if is_called_so and own in (path / "environ").read_bytes().split(b"\0"):
+                found[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+    return [process for process, parent in found.items() if parent not in found]
+
+
+def at_first(kind: type[Event], act: Callable[[], None]) -> Callable[[Event], None]:
+    is_done = False
+
+    def listener(event: Event) -> None:
+        nonlocal is_done
+        if isinstance(event, kind) and not is_done:
+            is_done = True
+            act()
+
+    return listener
+
+
+async def test_a_run_has_a_process_for_each_block_and_none_remains(tmp_path: Path) -> None:
+    seen: set[int] = set()
+    _, records = await mock_run.run(tmp_path / "run", listener=lambda _: seen.update(processes("nm-block")))
+    assert len(seen) == 2 and not processes("nm-block") and not processes("nm-forks")
+    assert [record.status for record in records] == [TrialStatus.OK] * 4
+    assert await mock_run.left_over() == []
+
+
+async def test_one_that_is_killed_loses_its_trials_and_is_run_again(tmp_path: Path) -> None:
+    def kill() -> None:
+        os.kill(processes("nm-block")[0], signal.SIGKILL)
+
+    events, records = await mock_run.run(tmp_path / "run", listener=at_first(TrialStarted, kill))
+    lost = [record for record in records if record.status is TrialStatus.LOST]
+    assert {record.reason for record in lost} == {"the process that ran its block is gone: it was killed by signal 9"}
+    assert {(record.trial.block, record.trial.attempt) for record in lost} == {(0, 0)}
+    assert [event.whole for event in events if isinstance(event, BlockEnded)] == [False, True, True]
+    assert await mock_run.left_over() == []
+
+
+async def test_one_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_runner, "SILENT", 1.0)
+
+    def stop() -> None:
+        os.kill(processes("nm-block")[0], signal.SIGSTOP)
+
+    _, records = await mock_run.run(tmp_path / "run", listener=at_first(TrialStarted, stop))
+    (reason,) = {record.reason for record in records if record.status is TrialStatus.LOST}
+    assert "no sign of life for 1 s" in str(reason)
+    assert await mock_run.left_over() == []
+
+
+async def test_what_is_no_event_ends_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+
+    def garbled(line: bytes) -> Event:
+        nonlocal count
+        count += 1
+        return read_event(b"rubbish" + line if count == 3 else line)
+
+    monkeypatch.setattr(block_runner, "read_event", garbled)
+    _, records = await mock_run.run(tmp_path / "run")
+    (reason,) = {record.reason for record in records if record.status is TrialStatus.LOST}
+    assert "it printed rubbish: this is no event" in str(reason)
+    assert await mock_run.left_over() == []
+
+
+def test_one_whose_controller_is_killed_puts_right_what_it_made(tmp_path: Path) -> None:
+    script = f"""
+import asyncio, os, signal
+from pathlib import Path
+from nearmetal.run.events import TrialStarted
+from tests.order import mock_run
+
+def kill(event):
+    if isinstance(event, TrialStarted):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(mock_run.run(Path({str(tmp_path / "run")!r}), listener=kill))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    _, records = asyncio.run(mock_run.resume(tmp_path / "run"))  # it waits until that is done
+    assert not processes("nm-block")
+    assert len({record.trial.id for record in records}) == len(records) == 4
+    assert asyncio.run(mock_run.left_over()) == []
+
+
+async def test_the_command_runs_a_task_from_its_standard_input(tmp_path: Path) -> None:
+    """As a worker on another host does."""
+    await mock_run.run(tmp_path / "run")
+    plan = RunFolder(tmp_path / "run").manifest().plan
+    task = plan_task(plan, 1, artifacts=tmp_path / "there")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nearmetal", "block"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(task.model_dump_json().encode() + b"\n")
+    said = [read_event(line) async for line in process.stdout]
+    assert await process.wait() == 0
+    ended = [event.record.status for event in said if isinstance(event, TrialEnded)]
+    assert ended == [TrialStatus.OK] * 2
+    assert any(isinstance(event, Step) for event in said)
+    assert not list(ledgers_folder().glob("*.jsonl"))
+
+
+def test_the_command_refuses_what_is_no_task() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "nearmetal", "block"], input=b"{}\n", capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 2
+    assert b"nearmetal block: this is no task" in ended.stderr and b"Traceback" not in ended.stderr
+
+
+async def test_a_task_is_json_and_nothing_else(tmp_path: Path) -> None:
+    await mock_run.run(tmp_path / "run")
+    task = plan_task(RunFolder(tmp_path / "run").manifest().plan, 0, artifacts=tmp_path)
+    again = BlockTask.from_json(json.loads(task.model_dump_json()))
+    assert again == task
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{}", b"[]", b'["NoSuchEvent",{}]', b'["BlockEnded",{}]', b'["BlockEnded",[1]]', b"\xff", b"[" * 10**5],
+)
+def test_lines_that_are_none(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_event(line + b"\n")
+
+
+def test_an_error_comes_back_as_it_was_raised() -> None:
+    failed = BlockFailed.of(OSError(28, "No space left on device", "/var/x"))
+    error = read_event(write_event(failed))
+    assert isinstance(error, BlockFailed)
+    raised = error.error()
+    assert isinstance(raised, OSError) and (raised.errno, raised.filename) == (28, "/var/x")
