@@ -3,27 +3,43 @@
 `resolve.py` says what a combination asks for.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from nearmetal.levels import (
+    fill_placeholders,
+    find_placeholders,
+    format_assignment,
+    format_level,
+    identify_level,
+    is_same_level,
+)
 from nearmetal.model import (
     CAPTURE_KEYS,
     Assignment,
     ClientsSpec,
     FactorSpec,
+    Identity,
     Level,
     LinkSpec,
     MachineSpec,
     ObserveSpec,
     Study,
     WorkloadSpec,
+    identify_assignment,
 )
 
-PLACEHOLDER = re.compile(r"\{([A-Za-z0-9._-]+)\}")
+identity = identify_assignment
+typed = identify_level
+same = is_same_level
+key = format_assignment
+show = format_level
+fill = fill_placeholders
+placeholders_in = find_placeholders
+"""Other names of these, for callers that still have them."""
 
 Table = Literal["machine", "clients", "link", "observe"]
 Kind = Literal["environment", "treatment", "placeholder"] | Table
@@ -98,18 +114,6 @@ def placeholders(study: Study) -> set[str]:
     return {name for workload in study.workloads for name in placeholders_in(workload.parameters)}
 
 
-def placeholders_in(value: object) -> Iterator[str]:
-    """The names in braces anywhere in a value, in the order they stand there."""
-    if isinstance(value, str):
-        yield from PLACEHOLDER.findall(value)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from placeholders_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from placeholders_in(item)
-
-
 def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]]:
     """Each workload with a factor that only fills placeholders, and none of this one: it is measured at each level."""
     for name, factor in study.factors.items():
@@ -119,39 +123,7 @@ def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]
                     yield workload, name
 
 
-def fill(value: Any, levels: Assignment) -> Any:
-    """Put levels in the place of placeholders: with its type where the placeholder is the whole value."""
-    if isinstance(value, str):
-        whole = PLACEHOLDER.fullmatch(value)
-        if whole and whole[1] in levels:
-            return levels[whole[1]]
-        return PLACEHOLDER.sub(lambda match: show(levels.get(match[1], match[0])), value)
-    if isinstance(value, Mapping):
-        return {key: fill(item, levels) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [fill(item, levels) for item in value]
-    return value
-
-
 # ── Which combinations exist ──────────────────────────────────────────────────────────────────────────────────────
-
-
-Identity = tuple[tuple[str, str, Level], ...]
-
-
-def identity(assignment: Assignment) -> Identity:
-    """A combination as a key of sets: whatever the order of its factors, and with the type of each level."""
-    return tuple(sorted((name, *typed(level)) for name, level in assignment.items()))
-
-
-def typed(level: Level) -> tuple[str, Level]:
-    """A level with its type: Python takes true for 1, a study does not."""
-    return type(level).__name__, level
-
-
-def same(one: Level, other: Level) -> bool:
-    """Levels are equal only with their type: true is not 1."""
-    return typed(one) == typed(other)
 
 
 def conditions(factor: FactorSpec) -> Mapping[str, tuple[Level, ...]]:
@@ -328,13 +300,3 @@ def counterpart(study: Study, treatment: Assignment, name: str) -> dict[str, Lev
         if new not in treatment and new not in reference:
             raise Unnamed(new, name, reference[name])
     return found
-
-
-def key(assignment: Assignment) -> str:
-    """A combination as one line, "environment=qemu nic=e1000": stable, for names and for people."""
-    return " ".join(f"{name}={show(level)}" for name, level in assignment.items())
-
-
-def show(level: Level) -> str:
-    """A level as it stands in the study file."""
-    return str(level).lower() if isinstance(level, bool) else str(level)

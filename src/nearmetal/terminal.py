@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from nearmetal.factors import key, show
+from nearmetal.levels import format_assignment, format_level
 from nearmetal.model import TrialStatus
 from nearmetal.plain import plain
 from nearmetal.report.figures import count
@@ -95,7 +95,7 @@ class Watcher:
             self._console.print(f"{self._place}: {count(event.trials, 'trial')}, {self._left()}")
 
     def _on_BootStarted(self, event: BootStarted) -> None:
-        self._treatment = " ".join(show(level) for level in event.treatment.values())
+        self._treatment = " ".join(format_level(level) for level in event.treatment.values())
         self._workload = ""
         self._is_made = self._is_left = False
 
@@ -113,7 +113,10 @@ class Watcher:
         record = event.record
         self._is_made |= record.boot is not None
         if record.status is not TrialStatus.OK:
-            self._say(str(record.status), f"{key(record.trial.treatment)} {record.trial.workload}: {record.reason}")
+            self._say(
+                str(record.status),
+                f"{format_assignment(record.trial.treatment)} {record.trial.workload}: {record.reason}",
+            )
         self._move()
 
     def _on_BootEnded(self, event: BootEnded) -> None:
@@ -121,7 +124,7 @@ class Watcher:
             took = show_duration(sum(event.phases_ns.values()) / 1e9)
             told = "made, and not all of it removed," if self._is_left else "made and removed"
             what = f"{told} in {took}" if self._is_made else f"not made, given up after {took}"
-            self._console.print(f"  {plain(key(event.treatment))}: {what}")
+            self._console.print(f"  {plain(format_assignment(event.treatment))}: {what}")
 
     def _on_BlockEnded(self, event: BlockEnded) -> None:
         if not event.whole:
@@ -134,7 +137,7 @@ class Watcher:
         )
 
     def _on_Withdrawn(self, event: Withdrawn) -> None:
-        self._say("withdrawn", f"{key(event.treatment)}: {event.reason}", "red")
+        self._say("withdrawn", f"{format_assignment(event.treatment)}: {event.reason}", "red")
 
     def _on_NothingToCompare(self, event: NothingToCompare) -> None:
         self._say("no more blocks", f"after {count(event.blocks, 'block')} nothing is left that can be compared")

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal import factors, plugins
-from nearmetal.model import CaptureSpec, FactorSpec, Level, MachineSpec, ObserveSpec, Study
+from nearmetal.levels import format_assignment
+from nearmetal.model import (
+    CaptureSpec,
+    FactorSpec,
+    Identity,
+    Level,
+    MachineSpec,
+    ObserveSpec,
+    Study,
+    identify_assignment,
+)
 from nearmetal.resolve import Resolver
 from nearmetal.study import read
 from tests.unit.study_text import GOOD
@@ -24,7 +34,7 @@ def study(factor_specs: dict[str, Any], **more: Any) -> Study:
 
 
 def keys(found: Any) -> list[str]:
-    return [factors.key(one) for one in found]
+    return [format_assignment(one) for one in found]
 
 
 # ── Combinations ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,7 +72,7 @@ def test_a_nested_factor_exists_only_where_it_means_something() -> None:
 def test_true_and_one_are_different_levels() -> None:
     crossed = study({"environment": ["a"], "x": [True, 1, 1.0, "1"], "y": {"levels": [0], "when": {"x": 1}}})
     found = list(factors.treatments_of(crossed))
-    assert len({factors.identity(one) for one in found}) == 4
+    assert len({identify_assignment(one) for one in found}) == 4
     assert [("y" in one) for one in found] == [False, True, False, False]
     assert len(list(factors.one_at_a_time(crossed))) == 4
 
@@ -87,7 +97,7 @@ def nested_factors(draw: st.DrawFn) -> dict[str, FactorSpec]:
     return found
 
 
-def every(specs: dict[str, FactorSpec]) -> set[factors.Identity]:
+def every(specs: dict[str, FactorSpec]) -> set[Identity]:
     """The definition, word for word: all crossings, without what does not apply."""
     found = set()
     for levels in product(*(spec.levels for spec in specs.values())):
@@ -95,13 +105,13 @@ def every(specs: dict[str, FactorSpec]) -> set[factors.Identity]:
         while dropped := [name for name in assignment if not factors.applies(specs[name], assignment)]:
             for name in dropped:
                 del assignment[name]
-        found.add(factors.identity(assignment))
+        found.add(identify_assignment(assignment))
     return found
 
 
 @given(nested_factors())
 def test_combinations_are_what_the_definition_says(specs: dict[str, FactorSpec]) -> None:
-    found = [factors.identity(one) for one in factors.combinations(specs)]
+    found = [identify_assignment(one) for one in factors.combinations(specs)]
     assert len(found) == len(set(found))
     assert set(found) == every(specs)
 
@@ -128,8 +138,8 @@ def test_demands_are_exactly_what_makes_a_factor_apply(specs: dict[str, FactorSp
 def test_the_order_of_the_file_does_not_change_which_combinations_there_are() -> None:
     specs = read(GOOD, "s.toml").factors
     turned = dict(reversed(list(specs.items())))
-    assert {factors.identity(one) for one in factors.combinations(specs)} == {
-        factors.identity(one) for one in factors.combinations(turned)
+    assert {identify_assignment(one) for one in factors.combinations(specs)} == {
+        identify_assignment(one) for one in factors.combinations(turned)
     }
 
 
@@ -185,7 +195,7 @@ def test_a_nested_factor_that_the_reference_lacks_is_varied_where_it_exists() ->
 def test_one_at_a_time_names_every_level_that_can_be_had(specs: dict[str, FactorSpec]) -> None:
     whole = study({"environment": ["a"]}).model_copy(update={"factors": specs})
     few = list(factors.one_at_a_time(whole))
-    assert {factors.identity(one) for one in few} <= every(specs)
+    assert {identify_assignment(one) for one in few} <= every(specs)
     possible = {(name, level) for one in factors.combinations(specs) for name, level in one.items()}
     assert {(name, level) for one in few for name, level in one.items()} == possible
 
@@ -201,7 +211,7 @@ NESTED = {
 
 
 def counterpart(reference: dict[str, Level], treatment: dict[str, Level], name: str) -> str:
-    return factors.key(factors.counterpart(study(NESTED, reference=reference), treatment, name))
+    return format_assignment(factors.counterpart(study(NESTED, reference=reference), treatment, name))
 
 
 def test_factors_that_no_longer_apply_are_dropped() -> None:
@@ -271,24 +281,6 @@ def test_a_combination_is_put_into_the_study() -> None:
     assert asked.treatments == {"isolation": "kernel"}
     assert asked.workloads[0].parameters["workers"] == 4
     assert whole.workloads[0].parameters["workers"] == "{workers}"
-
-
-def test_a_placeholder_keeps_its_type_alone_and_reads_as_written_within_a_text() -> None:
-    levels: dict[str, Level] = {"on": True, "n": 4, "x": 0.5}
-    value = {
-        "alone": "{on}",
-        "within": ["--on={on} --n={n}", "{x}", {"deep": "{n}"}],
-        "other": "{not-a-factor} {} { n }",
-    }
-    assert factors.fill(value, levels) == {
-        "alone": True,
-        "within": ["--on=true --n=4", 0.5, {"deep": 4}],
-        "other": "{not-a-factor} {} { n }",
-    }
-
-
-def test_a_level_that_looks_like_a_placeholder_is_not_filled_again() -> None:
-    assert factors.fill("{a} {b}", {"a": "{b}", "b": "x"}) == "{b} x"
 
 
 def test_keys_are_told_in_the_order_of_the_file() -> None:

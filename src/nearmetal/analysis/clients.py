@@ -21,9 +21,9 @@ from statistics import geometric_mean
 import numpy as np
 from numpy.typing import NDArray
 
-from nearmetal import factors
 from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
 from nearmetal.analysis.responses import BOOT, Arm, Arms, mean
+from nearmetal.levels import format_assignment
 from nearmetal.model import Response, Scale, Warned
 from nearmetal.units import show, show_share
 
@@ -157,7 +157,7 @@ def about_clients(arms: Arms, primaries: Mapping[str, str], margin: float) -> tu
 
 def _about(arm: Arm, workload: str, name: str, told: Told, margin: float, level: float) -> Iterable[Warned]:
     kind = told.kind
-    where = f"{factors.key(arm.first[0].records[0].trial.treatment)}, {workload}"
+    where = f"{format_assignment(arm.first[0].records[0].trial.treatment)}, {workload}"
     for odd in odd_clients(told.trials, kind.scale, margin, level):
         size = show_share(abs(odd.deviation), 1) if kind.scale == "ratio" else show(abs(odd.deviation), kind.unit)
         text = (

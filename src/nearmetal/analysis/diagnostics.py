@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearmetal import cpu_lists, factors
+from nearmetal import cpu_lists
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
+from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment, Look, Study, TrialRecord, Warned
 
 ALARM_PRIMARY = 0.05
@@ -336,7 +337,7 @@ def about_run(
 
 def _treatments(code: str, what: str, found: LeftOut) -> Iterable[Warned]:
     """Those with the same reason in one sentence."""
-    reasons = [(factors.key(treatment), Warned(code=code, text=reason)) for treatment, reason in found]
+    reasons = [(format_assignment(treatment), Warned(code=code, text=reason)) for treatment, reason in found]
     for group in grouped(reasons):
         names = list(dict.fromkeys(group.about))
         were = "was" if len(names) == 1 else "were"

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.alike import grouped
-from nearmetal.factors import identity
-from nearmetal.model import TrialRecord, TrialStatus, Warned
+from nearmetal.model import TrialRecord, TrialStatus, Warned, identify_assignment
 
 ELSEWHERE = frozenset({"busy-host", "steal"})
 """Codes of trials that shared their CPUs with what is not theirs."""
@@ -18,8 +17,8 @@ def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
     """What of `ELSEWHERE` a run's trials have that count, where many of those of some treatment do; with what to do."""
     counted = [record for record in records if record.status is TrialStatus.OK]
     warned = [(record, one) for record in counted for one in record.warnings if one.code in ELSEWHERE]
-    disturbed = {record.trial.id: identity(record.trial.treatment) for record, _ in warned}
-    of_treatment = Counter(identity(record.trial.treatment) for record in counted)
+    disturbed = {record.trial.id: identify_assignment(record.trial.treatment) for record, _ in warned}
+    of_treatment = Counter(identify_assignment(record.trial.treatment) for record in counted)
     if not any(number >= _MANY * of_treatment[of] for of, number in Counter(disturbed.values()).items()):
         return
     for group in grouped(warned):

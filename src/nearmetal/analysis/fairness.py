@@ -7,8 +7,8 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from nearmetal import factors
 from nearmetal.analysis.results import IDENTICAL, FairnessRow
+from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment
 from nearmetal.store.manifest import MachineFacts
 from nearmetal.units import show_size
@@ -105,7 +105,7 @@ def _unlike(told: Told) -> Iterator[str]:
 def _label(treatment: Assignment, unlike: Container[str]) -> str:
     """An environment stands for its treatments where they are all alike, servers and clients."""
     environment = _environment(treatment)
-    return factors.key(treatment) if environment in unlike else environment
+    return format_assignment(treatment) if environment in unlike else environment
 
 
 def _environment(treatment: Assignment) -> str:

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from nearmetal.analysis.alike import Merging, wording
 from nearmetal.blocks import plan_block
-from nearmetal.factors import Identity, identity
-from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus
+from nearmetal.model import Assignment, Identity, Plan, Study, TrialPlan, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.store.journal import blocks_to_run
 
 
@@ -164,8 +163,8 @@ class Course:
                 if line["event"] == "LookTaken":
                     self.looks.append(line)
             case "Withdrawn":
-                self.withdrawn[identity(line["treatment"])] = line["reason"]
-                self._note("withdrawn", Row(identity(line["treatment"]), ""), line["reason"], None)
+                self.withdrawn[identify_assignment(line["treatment"])] = line["reason"]
+                self._note("withdrawn", Row(identify_assignment(line["treatment"]), ""), line["reason"], None)
             case "LeftBehind":
                 self._note("left behind", None, line["what"], None)
 
@@ -177,7 +176,7 @@ class Course:
 
     def _record(self, record: TrialRecord) -> None:
         trial = record.trial
-        row = Row(identity(trial.treatment), trial.workload)
+        row = Row(identify_assignment(trial.treatment), trial.workload)
         if trial.id in self._ids:
             raise ValueError("this trial has a record already")
         self._ids.add(trial.id)
@@ -255,7 +254,7 @@ class Course:
     def to_come(self) -> int:
         """Trials without a record, those of repeated blocks included as far as they were begun."""
         if self._counted[0] != self.lines:
-            rows = (Row(identity(treatment), workload) for treatment, workload in self.rows())
+            rows = (Row(identify_assignment(treatment), workload) for treatment, workload in self.rows())
             self._counted = (self.lines, sum(place.to_come for row in rows for place in self.places(row)))
         return self._counted[1]
 
@@ -264,7 +263,7 @@ class Course:
         if self.now is None:
             return None
         trial = next((trial for trial in self.now.trials if trial.id not in self._ids), None)
-        return None if trial is None else (Row(identity(self.now.treatment), trial.workload), self.now.block)
+        return None if trial is None else (Row(identify_assignment(self.now.treatment), trial.workload), self.now.block)
 
     def pace(self) -> tuple[float, int]:
         """Seconds from when this session began to its last event, and the trials that ended in them."""
@@ -286,7 +285,7 @@ def seconds_each(records: Iterable[TrialRecord]) -> list[float]:
     seconds, steps = [], dict[tuple[int, int, Identity], Mapping[str, int]]()
     for record in records:
         if record.status is TrialStatus.OK:
-            boot = (record.trial.block, record.trial.attempt, identity(record.trial.treatment))
+            boot = (record.trial.block, record.trial.attempt, identify_assignment(record.trial.treatment))
             seconds.append(of_its_own(record, steps.get(boot, {})) / 1e9)
             steps[boot] = record.phases_ns
     return seconds

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from nearmetal.analysis.alike import grouped, wording
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.dashboard.course import WARNING, Course, Ended, Fate, Place, Row, Trouble
-from nearmetal.factors import Identity, identity
 from nearmetal.in_short import in_short
-from nearmetal.model import TrialStatus, Warned
+from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
 from nearmetal.run.estimate import left
@@ -149,7 +148,7 @@ def strips(course: Course, labels: words.Labels, is_measured: bool) -> Iterator[
     """By workload, a strip for each treatment."""
     for workload in course.study.workloads:
         of_workload = [
-            _strip(course, Row(identity(treatment), workload.name), labels.treatment(treatment), is_measured)
+            _strip(course, Row(identify_assignment(treatment), workload.name), labels.treatment(treatment), is_measured)
             for treatment in course.plan.treatments
         ]
         yield words.workload(workload.name), of_workload
@@ -182,7 +181,7 @@ def _said(one: Ended) -> str:
 def troubles(course: Course, labels: words.Labels, warned: Sequence[Told] = ()) -> tuple[list[Told], int]:
     """The newest first, and how many more there are. What an analysis has `warned` of comes before trials' warnings."""
     newest = list(course.newest_troubles())
-    names = {identity(treatment): labels.treatment(treatment) for treatment in course.plan.treatments}
+    names = {identify_assignment(treatment): labels.treatment(treatment) for treatment in course.plan.treatments}
     worse = [_told(trouble, names) for trouble in newest if trouble.kind != WARNING]
     told = frozenset[str]().union(*(one.of_trials for one in warned))
     of_trials = [

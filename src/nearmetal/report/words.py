@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nearmetal import factors
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
+from nearmetal.levels import format_level, is_same_level
 from nearmetal.model import Assignment, Level, Scale, Warned
 from nearmetal.plain import plain as plain
 from nearmetal.report import figures
@@ -99,7 +99,7 @@ def level(name: str, value: Level) -> str:
         return plain(str(value))
     if isinstance(value, bool):
         return f"{plain(name)} {'on' if value else 'off'}"
-    return f"{plain(name)} {plain(factors.show(value))}"
+    return f"{plain(name)} {plain(format_level(value))}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Labels:
             for name in self.telling
             if name in contrast.treatment
             and name in contrast.reference
-            and factors.same(contrast.treatment[name], contrast.reference[name])
+            and is_same_level(contrast.treatment[name], contrast.reference[name])
         }
         apart = [name for name in self.telling if name not in shared]
         common = [name for name in self.telling if name in shared]
@@ -191,7 +191,7 @@ def _clause(contrast: Contrast, reference: str) -> str:
 
 def apart(side: Assignment, other: Assignment) -> str:
     """ "again", "amount 2100": by what a treatment is another than the one it is compared with."""
-    return ", ".join(level(name, one) for name, one in side.items() if not factors.same(one, other[name]))
+    return ", ".join(level(name, one) for name, one in side.items() if not is_same_level(one, other[name]))
 
 
 def size(

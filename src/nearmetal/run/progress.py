@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from nearmetal.factors import key
+from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment, BlockPlan, Level, Plan, TrialRecord, TrialStatus
 
 MOST_ATTEMPTS = 3
@@ -29,7 +29,7 @@ class Progress:
         attempt = (trial.block, trial.attempt)
         self._done[attempt][trial.id] = record
         # One bad trial makes an attempt bad, whatever else of it is ok, before or after.
-        is_bad = self._is_bad[key(trial.treatment)]
+        is_bad = self._is_bad[format_assignment(trial.treatment)]
         is_bad[attempt] = is_bad.get(attempt, False) or record.status is not TrialStatus.OK
         running = sum(takewhile(bool, reversed(is_bad.values())))
         if running >= FAILURES_TO_WITHDRAW and dict(trial.treatment) not in self.withdrawn:
@@ -54,8 +54,9 @@ class Progress:
 
     def leaves_nothing_to_compare(self, plan: Plan) -> bool:
         """Whether a side of every contrast is withdrawn; of a plan without contrasts nothing was to be compared."""
-        gone = {key(treatment) for treatment in self.withdrawn}
-        return bool(plan.contrasts) and all(gone & {key(one.treatment), key(one.reference)} for one in plan.contrasts)
+        gone = {format_assignment(treatment) for treatment in self.withdrawn}
+        sides = [{format_assignment(one.treatment), format_assignment(one.reference)} for one in plan.contrasts]
+        return bool(sides) and all(gone & both for both in sides)
 
     def has_ended(self, block: BlockPlan) -> bool:
         """Every trial of this attempt has a record, good or bad; those of withdrawn treatments do not count."""

@@ -9,7 +9,7 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
-from nearmetal.model import COSTS, OF_THE_BOOT, Level, Study, Workload, WorkloadSpec
+from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload, WorkloadSpec
 from nearmetal.resolve import build_workload
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 
@@ -58,7 +58,7 @@ def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
         for levels in product(*(study.factors[name].levels for name in names)):
             yield dict(zip(names, levels, strict=True))
         return
-    seen: set[words.Identity] = set()
+    seen: set[Identity] = set()
     for treatment in words.treatments_of(study):
         found = {name: treatment[name] for name in names}
         if words.identity(found) not in seen:

@@ -1,7 +1,7 @@
 """What else differs between the environments: the rivals to every explanation."""
 
 from nearmetal.analysis.results import FairnessRow
-from nearmetal.factors import key
+from nearmetal.levels import format_assignment
 from nearmetal.report import words
 from nearmetal.report.blocks import Block, Column, Paragraph, Section, Table, Value
 from nearmetal.report.reading import ReportInput
@@ -38,7 +38,8 @@ class Fairness:
 def _table(rows: tuple[FairnessRow, ...], report: ReportInput) -> Table:
     plain = {label: words.plain(label) for row in rows for label in row.values}
     named = plain | {
-        key(treatment): report.labels.treatment(treatment) for treatment in report.manifest.plan.treatments
+        format_assignment(treatment): report.labels.treatment(treatment)
+        for treatment in report.manifest.plan.treatments
     }
     labels = list(plain)
     if len(labels) <= _SIDE_BY_SIDE:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from nearmetal import factors, units
+from nearmetal import units
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell, Contrast
+from nearmetal.levels import find_placeholders
 from nearmetal.model import Assignment
 from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
@@ -115,7 +116,7 @@ def _without_workers(cell: Cell, report: ReportInput) -> Assignment:
     """The treatment less the factors that say how many workers there are."""
     study = report.manifest.study
     given = next(spec.parameters.get("workers") for spec in study.workloads if spec.name == cell.workload)
-    filling = set(factors.placeholders_in(given))
+    filling = set(find_placeholders(given))
     return {name: level for name, level in cell.treatment.items() if name not in filling}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from nearmetal.analysis.alike import Alike, grouped
 from nearmetal.analysis.results import Cell
-from nearmetal.factors import key
 from nearmetal.in_short import in_short
+from nearmetal.levels import format_assignment
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table, Value
@@ -156,7 +156,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
     """All treatments of an environment together, by the place of the trial in its block."""
     cells = _primary_cells(report)
     medians = {
-        (workload, key(cell.treatment)): cell.median
+        (workload, format_assignment(cell.treatment)): cell.median
         for (workload, _), found in cells.items()
         for cell in found
         if _has_scale(cell)
@@ -166,7 +166,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
     for record in report.records:
         trial = record.trial
         response = record.responses.get(response_of.get(trial.workload, ""))
-        median = medians.get((trial.workload, key(trial.treatment)))
+        median = medians.get((trial.workload, format_assignment(trial.treatment)))
         if record.status is TrialStatus.OK and response is not None and median is not None:
             environment = str(trial.treatment.get("environment", ""))
             points[trial.workload][environment].append((trial.position + 1, response.value / median - 1))
