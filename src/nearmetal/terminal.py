@@ -13,7 +13,6 @@ from nearmetal.levels import format_assignment, format_level
 from nearmetal.model import TrialStatus
 from nearmetal.plain import plain
 from nearmetal.report.figures import count
-from nearmetal.run.estimate import left as time_left
 from nearmetal.run.events import (
     BlockEnded,
     BlockStarted,
@@ -29,24 +28,33 @@ from nearmetal.run.events import (
     TrialStarted,
     Withdrawn,
 )
+from nearmetal.store.progress import RunProgress, estimate_time_left
 from nearmetal.units import show_duration, show_elapsed
 
 
 class Watcher:
     """Listens to a run's events and shows them. `estimate`: seconds that a trial takes before any has been seen.
 
-    With `looks`, `trials` and `blocks` are the most that there may be; `done` of the trials had ended before.
+    `trials` and `blocks` are planned; with `looks`, they are the most that there may be. `progress` is how far the run
+    had come before.
     """
 
     def __init__(
-        self, console: Console, trials: int, blocks: int, estimate: float, looks: int = 0, done: int = 0
+        self,
+        console: Console,
+        trials: int,
+        blocks: int,
+        estimate: float,
+        looks: int = 0,
+        progress: RunProgress | None = None,
     ) -> None:
         self._console = console
         self._blocks = blocks
         self._looks = looks
         self._trials = trials
         self._estimate = estimate
-        self._done = self._before = done
+        self._progress = progress or RunProgress()
+        self._before = self._progress.trials
         self._began = time.monotonic()
         self._place = ""
         self._workload = ""
@@ -60,7 +68,7 @@ class Watcher:
                 console=console,
                 transient=True,
             )
-            self._task = self._bar.add_task("starting", completed=done, total=trials, left=self._left())
+            self._task = self._bar.add_task("starting", completed=self._before, total=self._total, left=self._left())
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -73,12 +81,22 @@ class Watcher:
         if self._bar:
             self._bar.stop()
 
+    @property
+    def _total(self) -> int:
+        """Trials that are planned, and those of repeated blocks as far as these were begun."""
+        return self._trials + self._progress.again
+
     def _left(self) -> str:
-        elapsed, measured = time.monotonic() - self._began, self._done - self._before
-        left = show_elapsed(time_left(self._trials - self._done, elapsed, measured, self._estimate))
+        done = self._progress.trials
+        elapsed, measured = time.monotonic() - self._began, done - self._before
+        left = show_elapsed(estimate_time_left(self._total - done, elapsed, measured, self._estimate))
         return f"at most ~{left} left" if self._looks else f"~{left} left"
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, TrialEnded):
+            self._progress.take(event.record)
+        elif event.durable:
+            self._progress.take(event.line())
         show: Callable[..., None] | None = getattr(self, f"_on_{type(event).__name__}", None)
         if show:
             show(event)
@@ -89,8 +107,6 @@ class Watcher:
     def _on_BlockStarted(self, event: BlockStarted) -> None:
         again = f", attempt {event.attempt + 1}" if event.attempt else ""
         self._place = f"block {event.block + 1}/{self._blocks}{again}"
-        if event.attempt:
-            self._trials += event.trials
         if not self._bar:
             self._console.print(f"{self._place}: {count(event.trials, 'trial')}, {self._left()}")
 
@@ -109,7 +125,6 @@ class Watcher:
         self._workload = event.trial.workload
 
     def _on_TrialEnded(self, event: TrialEnded) -> None:
-        self._done += 1
         record = event.record
         self._is_made |= record.boot is not None
         if record.status is not TrialStatus.OK:
@@ -148,7 +163,7 @@ class Watcher:
 
     def _move(self) -> None:
         if self._bar:
-            self._bar.update(self._task, completed=self._done, total=self._trials, left=self._left())
+            self._bar.update(self._task, completed=self._progress.trials, total=self._total, left=self._left())
 
     def _say(self, what: str, of: str, style: str = "yellow") -> None:
         self._console.print(Text.assemble((what, style), ": ", plain(of)))

@@ -10,13 +10,14 @@ import pytest
 from nearmetal import plan as planning
 from nearmetal.blocks import plan_block
 from nearmetal.dashboard import glance
-from nearmetal.dashboard.course import Course, Fate, Row
+from nearmetal.dashboard.course import Course, Fate
 from nearmetal.dashboard.so_far import so_far
 from nearmetal.factors import identity
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus
 from nearmetal.report.words import Labels
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events, records
+from nearmetal.store.progress import Row
 from nearmetal.study import read
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run

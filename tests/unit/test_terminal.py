@@ -1,12 +1,13 @@
 """A run as a person watches it: what a terminal is told of its course, and of what is left."""
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from nearmetal.commands import run as run_commands
-from nearmetal.model import TrialStatus
+from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run.events import (
     BlockStarted,
     BootEnded,
@@ -20,6 +21,7 @@ from nearmetal.run.events import (
 )
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
+from nearmetal.store.progress import RunProgress
 from nearmetal.terminal import Watcher
 from tests.golden.make_run import FOLDER
 
@@ -34,7 +36,9 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
 
 def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
     out = io.StringIO()
-    with Watcher(Console(file=out, force_terminal=True, width=80), trials=8, blocks=4, estimate=2.0, done=6):
+    before = RunProgress.of(list(records(RunFolder(FOLDER).journal))[:6])
+    console = Console(file=out, force_terminal=True, width=80)
+    with Watcher(console, trials=8, blocks=4, estimate=2.0, progress=before):
         pass
     assert "6/8" in out.getvalue() and "0/8" not in out.getvalue() and "~4 s left" in out.getvalue()
 
@@ -42,7 +46,8 @@ def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
 def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
     run = RunFolder(FOLDER)
     seen = list(records(run.journal))[:10]
-    again = [one.model_copy(update={"trial": one.trial.model_copy(update={"attempt": 1})}) for one in seen[8:]]
+    trials = [one.trial.model_copy(update={"attempt": 1, "id": one.trial.id[::-1]}) for one in seen[8:]]
+    again = [one.model_copy(update={"trial": trial}) for one, trial in zip(seen[8:], trials, strict=True)]
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80)
     with run_commands.watcher(run.manifest().study, run.manifest().plan, console, [*seen, *again]):
@@ -53,10 +58,15 @@ def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
 def test_steps_that_trials_share_are_part_of_what_is_left_once_for_each_boot() -> None:
     run = RunFolder(FOLDER)
     one = next(iter(records(run.journal)))
+
+    def trial(id: str, attempt: int = 0, **changed: Any) -> TrialRecord:
+        address = one.trial.model_copy(update={"id": id, "attempt": attempt})
+        return one.model_copy(update={"trial": address, **changed})
+
     boot = {"create": 30_000_000_000, "verify": 2_000_000_000}
-    shared = [one.model_copy(update={"phases_ns": {**boot, "measure": 10_000_000_000 + number}}) for number in range(6)]
-    short = one.model_copy(update={"phases_ns": boot, "status": TrialStatus.FAILED})
-    other = one.model_copy(update={"trial": one.trial.model_copy(update={"attempt": 1}), "phases_ns": {"create": 7}})
+    shared = [trial(f"{number}", phases_ns={**boot, "measure": 10_000_000_000 + number}) for number in range(6)]
+    short = trial("short", phases_ns=boot, status=TrialStatus.FAILED)
+    other = trial("other", 1, phases_ns={"create": 7})
     manifest = run.manifest()
     console = Console(file=io.StringIO())
     for before, each in (([*shared, short], 92 / 6), ([short, *shared], 92 / 6), ([*shared, other], 92 / 7)):

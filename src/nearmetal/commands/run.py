@@ -33,6 +33,7 @@ from nearmetal.run.progress import Progress
 from nearmetal.store import journal, runs
 from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.progress import RunProgress, seconds_each
 from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
@@ -80,7 +81,7 @@ def resume(path: Path, as_json: bool) -> int:
     folder = RunFolder.open(path)
     manifest = folder.manifest()
     console = unfolded(console_for(as_json))
-    before = list(journal.records(folder.journal))  # a damaged one is refused before anything is made
+    before = journal.read_lines(folder.journal)  # a damaged one is refused before anything is made
     state = runs.state(folder.journal)
     if state == "running":
         raise taken(folder.journal)
@@ -102,19 +103,16 @@ def resume(path: Path, as_json: bool) -> int:
 
 
 def watcher(
-    study: Study, plan: Plan, console: Console, before: Sequence[TrialRecord] = (), is_measured: bool = False
+    study: Study, plan: Plan, console: Console, before: Sequence[journal.Line] = (), is_measured: bool = False
 ) -> "Watcher":
     """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
-    from nearmetal.dashboard.course import seconds_each
     from nearmetal.terminal import Watcher
 
-    took = seconds_each(before)
+    took = seconds_each(one for one in before if isinstance(one, TrialRecord))
     if not took and not is_measured:
         took = [estimate(plan) / max(1, plan.trials)]
     each = statistics.fmean(took or [0.0])
-    # Trials that were measured again are beyond those that are planned.
-    again = sum(record.trial.attempt > 0 for record in before)
-    return Watcher(console, plan.trials + again, plan.blocks, each, len(plan.looks), len(before))
+    return Watcher(console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.of(before))
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:

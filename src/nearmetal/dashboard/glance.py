@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from nearmetal.analysis.alike import grouped, wording
 from nearmetal.analysis.disturbed import ELSEWHERE
-from nearmetal.dashboard.course import WARNING, Course, Ended, Fate, Place, Row, Trouble
+from nearmetal.dashboard.course import WARNING, Course, Fate, Place, Trouble
 from nearmetal.in_short import in_short
 from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
-from nearmetal.run.estimate import left
-from nearmetal.store.runs import State
+from nearmetal.store.progress import EndedTrial, Row, estimate_time_left
+from nearmetal.store.runs import State, tell_state
 from nearmetal.units import show_duration, show_elapsed
 
 SIGNS = {
@@ -80,10 +80,8 @@ class Part:
 
 
 def state(course: Course, is_measured: bool) -> State:
-    """As `nearmetal ls` has it; what was killed before its first trial was interrupted too, and can go on."""
-    if is_measured:
-        return "running"
-    return "ended" if course.is_over else "interrupted"
+    """As `nearmetal ls` has it."""
+    return tell_state(course, is_measured)
 
 
 # ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +123,7 @@ def time_left(course: Course, expected: float | None, now_ns: int) -> str:
     elapsed, measured = course.pace()
     if not to_come or (not measured and expected is None):
         return ""
-    seconds = left(to_come, elapsed, measured, expected or 0.0)
+    seconds = estimate_time_left(to_come, elapsed, measured, expected or 0.0)
     # What has passed since is taken off, but no more than a trial's: one that hangs does not bring the end nearer.
     seconds -= min((now_ns - course.last_ns) / 1e9, seconds / to_come)
     return f"{'at most ' if course.plan.looks else ''}about {show_elapsed(seconds)} left"
@@ -169,7 +167,7 @@ def _square(block: int, place: Place, is_measured: bool) -> Square:
     return Square(fate, SIGNS[fate], f"block {block + 1}: {'; '.join(said)}", place.attempt > 0 and bool(place.ended))
 
 
-def _said(one: Ended) -> str:
+def _said(one: EndedTrial) -> str:
     attempt = f"attempt {one.attempt + 1} " if one.attempt else ""
     reason = f": {words.plain(one.reason)}" if one.reason else ""
     return f"{attempt}{one.status} after {show_duration(one.seconds)}{reason}"

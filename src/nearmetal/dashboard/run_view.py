@@ -72,7 +72,7 @@ class RunView:
             return {}
         course = self.course
         ended = sum(event["event"] in _CHANGES_VERDICTS for event in course.events)
-        compared = (id(course), ended, course.is_over, len(course.withdrawn))
+        compared = (id(course), ended, course.is_over, len(course.reasons))
         if compared == self._compared:
             return {}
         self._compared = compared

@@ -39,11 +39,6 @@ def most_captured(plan: Plan) -> int:
     return most
 
 
-def left(trials: int, elapsed: float, measured: int, before: float) -> float:
-    """Seconds that so many trials still take, at the pace of those measured; of none yet, at `before` seconds each."""
-    return max(0, trials) * (elapsed / measured if measured else before)
-
-
 def _taken(spec: ResolvedWorkload) -> float:
     workload = build_workload(spec)
     return workload.duration + (workload.preparing if isinstance(workload, Preparing) else 0.0)

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -14,6 +14,9 @@ from nearmetal.errors import BadInput
 from nearmetal.model import TrialRecord
 from nearmetal.store import damage
 from nearmetal.store.events import as_declared
+
+Line = TrialRecord | dict[str, Any]
+"""A trial's record, or an event."""
 
 
 class Journal:
@@ -60,18 +63,24 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 def records(path: Path) -> Iterator[TrialRecord]:
     """The trials of a journal, in the order they ended. BadInput, with the line's number, when one is damaged, or is of
     a trial that has a line already: no run measures one twice, and of such trials nothing can be compared."""
+    return (one for one in _validated(path) if isinstance(one, TrialRecord))
+
+
+def _validated(path: Path) -> Iterator[Line]:
     seen: dict[str, int] = {}
     for number, line in _of_a_run(path):
-        if line["schema"] == "record.v1":
-            try:
-                record: TrialRecord = TrialRecord.from_json(line)
-            except ValidationError as error:
-                raise _damaged(path, number, damage.not_as_declared(error, line)) from None
-            before = seen.setdefault(record.trial.id, number)
-            if before != number:
-                what = f"line {number} is of the same trial as line {before}"
-                raise BadInput(what, str(path), "restore the file from a copy; each trial has one line")
-            yield record
+        if line["schema"] == "event.v1":
+            yield line
+            continue
+        try:
+            record: TrialRecord = TrialRecord.from_json(line)
+        except ValidationError as error:
+            raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+        before = seen.setdefault(record.trial.id, number)
+        if before != number:
+            what = f"line {number} is of the same trial as line {before}"
+            raise BadInput(what, str(path), "restore the file from a copy; each trial has one line")
+        yield record
 
 
 def events(path: Path) -> Iterator[dict[str, Any]]:
@@ -83,14 +92,23 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read(path: Path) -> tuple[tuple[TrialRecord, ...], tuple[dict[str, Any], ...]]:
-    """Records and events, each line parsed the fast way. BadInput: `records` and `events` say what is wrong with a line
-    that is neither."""
+    """Records and events. BadInput as of `records`."""
+    told = read_lines(path)
+    return (
+        tuple(one for one in told if isinstance(one, TrialRecord)),
+        tuple(one for one in told if not isinstance(one, TrialRecord)),
+    )
+
+
+def read_lines(path: Path) -> Sequence[Line]:
+    """Records and events in their order, each line parsed the fast way. BadInput as of `records`, which says what is
+    wrong with a line that is neither."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         told = [parsed(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-        trials = tuple(one for one in told if isinstance(one, TrialRecord))
-        if len({record.trial.id for record in trials}) == len(trials):
-            return trials, tuple(one for one in told if not isinstance(one, TrialRecord))
-    return tuple(records(path)), tuple(events(path))
+        ids = [one.trial.id for one in told if isinstance(one, TrialRecord)]
+        if len(set(ids)) == len(ids):
+            return told
+    return list(_validated(path))
 
 
 def blocks_planned(planned: int, told: Iterable[Mapping[str, Any]]) -> int:

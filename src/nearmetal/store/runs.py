@@ -11,7 +11,7 @@ from nearmetal.model import Frozen, TrialStatus
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.manifest import Manifest
+from nearmetal.store.progress import RunProgress
 
 _INDEX = "runs.json"
 
@@ -97,20 +97,20 @@ def _look(path: Path) -> Listed | Unreadable:
     folder = RunFolder(path)
     try:
         manifest = RunFolder.open(path).manifest()
-        seen = [(record.status, record.trial.attempt) for record in journal.records(folder.journal)]
-        planned = _count_planned(folder, manifest)
-        now = state(folder.journal)
+        is_measured = folder.journal.exists() and is_claimed(folder.journal)  # first: what ends meanwhile is whole then
+        progress = RunProgress.of(journal.read_lines(folder.journal))
     except (BadInput, OSError) as error:
         return Unreadable(run=str(path), reason=reason(error, path))
+    plan = manifest.plan
     return Listed(
         run=str(path),
         study=manifest.study.name,
         created=manifest.created,
-        trials=len(seen),
-        again=sum(attempt > 0 for _, attempt in seen),
-        ok=sum(status is TrialStatus.OK for status, _ in seen),
-        planned=planned,
-        state=now,
+        trials=progress.trials,
+        again=progress.repeated,
+        ok=progress.counts[TrialStatus.OK],
+        planned=progress.blocks_planned(plan.blocks) * (plan.trials // plan.blocks),
+        state=tell_state(progress, is_measured),
     )
 
 
@@ -125,14 +125,13 @@ def state(records: Path) -> State:
     """Of the run whose journal this is: the one answer for whoever lists it, shows it or goes on with it."""
     if not records.exists():
         return "interrupted"
-    if is_claimed(records):
-        return "running"
+    is_measured = is_claimed(records)
     last = journal.last(records)
-    has_ended = last.get("event") == "RunEnded" and not last.get("interrupted")
-    return "ended" if has_ended else "interrupted"
+    return tell_state(RunProgress.of([last] if last.get("event") == "RunEnded" else []), is_measured)
 
 
-def _count_planned(folder: RunFolder, manifest: Manifest) -> int:
-    """Trials of all blocks of the plan; of a sequential run that has decided all, of those before."""
-    plan = manifest.plan
-    return journal.blocks_planned(plan.blocks, journal.events(folder.journal)) * (plan.trials // plan.blocks)
+def tell_state(progress: RunProgress, is_measured: bool) -> State:
+    """Of a run by its journal. What was killed before its first trial was interrupted too, and can go on."""
+    if is_measured:
+        return "running"
+    return "ended" if progress.is_over else "interrupted"
