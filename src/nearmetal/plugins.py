@@ -20,7 +20,6 @@ from nearmetal.in_short import in_short
 
 if TYPE_CHECKING:
     from nearmetal.model import Environment, Observer, Treatment, Workload
-    from nearmetal.report.reading import SectionPlugin
 
 Group = Literal["environments", "treatments", "workloads", "observers", "sections"]
 
@@ -89,7 +88,7 @@ def load(group: Literal["workloads"], name: str) -> type[Workload]: ...
 @overload
 def load(group: Literal["observers"], name: str) -> type[Observer]: ...
 @overload
-def load(group: Literal["sections"], name: str) -> SectionPlugin: ...
+def load(group: Literal["sections"], name: str) -> Any: ...  # the report's type, and the report finds it here
 def load(group: Group, name: str) -> object:
     """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed, and when
     somebody else's cannot be imported or looked at, whatever it raises, or lacks what its group's Protocol asks for.

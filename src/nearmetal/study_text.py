@@ -12,6 +12,10 @@ from pydantic_core import ErrorDetails
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput
+from nearmetal.key_paths import children_of
+from nearmetal.key_paths import dotted as dotted
+from nearmetal.key_paths import path_of as path_of
+from nearmetal.key_paths import shown as shown
 from nearmetal.lines import KeyPath, line_of, locate
 from nearmetal.model import Study
 from nearmetal.model.study import LOGIN, SSH_TARGET
@@ -22,8 +26,10 @@ DEEPEST = 32
 """Tables within tables. No study needs a tenth of it, and the parsers below this one do not survive thousands."""
 _LONGEST = 1000
 """Characters of a message: of a longer one, the begin and the end."""
-_SHOWN = 100
-"""Characters of a wrong value that are shown."""
+
+
+_COMPARED = 100
+"""Characters of a misspelt word that are looked at."""
 
 
 class StudyText:
@@ -99,21 +105,6 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def shown(value: object) -> str:
-    """A value for a message: as Python writes it, cut where it is long."""
-    if isinstance(value, Mapping | BaseModel):
-        return "a table"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if isinstance(value, bool):
-        return str(value).lower()
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of more digits than Python prints
-        return "a number of thousands of digits"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
 _NAME_RULE = "letters, digits and . _ - only, at most 100"
 
 
@@ -126,7 +117,7 @@ def as_name(text: str, otherwise: str = "") -> str:
 
 def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
     choices = list(choices)
-    near = difflib.get_close_matches(word[:_SHOWN], choices, n=1)
+    near = difflib.get_close_matches(word[:_COMPARED], choices, n=1)
     return f"did you mean `{near[0]}`?" if near else f"{what}: {', '.join(choices) or 'none'}"
 
 
@@ -156,18 +147,7 @@ def _leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
         path, value = stack.pop()
         yield path, value
         if len(path) <= DEEPEST:
-            stack += [((*path, key), item) for key, item in _children(value).items()]
-
-
-def _children(value: object) -> Mapping[Any, Any]:
-    """What a table or a list holds, by key or index; nothing for what holds nothing."""
-    if isinstance(value, dict):
-        return value
-    return dict(enumerate(value)) if isinstance(value, list) else {}
-
-
-def dotted(path: KeyPath) -> str:
-    return ".".join(map(str, path))
+            stack += [((*path, key), item) for key, item in children_of(value).items()]
 
 
 # ── What the shape of a file can get wrong ────────────────────────────────────────────────────────────────────────
@@ -249,19 +229,6 @@ def _bound(error: ErrorDetails) -> str:
 
 def _entries(number: int) -> str:
     return f"{number:,} entr{'y' if number == 1 else 'ies'}"
-
-
-def path_of(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:
-    """Where in the file an error is: its location without the names of types that pydantic tried."""
-    path: KeyPath = ()
-    node: Any = raw
-    for position, part in enumerate(error["loc"]):
-        inner = _children(node)
-        if part in inner:
-            node, path = inner[part], (*path, part)
-        elif error["type"] == "missing" and position == len(error["loc"]) - 1:
-            path = (*path, part)
-    return path
 
 
 def _example(path: KeyPath) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 from nearmetal.config import Paths
-from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce
+from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
 from nearmetal.interrupts import until_interrupted
 from nearmetal.printing import console_for, print_json
+from nearmetal.run.estimate import estimate
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 _LAST_IN_LINE = 19
 """Of the kernel's priorities: what is measured on this host comes first."""
@@ -35,7 +37,7 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
         # Once it is told, somebody may end it.
         _say(f"http://{server.HOST}:{port}/?token={token}", port, as_json)
         only = None if run is None else run.resolve()
-        shown = server.Dashboard(lambda: runs.known(paths.runs, paths.state), only)
+        shown = server.Dashboard(lambda: runs.known(paths.runs, paths.state), only, _expect)
         await server.serve(shown, token, listening)
 
     with listening:
@@ -44,6 +46,14 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
         except LeftAtOnce:  # it has nothing to put right
             os._exit(ExitCode.DONE)
     return ExitCode.DONE
+
+
+def _expect(manifest: Manifest) -> float | None:
+    """Seconds that a trial takes by the plan; None where what it names is not here, or not as it was."""
+    try:
+        return estimate(manifest.plan) / max(1, manifest.plan.trials)
+    except (NearmetalError, ValueError):
+        return None
 
 
 def _require() -> None:

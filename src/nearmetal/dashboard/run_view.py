@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.dashboard import glance, page
@@ -12,7 +13,6 @@ from nearmetal.dashboard.so_far import so_far
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.report.drawing import svg
 from nearmetal.report.words import Labels
-from nearmetal.run.estimate import estimate
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
@@ -20,6 +20,14 @@ from nearmetal.store.manifest import Manifest
 
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
 """Events after which there is more to compare than before."""
+
+
+Expect = Callable[[Manifest], float | None]
+"""Seconds that a trial of a run takes by its plan; None if that cannot be told here."""
+
+
+def expect_nothing(manifest: Manifest) -> None:
+    """For those who have no plugins to ask."""
 
 
 def number_of(path: Path) -> str:
@@ -33,12 +41,13 @@ class RunView:
     A folder that cannot be read, or is not there any more, is told in the page's own words.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, expect: Expect = expect_nothing) -> None:
         self.folder = RunFolder(path)
         self.manifest: Manifest | None = None
         self.course: Course | None = None
         self._follower = Follower(self.folder.journal)
         self._seen: object = None
+        self._expect = expect
         self._expected: float | None = None
         self._compared: object = None
         self._warned: tuple[glance.Told, ...] = ()
@@ -107,7 +116,7 @@ class RunView:
 
     def _begin(self) -> Course:
         self.manifest = RunFolder.open(self.folder.path).manifest()
-        self._expected = _expected(self.manifest)
+        self._expected = self._expect(self.manifest)
         self._warned = ()
         return Course(self.manifest.study, self.manifest.plan)
 
@@ -133,11 +142,3 @@ class RunView:
                 warned=self._warned,
             )
         )
-
-
-def _expected(manifest: Manifest) -> float | None:
-    """Seconds that a trial takes by the plan; None where what it names is not here, or not as it was."""
-    try:
-        return estimate(manifest.plan) / max(1, manifest.plan.trials)
-    except (NearmetalError, ValueError):
-        return None

@@ -20,7 +20,7 @@ from nearmetal.dashboard import page
 from nearmetal.dashboard.access import Access
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.live import Live, Parts
-from nearmetal.dashboard.run_view import RunView, number_of
+from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
 from nearmetal.errors import HostCannot
 
 HOST = "127.0.0.1"
@@ -48,10 +48,13 @@ def listen(port: int | None) -> socket.socket:
 
 
 class Dashboard:
-    """One run, or all that are known: `places` says which there are now."""
+    """One run, or all that are known: `places` says which there are now. `expect` says how long their trials take."""
 
-    def __init__(self, places: Callable[[], Sequence[Path]], only: Path | None) -> None:
+    def __init__(
+        self, places: Callable[[], Sequence[Path]], only: Path | None, expect: Expect = expect_nothing
+    ) -> None:
         self._places = places
+        self._expect = expect
         self._only = only
         self._closing = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, "looking")
@@ -124,7 +127,7 @@ class Dashboard:
             if path is None:
                 return None
             self._forget()
-            view = RunView(path)
+            view = RunView(path, self._expect)
             self._views[number] = (view, self._live(view.state, view.verdicts))
         return self._views[number]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from nearmetal import plugins
 from nearmetal.errors import NearmetalError, ToolFailed, message_of
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Source
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import ReportInput, SectionPlugin
 from nearmetal.say import Say
 
 
@@ -27,7 +27,7 @@ def sections(
     for name in plugins.names("sections"):
         place, title = math.inf, name  # until its plugin has told
         try:
-            plugin = plugins.load("sections", name)
+            plugin: SectionPlugin = plugins.load("sections", name)
             place, title = float(plugin.order), str(plugin.title)
             section = plugin.render(report)
             if not isinstance(section, Section | None):

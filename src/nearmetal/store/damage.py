@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from nearmetal.study_text import dotted, path_of, shown
+from nearmetal.key_paths import dotted, path_of, shown
 
 UNLIKE: Final = "unlike"
 """Type of the error that two parts of a document do not go together; its message says how, after the name of one."""
