@@ -7,6 +7,7 @@ The runs lie in tests/golden/, and what was made of them then in `expected/` of 
 - nested: a factor that applies only sometimes, an offload, an observer, two workloads in a boot.
 - kinds: hosts, containers, guests and machines reached by SSH, a guest ahead of its host; plausible, not measured.
 - published: transactions beside the published ones; plausible, not measured.
+- calibration: the built-in study in which all is known; plausible, not measured.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from nearmetal.store.folder import RunFolder
 from tests.command_line import called
 
 HERE = Path(__file__).parent
-RUNS = ("run", "sequential", "nested", "kinds", "published")
+RUNS = ("run", "sequential", "nested", "kinds", "published", "calibration")
 
 _QUESTIONS = {
     "runs": "SELECT * EXCLUDE (run) FROM runs",
