@@ -14,6 +14,7 @@ from nearmetal.model import (
     Assignment,
     Description,
     EnvironmentSpec,
+    Frozen,
     HostSpec,
     MachineSpec,
     PluginVersion,
@@ -102,25 +103,38 @@ class Resolver:
 
     def _filled(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
         if id(workloads) not in self._workloads:
-            self._workloads[id(workloads)] = tuple(map(_resolve_workload, workloads))
+            self._workloads[id(workloads)] = tuple(map(resolve_workload, workloads))
         return self._workloads[id(workloads)]
 
 
 def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:
     """A workload from its entry. pydantic's ValidationError when a parameter does not fit."""
+    return plugins.load("workloads", spec.kind)(_validate_parameters(spec))
+
+
+def _validate_parameters(spec: WorkloadSpec | ResolvedWorkload) -> Frozen:
     kind = plugins.load("workloads", spec.kind)
-    return kind(kind.Parameters.model_validate(dict(spec.parameters), context=AS_WRITTEN))
+    return kind.Parameters.model_validate(dict(spec.parameters), context=AS_WRITTEN)
 
 
-def _resolve_workload(spec: WorkloadSpec) -> ResolvedWorkload:
-    workload = build_workload(spec)
+def resolve_workload(spec: WorkloadSpec) -> ResolvedWorkload:
+    parameters = _validate_parameters(spec)
+    workload = plugins.load("workloads", spec.kind)(parameters)
     return ResolvedWorkload(
         name=spec.name,
         kind=spec.kind,
         parameters=spec.parameters,
         primary=spec.primary or workload.primary,
         responses=dict(workload.responses),
+        has_clients=workload.has_clients,
+        variant=_tell_variant(parameters),
     )
+
+
+def _tell_variant(parameters: Frozen) -> str:
+    chosen = getattr(parameters, "test", None) or getattr(parameters, "mode", None)
+    delayed = "delayed" if getattr(parameters, "delay", None) else None
+    return ", ".join(str(one) for one in (chosen, delayed) if one)
 
 
 def iterate_resolved(study: Study) -> Iterator[Resolved]:

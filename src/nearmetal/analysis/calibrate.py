@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
@@ -36,7 +35,6 @@ from nearmetal.model import (
 )
 from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
 from nearmetal.store.manifest import Manifest
-from nearmetal.units import AS_WRITTEN
 
 BLOCKS = (6, 8, 12, 20, 40)
 """Of studies for which it is told what they find."""
@@ -239,7 +237,7 @@ def _noise(values: Floats, kind: ResponseKind, response: str, workload: Resolved
     return Noise(
         workload=workload.name if workload else BOOT,
         kind=workload.kind if workload else "",
-        variant=variant(workload) if workload else "",
+        variant=workload.variant if workload else "",
         response=response,
         unit=kind.unit,
         scale=kind.scale,
@@ -251,19 +249,6 @@ def _noise(values: Floats, kind: ResponseKind, response: str, workload: Resolved
         differences=tuple(map(tuple, noise.differences.tolist())),
         finds=tuple(found for blocks in BLOCKS if (found := finds([noise], blocks, LEVEL, is_ratio))),
     )
-
-
-def variant(workload: ResolvedWorkload) -> str:
-    """What of a workload decides how noisy its responses are, besides its kind: "cpu", "closed", "closed, delayed".
-
-    Of a workload with its placeholders filled.
-    """
-    given = plugins.load("workloads", workload.kind).Parameters.model_validate(
-        dict(workload.parameters), context=AS_WRITTEN
-    )
-    chosen = getattr(given, "test", None) or getattr(given, "mode", None)
-    delayed = "delayed" if getattr(given, "delay", None) else None
-    return ", ".join(str(one) for one in (chosen, delayed) if one)
 
 
 def finds(noises: Sequence[power.Noise], blocks: int, level: float, is_ratio: bool) -> Finds | None:

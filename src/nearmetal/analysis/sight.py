@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nearmetal.analysis import power
-from nearmetal.analysis.calibrate import finds, variant
+from nearmetal.analysis.calibrate import finds
 from nearmetal.model import Plan, ResolvedEnvironment, ResolvedWorkload
 from nearmetal.store.calibration import Calibration, Noise, Sight
 
@@ -48,7 +48,7 @@ def _calibrated(
         if (one.environment, dict(one.options)) == (environment.kind, dict(environment.options)):
             for noise in one.noise:
                 same = (noise.kind, noise.response, noise.scale) == (workload.kind, response, "ratio")
-                if same and noise.variant == variant(workload):
+                if same and noise.variant == workload.variant:
                     return place, noise
     return None
 

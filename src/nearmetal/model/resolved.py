@@ -80,6 +80,10 @@ class ResolvedWorkload(Frozen):
     """None only in a run of manifest version 1 whose study named none: the plan's `primaries` has it."""
     responses: Mapping[str, ResponseKind]
     """What a run of it can give; empty in a run of manifest version 1."""
+    has_clients: bool
+    """Whether clients load the servers over the network."""
+    variant: str
+    """What decides how noisy its responses are, besides its kind: "cpu", "closed, delayed"; "" if nothing does."""
 
 
 class Resolved(Frozen):

@@ -91,6 +91,11 @@ class Workload(Protocol):
         ...
 
     @property
+    def has_clients(self) -> bool:
+        """Whether clients load the servers over the network, so that packets and the clients' own limits count."""
+        ...
+
+    @property
     def duration(self) -> float:
         """Seconds that one run takes, as near as can be told beforehand."""
         ...

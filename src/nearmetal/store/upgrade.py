@@ -27,6 +27,7 @@ from nearmetal.model import (
     ResolvedWorkload,
     Study,
 )
+from nearmetal.store import version_1
 from nearmetal.store.manifest import MachineFacts, Manifest, check_left_out, check_moment
 
 _UNDESCRIBED = Description(family=None, kernel=None, placement=None)
@@ -111,7 +112,13 @@ def _resolve(study: Study, assignment: Assignment, asked: Asked) -> Resolved:
         observe=asked.observe,
         workloads=tuple(
             ResolvedWorkload(
-                name=spec.name, kind=spec.kind, parameters=spec.parameters, primary=spec.primary, responses={}
+                name=spec.name,
+                kind=spec.kind,
+                parameters=spec.parameters,
+                primary=spec.primary,
+                responses={},
+                has_clients=version_1.has_clients(spec.kind, spec.parameters),
+                variant=version_1.tell_variant(spec.kind, spec.parameters),
             )
             for spec in asked.workloads
         ),

@@ -124,6 +124,10 @@ class Command:
         return self._parameters.response
 
     @property
+    def has_clients(self) -> bool:
+        return self._parameters.on == "client"
+
+    @property
     def duration(self) -> float:
         return self._parameters.duration
 

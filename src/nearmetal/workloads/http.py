@@ -22,6 +22,7 @@ Argv = list[str]
 class Http:
     kind: ClassVar[str] = "http"
     Parameters: ClassVar[type[Frozen]] = HttpParameters
+    has_clients: ClassVar[bool] = True
 
     def __init__(self, parameters: HttpParameters) -> None:
         self._parameters = parameters

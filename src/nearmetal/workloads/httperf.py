@@ -21,6 +21,7 @@ SLACK = 20.0
 class Httperf:
     kind: ClassVar[str] = "httperf"
     Parameters: ClassVar[type[Frozen]] = HttperfParameters
+    has_clients: ClassVar[bool] = True
 
     def __init__(self, parameters: HttperfParameters) -> None:
         self._parameters = parameters

@@ -33,6 +33,7 @@ SETTLED = 1.0
 class Iperf3:
     kind: ClassVar[str] = "iperf3"
     Parameters: ClassVar[type[Frozen]] = Iperf3Parameters
+    has_clients: ClassVar[bool] = True
 
     def __init__(self, parameters: Iperf3Parameters) -> None:
         self._parameters = parameters

@@ -29,6 +29,7 @@ class NoiseParameters(Frozen):
 class Noise:
     kind: ClassVar[str] = "noise"
     Parameters: ClassVar[type[Frozen]] = NoiseParameters
+    has_clients: ClassVar[bool] = False
 
     def __init__(self, parameters: NoiseParameters) -> None:
         self._parameters = parameters

@@ -77,6 +77,7 @@ class PingParameters(Frozen):
 class Ping:
     kind: ClassVar[str] = "ping"
     Parameters: ClassVar[type[Frozen]] = PingParameters
+    has_clients: ClassVar[bool] = True
 
     def __init__(self, parameters: PingParameters) -> None:
         self._parameters = parameters

@@ -30,6 +30,7 @@ _FULL = b"No space left on device"
 class Sysbench:
     kind: ClassVar[str] = "sysbench"
     Parameters: ClassVar[type[Frozen]] = SysbenchParameters
+    has_clients: ClassVar[bool] = False
 
     def __init__(self, parameters: SysbenchParameters) -> None:
         self._parameters = parameters

@@ -36,6 +36,7 @@ class ShaParameters(Frozen):
 class Sha:
     kind: ClassVar[str] = "sha"
     Parameters: ClassVar[type[Frozen]] = ShaParameters
+    has_clients: ClassVar[bool] = False
 
     def __init__(self, parameters: ShaParameters) -> None:
         self._size = parameters.size
