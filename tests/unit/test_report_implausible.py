@@ -1,13 +1,16 @@
 """A guest that is ahead of its host: the box on that, and what is asked in it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nearmetal.analysis.results import Verdict
+from nearmetal.model import Description, Family, KernelSource
 from nearmetal.report.blocks import Notice, Statements
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.why_implausible import is_implausible
 from nearmetal.report.write import render
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes
@@ -45,6 +48,51 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
     for text in (str(render(told.folder, "html")), str(render(told.folder, "md"))):
         assert text.count("Was the client at its limit?") == 1
         assert text.count("Does the guest") == 2
+
+
+def described(told: ReportInput, environment: str, description: Description) -> ReportInput:
+    """The same run, with another description of an environment of a kind that nobody knows."""
+    plan = told.manifest.plan
+    resolved = tuple(
+        one.model_copy(
+            update={
+                "environment": one.environment.model_copy(update={"kind": "theirs", "description": description})
+                if one.environment.level == environment
+                else one.environment
+            }
+        )
+        for one in plan.resolved
+    )
+    manifest = told.manifest.model_copy(update={"plan": plan.model_copy(update={"resolved": resolved})})
+    return replace(told, manifest=manifest)
+
+
+@pytest.mark.parametrize(
+    ("family", "kernel", "is_told"),
+    [("guest", "own", True), ("container", "host", False), ("metal", "own", False), ("unknown", "own", False)],
+)
+def test_what_is_ahead_is_judged_by_the_family_that_its_environment_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family, kernel: KernelSource, is_told: bool
+) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    told = read(plausible_run.make(tmp_path / "run", 8, faults=False))
+    theirs = described(told, "qemu", Description(family=family, kernel=kernel, placement="switch"))
+    ahead = [one for one in theirs.analysis.contrasts if one.primary and one.treatment["environment"] == "qemu"]
+    assert {is_implausible(one, theirs) for one in ahead} == {is_told}
+
+
+@pytest.mark.parametrize(
+    ("family", "kernel", "is_told"),
+    [("metal", "own", True), ("container", "host", True), ("container", "emulated", False), ("guest", "own", False)],
+)
+def test_what_is_behind_is_judged_by_its_family_and_whose_kernel_it_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family, kernel: KernelSource, is_told: bool
+) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    told = read(plausible_run.make(tmp_path / "run", 8, faults=False))
+    theirs = described(told, "host", Description(family=family, kernel=kernel, placement="switch"))
+    ahead = [one for one in theirs.analysis.contrasts if one.primary and one.treatment["environment"] == "qemu"]
+    assert {is_implausible(one, theirs) for one in ahead} == {is_told}
 
 
 def uncaptured(path: Path, *environments: str) -> ReportInput:

@@ -7,7 +7,7 @@ from hypothesis import given, strategies
 from rich.console import Console
 
 from nearmetal.analysis.results import Analysis, Pair, Verdict
-from nearmetal.model import Level, TrialCounts, Warned
+from nearmetal.model import Level, ResponseKind, TrialCounts, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
 from nearmetal.workloads import ping
@@ -24,6 +24,42 @@ def test_a_contrast_in_plain_words() -> None:
 def test_a_response_nobody_knows_keeps_its_own_name() -> None:
     said = words.sentence(contrast(response="frames_per_second"), LABELS)
     assert said == "docker has 0.97 × the frames per second of host (0.95 to 0.99)"
+
+
+def labels_with(kind: ResponseKind, response: str = "frames_per_second") -> Labels:
+    return Labels.of([{"environment": "host"}, {"environment": "docker"}], {(contrast().workload, response): kind})
+
+
+def test_a_response_is_called_as_its_workload_calls_it() -> None:
+    kind = ResponseKind(
+        unit="1/s", better="higher", title="frame rate", clause="draws {ratio} × the frames of {reference}"
+    )
+    labels = labels_with(kind)
+    assert labels.response(contrast().workload, "frames_per_second") == "frame rate"
+    said = words.sentence(contrast(response="frames_per_second"), labels)
+    assert said == "docker draws 0.97 × the frames of host (0.95 to 0.99)"
+    assert labels.response("another", "frames_per_second") == "frames per second"
+
+
+def test_a_title_without_a_clause_stands_in_the_usual_one() -> None:
+    labels = labels_with(ResponseKind(unit="1/s", better="higher", title="frame rate"))
+    said = words.sentence(contrast(response="frames_per_second"), labels)
+    assert said == "docker has 0.97 × the frame rate of host (0.95 to 0.99)"
+
+
+def test_a_name_that_another_workload_made_known_says_nothing_of_this_one() -> None:
+    labels = labels_with(ResponseKind(unit="1/s", better="higher"), "throughput")
+    assert words.sentence(contrast(response="throughput"), labels).startswith(
+        "docker has 0.97 × the throughput of host"
+    )
+
+
+@pytest.mark.parametrize("clause", ["{0} {ratio.__class__} {", "{ratio!r:>99} }{", "\x1b[31m{nothing}"])
+def test_a_clause_that_is_no_clause_breaks_no_report(clause: str) -> None:
+    said = words.sentence(
+        contrast(response="frames_per_second"), labels_with(ResponseKind(unit="", better="higher", clause=clause))
+    )
+    assert said.startswith("docker ") and "\x1b" not in said
 
 
 @pytest.mark.parametrize("name", ping.RESPONSES)

@@ -41,7 +41,7 @@ def analyse(
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin, looked)
     planned = blocks_planned(manifest.plan.blocks, told)
     to_run = blocks_to_run(manifest.plan.blocks, told)
-    crowded = sharing_cpus(kept, manifest.study)
+    crowded = sharing_cpus(kept, manifest.plan)
     contrasts = diagnose(matched, arms, crowded, disks_of(manifest), planned, manifest.plan.looks)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))

@@ -17,7 +17,8 @@ from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
 from nearmetal.levels import format_assignment
-from nearmetal.model import Assignment, Look, Study, TrialRecord, Warned
+from nearmetal.model import Assignment, Look, Plan, TrialRecord, Warned, identify_assignment
+from nearmetal.store import version_1
 
 ALARM_PRIMARY = 0.05
 ALARM_EXPLORATORY = 0.01
@@ -29,9 +30,6 @@ FEWEST = 6
 
 STRONG = 0.5
 """Autocorrelation from which on the false alarms of a verdict are several times what its level says."""
-
-_ELSEWHERE = ("ssh", "vmware")
-"""Kinds of environment whose machines do not run on the site's own CPUs."""
 
 
 def diagnose(
@@ -269,14 +267,16 @@ def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[
         )
 
 
-def sharing_cpus(records: Iterable[TrialRecord], study: Study) -> frozenset[str]:
+def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
     """Ids of the trials in which a client may run on the CPUs of a machine under test, as far as the records tell."""
-    if study.clients.host != study.machine.host:
-        return frozenset()
-    elsewhere = {name for name in _environments(study) if study.environment(name).kind in _ELSEWHERE}
+    on_one_host = {identify_assignment(one.assignment) for one in plan.resolved if one.server.host == one.clients.host}
+    environments = {one.level: one for of in plan.resolved for one in (of.environment, of.clients.environment)}
+    elsewhere = {name for name, one in environments.items() if version_1.describe(one).is_reached_from_outside}
     known: dict[Places, bool] = {}  # ten thousand trials stand in a few places
     found: list[str] = []
     for record in records:
+        if identify_assignment(record.trial.treatment) not in on_one_host:
+            continue
         places = tuple((one.role, one.cpus) for one in record.machines if one.environment not in elsewhere)
         if places not in known:
             known[places] = _overlap(places)
@@ -287,11 +287,6 @@ def sharing_cpus(records: Iterable[TrialRecord], study: Study) -> frozenset[str]
 
 Places = tuple[tuple[str, str], ...]
 """Role and cpuset of each machine of a trial."""
-
-
-def _environments(study: Study) -> set[str]:
-    levels = study.factors["environment"].levels if "environment" in study.factors else ()
-    return {*map(str, levels), *study.environments, study.clients.environment, *_ELSEWHERE}
 
 
 def _overlap(places: Places) -> bool:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.responses import Key, key_of
-from nearmetal.model import Role, Study, TrialRecord, Warned
+from nearmetal.model import Plan, Role, TrialRecord, Warned
+from nearmetal.store import version_1
 from nearmetal.store.manifest import Manifest
 
 _EMULATORS = ("tcg",)
@@ -14,7 +15,7 @@ _SIGNATURES = ("TCGTCGTCGTCG",)
 
 def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     yield from _emulated(manifest, records)
-    yield from _pretended(manifest.study, records)
+    yield from _pretended(manifest.plan, records)
 
 
 def _emulated(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
@@ -49,10 +50,14 @@ def _shown(manifest: Manifest, role: Role) -> set[Key]:
     }
 
 
-def _pretended(study: Study, records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    servers = [(record, {one.environment for one in record.machines if one.role == "server"}) for record in records]
-    pretended = {one for one in set().union(*(own for _, own in servers)) if study.environment(one).is_pretended}
-    names = _environments(record for record, own in servers if not own.isdisjoint(pretended))
+def _pretended(plan: Plan, records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    described = {one.environment.level: version_1.describe(one.environment) for one in plan.resolved}
+    pretended = {level for level, description in described.items() if description.family == "pretended"}
+    names = _environments(
+        record
+        for record in records
+        if any(one.role == "server" and one.environment in pretended for one in record.machines)
+    )
     if names:
         yield Warned(
             code="pretended",

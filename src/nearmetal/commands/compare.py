@@ -18,7 +18,7 @@ from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json, unfolded
 from nearmetal.report import figures, words
 from nearmetal.report.terminal import SIGNS, STYLES, counts_line
-from nearmetal.report.words import Labels
+from nearmetal.report.words import Labels, find_response_kinds
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
 
@@ -121,7 +121,8 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
         _print_apart(found.apart, console)
     sides = [(one.treatment, one.reference) for one in found.changes]
     sides += [(one.treatment, one.reference) for one in found.alone]
-    labels = Labels.of(side for pair in sides for side in pair)
+    kinds = {**find_response_kinds(ran[0].manifest.plan), **find_response_kinds(ran[1].manifest.plan)}
+    labels = Labels.of((side for pair in sides for side in pair), kinds)
     has_several = len({change.workload for change in found.changes}) > 1
     shared = _shared(found.changes)
     for of, heading in (
@@ -134,7 +135,7 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
         for change in chosen:
             where = f"{words.workload(change.workload)}, " if has_several else ""
             what = labels.treatment(change.treatment) if of == "treatment" else labels.versus(change)
-            _print_change(change, f"{where}{what}", shared, console)
+            _print_change(change, f"{where}{what}", shared, labels, console)
     for text in shared:
         console.print(Text(f"! in each of these: {text}", style="yellow", overflow="fold"))
     _print_alone(found.alone, labels, console)
@@ -178,7 +179,7 @@ def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> Non
         why = f"; left out of the other, {words.plain(one.why)}" if one.why else ""
         asked = words.workload(one.workload)
         if sum(workload == one.workload for workload, _ in primaries) > 1:  # of which another response is asked
-            asked += f" ({words.response(one.response)})"
+            asked += f" ({labels.response(one.workload, one.response)})"
         rows.setdefault((what, why), []).append(asked)
     if rows:
         console.print(Text("Only one of the runs was to measure it", style="bold"))
@@ -199,11 +200,11 @@ def _shared(changes: Sequence[Change]) -> list[str]:
     return [text for text in first if others and all(text in texts for texts in others)]
 
 
-def _print_change(change: Change, what: str, shared: Sequence[str], console: Console) -> None:
+def _print_change(change: Change, what: str, shared: Sequence[str], labels: Labels, console: Console) -> None:
     tone = words.tone(change)
     line = Text.assemble(
         (f"{SIGNS[tone]} {words.verdict(change).text}", STYLES[tone]),
-        f"  {what}: {words.response(change.response)} {_said(change, shared)}",
+        f"  {what}: {labels.response(change.workload, change.response)} {_said(change, shared)}",
     )
     console.print(Padding(line, (0, 0, 0, 2), expand=False))
 

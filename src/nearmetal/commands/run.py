@@ -187,7 +187,7 @@ def _print_verdicts(report: "ReportInput") -> None:
     from nearmetal.report.terminal import verdict_table, why_lines
 
     console = unfolded(console_for(False))
-    print_table(verdict_table(report.analysis, console.width), console)
+    print_table(verdict_table(report.analysis, console.width, report.labels.kinds), console)
     if lines := why_lines(report):
         print_table(lines, console)
 

@@ -129,7 +129,7 @@ class RunView:
         return BadInput("a line of the journal is neither a record nor an event", str(self.folder.journal))
 
     def _parts(self, course: Course, is_measured: bool) -> Parts:
-        labels = Labels.of(course.plan.treatments)
+        labels = Labels.of_plan(course.plan)
         return page.parts(
             page.Seen(
                 path=self.folder.path,

@@ -34,7 +34,7 @@ def table(name: str, caption: str, contrasts: Sequence[Contrast], ratio: Publish
     rows = tuple(
         (
             words.workload(contrast.workload),
-            *((words.response(contrast.response),) if several else ()),
+            *((report.labels.response(contrast.workload, contrast.response),) if several else ()),
             *_row(contrast, ratio(contrast), report),
         )
         for contrast in contrasts
@@ -96,4 +96,8 @@ def chart(
 
 def _heading(contrast: Contrast, report: ReportInput, *, several: bool) -> str:
     shared = report.labels.sides(contrast)[2]
-    return f"{words.workload(contrast.workload)}, {words.response(contrast.response)}" if several else shared
+    return (
+        f"{words.workload(contrast.workload)}, {report.labels.response(contrast.workload, contrast.response)}"
+        if several
+        else shared
+    )

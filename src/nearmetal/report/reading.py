@@ -35,7 +35,7 @@ class ReportInput:
 
     @cached_property
     def labels(self) -> Labels:
-        return Labels.of(self.manifest.plan.treatments)
+        return Labels.of_plan(self.manifest.plan)
 
     @property
     def blocks(self) -> str:

@@ -15,7 +15,7 @@ from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_figures import by_chance
 from nearmetal.report.why_found import largest_of, more_different
 from nearmetal.report.why_implausible import is_implausible
-from nearmetal.report.words import Labels
+from nearmetal.report.words import Labels, ResponseKinds
 
 STYLES: dict[Tone, str] = {
     "better": "bold green",
@@ -34,10 +34,10 @@ _BESIDE = 76
 """From this width on, the verdict stands beside the sentence; below, under it."""
 
 
-def verdict_table(analysis: Analysis, width: int) -> RenderableType:
+def verdict_table(analysis: Analysis, width: int, kinds: ResponseKinds | None = None) -> RenderableType:
     """What was withdrawn, then the primary contrasts as sentences with their verdicts, by workload.
 
-    For a console `width` columns wide.
+    For a console `width` columns wide. `kinds` say what responses are called.
     """
     primary = [contrast for contrast in analysis.contrasts if contrast.primary]
     parts: list[RenderableType] = [
@@ -46,7 +46,7 @@ def verdict_table(analysis: Analysis, width: int) -> RenderableType:
     ]
     if not primary:
         return Group(*parts, Text("Nothing was compared: the study has no treatment beside its reference."))
-    labels = Labels.of([side for contrast in primary for side in (contrast.treatment, contrast.reference)])
+    labels = Labels.of([side for contrast in primary for side in (contrast.treatment, contrast.reference)], kinds)
     for workload in dict.fromkeys(contrast.workload for contrast in primary):
         chosen = [contrast for contrast in primary if contrast.workload == workload]
         parts.append(Text(words.plain(workload), style="bold", overflow="fold"))

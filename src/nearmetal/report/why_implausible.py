@@ -6,23 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from nearmetal.analysis.attribution import Attributed
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.model import Assignment
+from nearmetal.model import Assignment, Description
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Notice
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 from nearmetal.report.why_captures import is_seen
 from nearmetal.report.why_figures import told
 from nearmetal.report.why_machines import clocks
+from nearmetal.store import version_1
 
-GUESTS = frozenset({"qemu", "libvirt", "vagrant", "vmware"})
-"""Kinds of environments whose machines have virtual hardware: what they do, some host has to do too."""
-_METAL = frozenset({"host", "ssh"})
-_CONTAINERS = frozenset({"docker", "podman"})
-_HOSTS_KERNEL = frozenset({None, "runc", "crun"})
-"""Containers' runtimes that leave the work to the host's kernel."""
-_SEND_NOTHING = frozenset({"sysbench", "noise"})
-"""Kinds of workloads that have no client; so has a command on the server."""
 _PACKETS = ("packets", "super_segments", "acks", "autocorked", "retransmitted")
 _TOLD = 3
 _AT_ITS_LIMIT = frozenset({"client-limited", "generator-late", "cpus-shared", "cores-shared"})
@@ -36,19 +28,24 @@ def is_implausible(contrast: Contrast, report: ReportInput) -> bool:
     ahead, behind = contrast.treatment, contrast.reference
     if words.tone(contrast) != "better":
         ahead, behind = behind, ahead
-    return kind(ahead, report) in GUESTS and _behind(behind, report) != ""
+    return is_guest(ahead, report) and _behind(behind, report) != ""
 
 
-def kind(treatment: Assignment, report: ReportInput) -> str:
-    return report.manifest.study.environment(str(treatment.get("environment", ""))).kind
+def is_guest(treatment: Assignment, report: ReportInput) -> bool:
+    """Whether its machines have virtual hardware: what they do, some host has to do too."""
+    return _describe(treatment, report).family == "guest"
+
+
+def _describe(treatment: Assignment, report: ReportInput) -> Description:
+    return version_1.describe(report.manifest.plan.resolved_of(treatment).environment)
 
 
 def _behind(treatment: Assignment, report: ReportInput) -> str:
     """What a guest cannot plausibly be ahead of; "" for anything else."""
-    environment = report.manifest.study.environment(str(treatment.get("environment", "")))
-    if environment.kind in _METAL:
+    described = _describe(treatment, report)
+    if described.family == "metal":
         return "its host"
-    if environment.kind in _CONTAINERS and environment.options.get("runtime") in _HOSTS_KERNEL:
+    if described.family == "container" and described.kernel == "host":
         return "a container, which has the host's own kernel"
     return ""
 
@@ -64,7 +61,7 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
     """Each question and its answer, as far as there is one."""
     sides = report.labels.sides(contrast)[:2]
     warned = [(one.code, one.text) for one in contrast.warnings]
-    if not _sends_nothing(contrast, report):
+    if _has_clients(contrast, report):
         yield (
             "Was the client at its limit?",
             " ".join(text for code, text in warned if code in _AT_ITS_LIMIT) or "no trial warns of it",
@@ -83,10 +80,9 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
     yield "What differs most?", "; ".join(differing) or "no difference shows in what was observed"
 
 
-def _sends_nothing(contrast: Contrast, report: ReportInput) -> bool:
-    asked = settings(report.manifest.plan, contrast.treatment)
-    kind = asked.kind_of(contrast.workload)
-    return kind in _SEND_NOTHING or (kind == "command" and asked.parameter(contrast.workload, "on") in (None, "server"))
+def _has_clients(contrast: Contrast, report: ReportInput) -> bool:
+    workloads = report.manifest.plan.resolved_of(contrast.treatment).workloads
+    return all(one.has_clients for one in workloads if one.name == contrast.workload)
 
 
 def _packets(found: Sequence[Attributed], sides: tuple[str, ...]) -> str:

@@ -1,15 +1,17 @@
 """What things are called in front of people: treatments, responses, verdicts, contrasts."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.levels import format_level, is_same_level
-from nearmetal.model import Assignment, Level, Scale, Warned
+from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
 from nearmetal.plain import plain as plain
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
+from nearmetal.store import version_1
 
 FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
@@ -17,55 +19,19 @@ FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "p
 SAME = "the same in all blocks"
 """What there is to say of two sides that never differ: no statistic is needed."""
 
-_TITLES = {
-    "throughput": "throughput",
-    "transactions": "transactions",
-    "latency_p50": "median latency",
-    "latency_p99": "99th percentile of latency",
-    "latency_mean": "mean latency",
-    "latency_p95": "95th percentile of latency",
-    "latency_max": "longest latency",
-    "connect_p50": "median time to connect",
-    "first_byte_p50": "median time to the first byte",
-    "errors": "errors",
-    "saturation": "saturation point",
-    "bandwidth": "bandwidth",
-    "transfer": "transfer",
-    "jitter": "jitter",
-    "loss": "loss",
-    "retransmits": "retransmits",
-    "rtt_p50": "median round trip",
-    "rtt_p99": "99th percentile of round trips",
-    "forward_p50": "median way to the server",
-    "backward_p50": "median way back",
-    "events": "events",
-    "elapsed": "time taken",
-    "read": "read rate",
-    "written": "write rate",
-    "fairness": "fairness among threads",
+_COSTS = {
     "cpu_per_event": "host CPU time per event",
     "memory_overhead": "memory beyond the guest's own",
     "ready": "time to ready",
 }
-
-_CLAUSES = {
-    "throughput": "carries {ratio} × the requests of {reference}",
-    "transactions": "completes {ratio} × the transactions of {reference}",
-    "events": "does {ratio} × the work of {reference}",
-    "bandwidth": "moves {ratio} × the data per second of {reference}",
-    "transfer": "moves {ratio} × the data of {reference}",
-    "latency_p50": "takes {ratio} × as long as {reference} for a typical request",
-    "latency_mean": "takes {ratio} × as long as {reference} on average",
-    "rtt_p50": "takes {ratio} × as long as {reference} there and back",
-    "forward_p50": "takes {ratio} × as long as {reference} on the way to the server",
-    "backward_p50": "takes {ratio} × as long as {reference} on the way back",
-    "saturation": "saturates at {ratio} × the rate of {reference}",
-    "read": "reads {ratio} × the bytes per second of {reference}",
-    "written": "writes {ratio} × the bytes per second of {reference}",
+_CLAUSES_OF_COSTS = {
     "cpu_per_event": "costs {ratio} × the host CPU time of {reference} for each event",
     "ready": "takes {ratio} × as long as {reference} to be ready",
-    "elapsed": "takes {ratio} × as long as {reference}",
 }
+"""Of the responses that every trial has, whatever its workload."""
+
+_USUAL_CLAUSE = "has {ratio} × the {response} of {reference}"
+_IN_CLAUSES = re.compile(r"\{(ratio|response|reference)\}")
 
 _REASONS = {
     "too-few-blocks": "too few blocks to tell",
@@ -89,8 +55,18 @@ def workload(name: str) -> str:
 
 
 def response(name: str) -> str:
-    """A response's name for people; one that only its own workload knows keeps the name it has."""
-    return _TITLES.get(name) or plain(name).replace("_", " ")
+    """A response's name for people, where its workload cannot be asked: of a calibration, or of manifest version 1."""
+    return _COSTS.get(name) or version_1.TITLES.get(name) or plain(name).replace("_", " ")
+
+
+ResponseKinds = Mapping[tuple[str, str], ResponseKind]
+"""What workloads said of their responses, by workload and response."""
+
+
+def find_response_kinds(plan: Plan) -> ResponseKinds:
+    """Of all workloads of a plan; none of a run of manifest version 1."""
+    workloads = {id(workload): workload for one in plan.resolved for workload in one.workloads}
+    return {(one.name, name): kind for one in workloads.values() for name, kind in one.responses.items()}
 
 
 def level(name: str, value: Level) -> str:
@@ -104,12 +80,20 @@ def level(name: str, value: Level) -> str:
 
 @dataclass(frozen=True)
 class Labels:
-    """Names treatments by what tells them apart: factors with one level in the whole run are not repeated."""
+    """Names treatments by what tells them apart, and responses as their workloads do.
+
+    Factors with one level in the whole run are not repeated.
+    """
 
     telling: tuple[str, ...]
+    kinds: ResponseKinds = field(default_factory=dict)
 
     @classmethod
-    def of(cls, treatments: Iterable[Assignment]) -> "Labels":
+    def of_plan(cls, plan: Plan) -> "Labels":
+        return cls.of(plan.treatments, find_response_kinds(plan))
+
+    @classmethod
+    def of(cls, treatments: Iterable[Assignment], kinds: ResponseKinds | None = None) -> "Labels":
         levels: dict[str, set[tuple[type, Level] | None]] = {}
         listed = list(treatments)
         names = list(dict.fromkeys(name for treatment in listed for name in treatment))
@@ -119,7 +103,21 @@ class Labels:
                     (type(treatment[name]), treatment[name]) if name in treatment else None
                 )
         names.sort(key=lambda name: name != "environment")
-        return cls(tuple(name for name in names if name == "environment" or len(levels[name]) > 1))
+        return cls(tuple(name for name in names if name == "environment" or len(levels[name]) > 1), kinds or {})
+
+    def response(self, workload: str, name: str) -> str:
+        """A response's name for people."""
+        kind = self.kinds.get((workload, name))
+        if kind is None:
+            return response(name)
+        return plain(kind.title) or plain(name).replace("_", " ")
+
+    def clause(self, workload: str, name: str) -> str:
+        """How a sentence compares two treatments by a response."""
+        kind = self.kinds.get((workload, name))
+        if kind is None:
+            return _CLAUSES_OF_COSTS.get(name) or version_1.CLAUSES.get(name) or _USUAL_CLAUSE
+        return plain(kind.clause) or _USUAL_CLAUSE
 
     def treatment(self, treatment: Assignment) -> str:
         return self._named(treatment, self.telling) or "the treatment"
@@ -170,20 +168,20 @@ def sentence(contrast: Contrast, labels: Labels) -> str:
     """A contrast in plain words, without its verdict: "docker carries 0.97 × the requests of host (0.95 to 0.99)"."""
     treatment, reference, shared = labels.sides(contrast)
     where = f" ({shared})" if shared else ""
-    return f"{treatment}{where} {_clause(contrast, reference)}"
+    return f"{treatment}{where} {_clause(contrast, reference, labels)}"
 
 
-def _clause(contrast: Contrast, reference: str) -> str:
-    name = response(contrast.response)
+def _clause(contrast: Contrast, reference: str, labels: Labels) -> str:
+    name = labels.response(contrast.workload, contrast.response)
     if contrast.scale == "difference" and contrast.difference is not None:
         change = figures.difference(contrast.difference, contrast.interval, contrast.unit)
         return f"differs from {reference} in {name} by {change}"
     if contrast.ratio is None:
         return f"cannot be compared with {reference} in {name}"
-    pattern = _CLAUSES.get(contrast.response, "has {ratio} × the {response} of {reference}")
     bounds = contrast.equivalence or ()
     ratio = figures.ratio(contrast.ratio, contrast.interval, bounds)
-    clause = pattern.format(ratio=ratio, response=name, reference=reference)
+    filled = {"ratio": ratio, "response": name, "reference": reference}
+    clause = _IN_CLAUSES.sub(lambda found: filled[found[1]], labels.clause(contrast.workload, contrast.response))
     if contrast.interval is None:
         return clause
     return f"{clause} ({figures.interval(contrast.ratio, contrast.interval, bounds)})"

@@ -37,7 +37,7 @@ class Calibrated:
             return None
         blocks: list[Block] = [_answers(found, report)]
         if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
-            blocks += [Paragraph(_SMALLEST), _smallest(ratios)]
+            blocks += [Paragraph(_SMALLEST), _smallest(ratios, report)]
         return Section(self.name, self.title, _lead(found), tuple(blocks))
 
 
@@ -81,7 +81,7 @@ def _row(one: Alike | Injected, report: ReportInput) -> tuple[Value, ...]:
     ends = one.interval or (None, None)
     return (
         words.workload(one.workload),
-        words.response(one.response),
+        report.labels.response(one.workload, one.response),
         f"{words.apart(one.treatment, one.reference)} vs {words.apart(one.reference, one.treatment)}",
         words.size(one.estimate, one.interval, one.scale, one.unit),
         report.labels.treatment(one.treatment),
@@ -106,7 +106,7 @@ def _answer(one: Alike | Injected) -> Badge:
     return Badge("in the interval", "same") if one.is_right else Badge("outside the interval", "worse")
 
 
-def _smallest(noises: Sequence[Noise]) -> Table:
+def _smallest(noises: Sequence[Noise], report: ReportInput) -> Table:
     columns = (
         Column("workload"),
         Column("response"),
@@ -118,14 +118,14 @@ def _smallest(noises: Sequence[Noise]) -> Table:
         "calibration-smallest",
         "The smallest difference that is found",
         columns,
-        tuple(map(tuple, map(_cells, noises))),
+        tuple(tuple(_cells(noise, report)) for noise in noises),
         folded=True,
     )
 
 
-def _cells(noise: Noise) -> Iterable[Value]:
+def _cells(noise: Noise, report: ReportInput) -> Iterable[Value]:
     yield words.workload(noise.workload)
-    yield words.response(noise.response)
+    yield report.labels.response(noise.workload, noise.response)
     found = {one.blocks: Quantity(one.smallest, "share") for one in noise.finds}
     yield from (found.get(blocks) for blocks in BLOCKS)
     yield noise.doubt

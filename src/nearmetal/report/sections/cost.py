@@ -25,14 +25,14 @@ class Cost:
             return None
         workloads = dict.fromkeys(cell.workload for cell in cells)
         each = [chosen for response in COSTS for workload in workloads if (chosen := _of(cells, workload, response))]
-        drawn = [chosen for chosen in each if in_words(chosen) is None]
+        drawn = [chosen for chosen in each if in_words(chosen, report) is None]
         panels = tuple(panel(chosen, report) for chosen in drawn)
         blocks: list[Block] = []
         if panels:
             caption = how_drawn([cell for chosen in drawn for cell in chosen])
             described = "Costs of every treatment by workload; the table below has the same figures."
             blocks.append(Chart("cost", caption, described, panels))
-        blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen)) is not None]
+        blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen, report)) is not None]
         blocks.append(cell_table("cost", "Cost over blocks", cells, report))
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 

@@ -58,8 +58,8 @@ class Exploratory:
 def _not_repeated(repeated: Sequence[tuple[str, str]], report: ReportInput) -> list[Block]:
     """What is a primary response in another unit, of whose comparison there shall not be a second interval."""
     told = [
-        f"{words.response(response)} of {words.workload(workload)}, which is "
-        f"{words.response(report.manifest.plan.primaries[workload])} times a constant in every trial"
+        f"{report.labels.response(workload, response)} of {words.workload(workload)}, which is "
+        f"{report.labels.response(workload, report.manifest.plan.primaries[workload])} times a constant in every trial"
         for workload, response in repeated
     ]
     return [Paragraph(f"Not compared a second time: {'; '.join(told)}.")] if told else []

@@ -53,7 +53,7 @@ def _of(cells: Iterable[Cell], response: str) -> list[Cell]:
 
 def _panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Panel:
     together = ", all clients together" if response in _SUMS else ""
-    title = f"{words.response(response)}{together}".capitalize()
+    title = f"{report.labels.response(cells[0].workload, response)}{together}".capitalize()
     subtitle = words.direction(cells[0].better)
     return Panel(response, by_number(title, subtitle, "clients", cells[0].unit, courses(cells, report)))
 
@@ -81,7 +81,7 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
         rows.append(
             (
                 words.workload(cell.workload),
-                words.response(cell.response),
+                report.labels.response(cell.workload, cell.response),
                 cell.unit,
                 label(cell, report),
                 clients,
@@ -109,11 +109,11 @@ def _beside(cells: Sequence[Cell], found: Published, report: ReportInput) -> lis
         chosen = [cell for cell in _of(cells, response) if protocol(cell, report) == "tcp"]
         rows = tuple(_rows_beside(response, chosen, found, report))
         if rows:
-            tables.append(_table_beside(response, rows, found))
+            tables.append(_table_beside(response, report.labels.response(chosen[0].workload, response), rows, found))
     return tables
 
 
-def _table_beside(response: str, rows: tuple[tuple[Value, ...], ...], found: Published) -> Table:
+def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...], found: Published) -> Table:
     columns = (
         Column("treatment"),
         Column("clients", numeric=True),
@@ -124,7 +124,7 @@ def _table_beside(response: str, rows: tuple[tuple[Value, ...], ...], found: Pub
     )
     number = found.table(response).number
     caption = (
-        f"TCP {words.response(response)} of each client beside table {number}, and what share it is of what a client "
+        f"TCP {title} of each client beside table {number}, and what share it is of what a client "
         f"alone has{_OTHERWISE[response]}"
     )
     return Table(f"network-{response}-published", caption, columns, rows)

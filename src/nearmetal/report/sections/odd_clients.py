@@ -106,7 +106,7 @@ def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Tabl
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
             words.workload(cell.workload),
-            words.response(cell.response),
+            report.labels.response(cell.workload, cell.response),
             report.labels.treatment(cell.treatment),
             odd.client + 1,
             _deviation(odd, cell),

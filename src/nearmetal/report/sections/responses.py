@@ -32,7 +32,7 @@ class Responses:
         flat: list[str] = []
         for workload, response in _primary_first(cells, report):
             chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
-            if (said := in_words(chosen)) is not None:
+            if (said := in_words(chosen, report)) is not None:
                 flat.append(said)
             else:
                 panels[workload, response] = panel(chosen, report)
@@ -40,7 +40,7 @@ class Responses:
         blocks: list[Block] = []
         if first:
             shown = [cell for cell in cells if (cell.workload, cell.response) in panels]
-            blocks.append(Chart("responses", how_drawn(shown), _described(cells), first))
+            blocks.append(Chart("responses", how_drawn(shown), _described(cells, report), first))
         if rest:
             caption = "Responses that no comparison was fixed for beforehand"
             blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
@@ -71,11 +71,11 @@ def _primary_first(cells: Sequence[Cell], report: ReportInput) -> list[tuple[str
     return sorted(pairs, key=lambda pair: (workloads.index(pair[0]), pair not in report.primaries))
 
 
-def in_words(cells: Sequence[Cell]) -> str | None:
+def in_words(cells: Sequence[Cell], report: ReportInput) -> str | None:
     """What there is to say of one response of one workload, if a picture would not show more."""
     values = {value for cell in cells for value in cell.values}
     first = cells[0]
-    named = f"{words.response(first.response)} of {words.workload(first.workload)}"
+    named = f"{report.labels.response(first.workload, first.response)} of {words.workload(first.workload)}"
     if len(values) == len({bound for cell in cells for bound in cell.censored}) == 1:
         return f"{named}: {_median(first)} in every trial."
     return None if any(map(_lies_somewhere, values)) else f"{named}: no value can be drawn; the table has them."
@@ -109,7 +109,7 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     ]
 
     def drawn(width: int) -> charts.Spec:
-        title = f"{words.workload(first.workload)}: {words.response(first.response)}"
+        title = f"{words.workload(first.workload)}: {report.labels.response(first.workload, first.response)}"
         return charts.strips(title, words.direction(first.better), first.unit, strips, width)
 
     if len(strips) > charts.ROOMY:
@@ -126,10 +126,10 @@ def _lies_somewhere(value: float) -> bool:
     return abs(value) < charts.TOO_FAR
 
 
-def _described(cells: Sequence[Cell]) -> str:
+def _described(cells: Sequence[Cell], report: ReportInput) -> str:
     return "; ".join(
-        f"{words.response(cell.response)} of {words.plain(str(cell.treatment.get('environment', '')))}: "
-        f"median {_median(cell)}"
+        f"{report.labels.response(cell.workload, cell.response)} of "
+        f"{words.plain(str(cell.treatment.get('environment', '')))}: median {_median(cell)}"
         for cell in cells[:24]
     )
 
@@ -151,7 +151,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
             words.workload(cell.workload),
-            words.response(cell.response),
+            report.labels.response(cell.workload, cell.response),
             cell.unit,
             report.labels.treatment(cell.treatment),
             len(cell.values),

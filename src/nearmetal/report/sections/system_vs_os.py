@@ -112,7 +112,7 @@ def _size(workload: str, report: ReportInput) -> str:
 
 def _rows(cell: Cell, found: Published, report: ReportInput) -> Iterator[tuple[Value, ...]]:
     """Ours, and below it the published one where there is one."""
-    what = (report.labels.treatment(cell.treatment), words.response(cell.response))
+    what = (report.labels.treatment(cell.treatment), report.labels.response(cell.workload, cell.response))
     ours = (bounds.quantity(cell, "minimum"), bounds.quantity(cell, "maximum"), bounds.quantity(cell, "mean"))
     deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if bounds.scatters(cell) else None
     yield *what, "here", len(cell.values), *ours, deviation, cell.unit

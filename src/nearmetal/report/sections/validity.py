@@ -149,7 +149,9 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
         ]
         if any(len(group.points) > 1 for group in groups):
             title = f"{words.plain(workload)}: drift over blocks"
-            yield Panel(f"{workload}-blocks", charts.lines(title, words.response(response), "block", groups))
+            yield Panel(
+                f"{workload}-blocks", charts.lines(title, report.labels.response(workload, response), "block", groups)
+            )
 
 
 def _over_positions(report: ReportInput) -> Iterable[Panel]:
@@ -179,7 +181,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
         ]
         if any(len({x for x, _ in group.points}) > 1 for group in groups):
             title = f"{words.plain(workload)}: place in the block"
-            subtitle = words.response(response_name)
+            subtitle = report.labels.response(workload, response_name)
             yield Panel(
                 f"{workload}-positions", charts.lines(title, subtitle, "place in the order of the block", groups)
             )

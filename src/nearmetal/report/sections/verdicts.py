@@ -199,7 +199,10 @@ def _grouped(contrasts: Sequence[Contrast], report: ReportInput, divisor: float)
     """By response; and where names would be long, by what treatment and reference share, said once in a heading."""
     groups: list[charts.Group] = []
     for (workload, response), of_response in _by(contrasts, lambda one: (one.workload, one.response)).items():
-        heading, better = f"{words.workload(workload)}: {words.response(response)}", of_response[0].better
+        heading, better = (
+            f"{words.workload(workload)}: {report.labels.response(workload, response)}",
+            of_response[0].better,
+        )
         names = {id(one): report.labels.versus(one) for one in of_response}
         if max(map(len, names.values())) <= _SHORT:
             arms = tuple(_arm(one, names[id(one)], report, divisor) for one in of_response)
@@ -285,7 +288,7 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
     naive_low, naive_high = contrast.naive or (None, None)
     return (
         words.workload(contrast.workload),
-        words.response(contrast.response),
+        report.labels.response(contrast.workload, contrast.response),
         report.labels.versus(contrast),
         report.labels.treatment(contrast.treatment),
         report.labels.treatment(contrast.reference),

@@ -188,7 +188,7 @@ def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
         (
             words.workload(one.workload),
             report.labels.versus(one),
-            words.response(one.response),
+            report.labels.response(one.workload, one.response),
             words.asked(one),
             words.estimate(one),
             one.blocks,

@@ -24,7 +24,7 @@ from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_captures import not_whole
 from nearmetal.report.why_figures import by_chance, plainly, told, verdict
 from nearmetal.report.why_found import Explained, different, explain, is_observed, largest, more_different
-from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind
+from nearmetal.report.why_implausible import box, is_guest, is_implausible
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits, untold_steal
 
 _TOLD = 3
@@ -188,7 +188,7 @@ def _quantity(value: float, unit: str) -> Value:
 def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
     """What no row of the table can tell."""
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
-    exits = untold_exits(report) if any(kind(side, report) in GUESTS for side in sides) else ""
+    exits = untold_exits(report) if any(is_guest(side, report) for side in sides) else ""
     differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
     of_cpus = _of_cpus(explained)
     told = (
