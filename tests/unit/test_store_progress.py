@@ -10,7 +10,7 @@ from nearmetal.model import TrialStatus
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress
-from tests.golden.version_1 import HERE, RUNS
+from tests.golden.pages import HERE, RUNS
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.version_1 import RUNS, tell, written
+from tests.golden.pages import RUNS, tell, written
 
 
 @pytest.mark.parametrize("name", RUNS)
