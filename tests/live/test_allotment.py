@@ -98,7 +98,7 @@ async def changed(
     def listen(event: Event) -> None:
         if isinstance(event, Step) and (event.name, event.state) == ("measure", "begins"):
             (ledger,) = ledgers_folder().glob("*.jsonl")
-            servers = [one for one in outstanding(ledger).handles if one.data.get("role") == "server"]
+            servers = [one for one in outstanding(ledger).handles if one.role == "server"]
             asyncio.get_running_loop().call_later(1, change, servers[0].name)
 
     _, records = await mock_run.run(folder, STUDY.format(kind=kind, options=options, duration=duration), listen)

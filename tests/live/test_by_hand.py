@@ -18,6 +18,7 @@ import pytest
 from nearmetal.by_hand import ssh_config
 from nearmetal.lab.image import Image
 from nearmetal.lab.machines import kept
+from nearmetal.lab.machines.identity import FirstProcess
 from tests.live.remains import stays
 
 from .by_hand import command, done, nearmetal, up
@@ -392,7 +393,7 @@ def check_one_that_ends_by_itself_is_lost(told: dict[str, Any], remove: tuple[st
 def test_a_machine_that_ends_by_itself_is_lost(machine: dict[str, Any], remove: tuple[str, ...]) -> None:
     handle = kept.find("m").handle
     assert handle is not None
-    os.kill(handle.data["first"]["pid"], signal.SIGKILL)
+    os.kill(FirstProcess.in_ledger(handle).pid, signal.SIGKILL)
     check_one_that_ends_by_itself_is_lost(machine, remove)
 
 

@@ -116,7 +116,7 @@ async def test_limits_are_what_was_ordered(make: Make, notes: Notes) -> None:
     assert cost.cpu_seconds > 0
     assert 0 < cost.memory_bytes < 64 * MEBIBYTE
     assert notes.handles[machine.name].data["runtime"] == "runc"
-    assert notes.handles[machine.name].data["storage_driver"]
+    assert notes.handles[machine.name].image.storage_driver
 
 
 async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: str) -> None:
@@ -343,7 +343,7 @@ async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
     controller, handle = await _on_an_own_engine(folder, name)
     controller.kill()
     await controller.wait()
-    first = FirstProcess(**handle.data["first"])
+    first = FirstProcess.in_ledger(handle)
     for _ in range(100):
         if not await first.is_alive(site):
             break
@@ -388,7 +388,7 @@ async def test_the_containers_of_an_own_engine_that_died_can_be_destroyed(
     await asyncio.gather(environment.destroy(handle, site), environment.destroy(handle, site))
     stays(str(folder))  # one that still answered ends by itself
     await environment.destroy(handle, site)
-    assert not await FirstProcess(**handle.data["first"]).is_alive(site)
+    assert not await FirstProcess.in_ledger(handle).is_alive(site)
     assert not (folder / "docker.sock").exists()
     assert stays(str(folder)) == []
     assert stays(name) == []
@@ -403,9 +403,7 @@ async def test_a_silent_engine_that_may_live_keeps_its_containers(
     (tmp_path / "exec").mkdir()
     if lock == "folder":
         (tmp_path / "lock").mkdir()
-    handle = Handle(
-        kind="docker", name="kept", site="local", data={"engine": f"unix://{tmp_path}/docker.sock", "port": None}
-    )
+    handle = Handle(kind="docker", name="kept", site="local", data={"engine": f"unix://{tmp_path}/docker.sock"})
     with contextlib.ExitStack() as stack:
         if lock == "held":
             stack.enter_context(exclusive(tmp_path / "lock", "held"))

@@ -139,12 +139,14 @@ async def test_it_has_a_kernel_of_its_own_and_limits_that_hold(make: Make, notes
     machine = await make(spec, cpus="0")
     assert isinstance(machine, SandboxedContainer)
     assert not kernel.is_its_hosts(machine)
-    data = notes.handles[machine.name].data
-    assert data["runtime"] == "runsc"
+    handle = notes.handles[machine.name]
+    assert handle.data["runtime"] == "runsc"
     facts = json.loads((await machine.exec([machine.probe, "facts", "--json"])).stdout)
     assert facts["kernel"]["boot_id"] == machine.boot_id
     assert "gvisor" in facts["kernel"]["release"].lower()
-    assert verify.resources(spec, facts, data) == verify.resources(spec, facts, data).model_copy(update={"ok": True})
+    assert verify.resources(spec, facts, handle) == verify.resources(spec, facts, handle).model_copy(
+        update={"ok": True}
+    )
     group = await machine.group()
     assert (await machine.site.get(f"{group.cpuset}/cpuset.cpus")).strip() == b"0"
     cost = await machine.cost()

@@ -91,7 +91,7 @@ async def test_a_machine_there_is_as_one_here(lab: Lab, far: FarHost) -> None:
     assert cost is not None and cost.cpu_seconds > 0
     await probe.ensure(machine)
     facts = json.loads((await machine.exec([machine.probe, "facts", "--json"])).stdout)
-    assert verify.resources(SPEC, facts, {}).ok
+    assert verify.resources(SPEC, facts, handle).ok
     environment = plugins.load("environments", "host")
     await environment.destroy(handle, machine.site)
     with pytest.raises(MachineLost):

@@ -16,6 +16,7 @@ from nearmetal.environments.libvirt import LibvirtEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab.image import Image
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import placement
@@ -85,7 +86,8 @@ async def test_a_domain_is_where_it_was_put_and_ends_alone(
         handle = notes.handles[machine.name]
         found = await placement.read(handle, site, str(OWN_CPU))
         assert found is not None and found.ok, found
-        assert (handle.data["accel"], handle.data["disk"]["cache"]) == ("tcg", "writeback")
+        assert handle.hardware is not None
+        assert (handle.hardware.accel, handle.hardware.disk.cache) == ("tcg", "writeback")
         cost = await machine.cost()
         assert cost is not None and cost.cpu_seconds > 0.5 and cost.memory_bytes > 64 * 2**20
         assert set(domains(libvirt)) == {*strangers, machine.name}
@@ -144,7 +146,7 @@ async def test_its_memory_is_its_groups_as_that_of_any_guest(
 ) -> None:
     """A process has the pages of its program and of its files too, which are cache, and not the guest's alone."""
     machine = await make(spec(), uri=making_groups)
-    pid = notes.handles[machine.name].data["first"]["pid"]
+    pid = FirstProcess.in_ledger(notes.handles[machine.name]).pid
     group = await cgroup.of_process(pid, site)
     cost = await machine.cost()
     assert cost is not None

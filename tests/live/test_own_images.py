@@ -82,7 +82,7 @@ async def test_a_container_is_made_of_a_reference_or_an_archive(client: Engine, 
             assert (await machine.exec(["lighttpd", "-v"])).status == 127
             assert "OWN=1" not in (await machine.exec(["env"])).text.split("\n"), "environments are alike everywhere"
             (handle,) = lab.machines()
-            assert handle.data["image"] == f"{image} {id}", "a reference may be given to another image meanwhile"
+            assert handle.image.name == f"{image} {id}", "a reference may be given to another image meanwhile"
         client.client.remove_image(REFERENCE, force=True)  # the archive brings it again
         client.client.load_image(archive.read_bytes())
 
@@ -183,8 +183,8 @@ async def test_a_cloud_image_is_booted_and_let_in_by_cloud_init(lab_image: Image
         assert facts.status == 0
         assert (await machine.exec(["cloud-init", "status"])).text.startswith("status:")
         assert "inet 10." in (await machine.exec(["ip", "-4", "address", "show", "data"])).text
-        told = next(handle.data for handle in lab.machines() if handle.name == machine.name)
-        assert told["image"].startswith(f"{disk} of 20")
+        told = next(handle.image.name for handle in lab.machines() if handle.name == machine.name)
+        assert told.startswith(f"{disk} of 20")
         boot_id = machine.boot_id
         await machine.reboot()
         assert machine.boot_id != boot_id

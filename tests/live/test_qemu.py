@@ -146,8 +146,9 @@ async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str)
     assert (machine.arch, machine.accel, machine.owned) == ("x86_64", "tcg", True)
 
     handle = notes.handles[machine.name]
-    assert handle.data["accel"] == "tcg"
-    assert handle.data["pinned"] == {0: OWN_CPU}
+    assert handle.hardware is not None
+    assert handle.hardware.accel == "tcg"
+    assert handle.hardware.pinned == {0: OWN_CPU}
     (pid,) = monitors(machine.name)
     affinity = {thread.name: os.sched_getaffinity(int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()}
     assert set(map(frozenset, affinity.values())) == {frozenset({OWN_CPU})}

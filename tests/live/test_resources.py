@@ -27,7 +27,7 @@ UNUSUAL = {
 
 
 async def read_back(machine: Machine, spec: MachineSpec, lab: Lab) -> Readback:
-    told = next(handle.data for handle in lab.machines() if handle.name == machine.name)
+    told = next(handle for handle in lab.machines() if handle.name == machine.name)
     ended = await machine.exec([machine.probe, "facts", "--json"])
     facts: dict[str, Any] = json.loads(ended.stdout)
     return verify.resources(spec, facts, told)

@@ -125,7 +125,7 @@ async def test_restored_guests_are_machines_of_their_own(switch: str, lab_image:
         handles = await asyncio.gather(*(environment.create(one, site, notes) for one in orders))
         machines = await asyncio.gather(*(environment.attach(handle, site) for handle in handles))
         assert len({machine.boot_id for machine in machines}) == MANY
-        assert {handle.data["snapshot"] for handle in handles} == {
+        assert {handle.image.snapshot for handle in handles} == {
             one.name for one in snapshot.folder().iterdir() if one.is_dir()
         }
         drawn = [await tell(machine, "head -c 16 /dev/urandom | od -An -tx8") for machine in machines]

@@ -13,7 +13,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import machine
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.image.pinned import pinned
-from nearmetal.model import Handle, Order, Recorder, Site, TrialStatus
+from nearmetal.model import Handle, MachineImage, Order, Recorder, Site, TrialStatus
 from nearmetal.run.events import BlockEnded, Event, FactsSeen
 from nearmetal.store.folder import RunFolder
 from tests.order import mock_run
@@ -55,7 +55,7 @@ def making(monkeypatch: pytest.MonkeyPatch, *of: str) -> None:
     async def made(order: Order, site: Site, ledger: Recorder) -> Handle:
         handle = await create(order, site, ledger)
         is_slow = order.options.get("speed") == 0.5
-        return handle.knowing(image=next(left) if is_slow else machine.described(order.spec.image))
+        return handle.knowing(image=MachineImage(name=next(left) if is_slow else machine.described(order.spec.image)))
 
     monkeypatch.setattr(mock.plugin, "create", made)
 

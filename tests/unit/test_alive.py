@@ -8,41 +8,40 @@ from typing import Any
 
 import pytest
 
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.machines import alive
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Handle
+from nearmetal.model import ControlGroup, Handle, ProcessId
 
 
-def handle(**data: Any) -> Handle:
-    return Handle(kind="theirs", name="one", site="local", data=data)
+def handle(life: ProcessId | ControlGroup | None = None, **data: Any) -> Handle:
+    return Handle(kind="theirs", name="one", site="local", life=life, data=data)
 
 
 @pytest.fixture
-def idle(tmp_path: Path) -> dict[str, Any]:
+def idle(tmp_path: Path) -> ControlGroup:
     """The control group of a machine in which nothing runs."""
     (tmp_path / "cgroup.procs").touch()
-    return asdict(Group(cpuset=str(tmp_path), cpuacct=str(tmp_path), memory=str(tmp_path), version=2))
+    return ControlGroup(cpuset=str(tmp_path), cpuacct=str(tmp_path), memory=str(tmp_path), version=2)
 
 
-async def test_one_whose_programs_come_and_go_is_there_without_any(idle: dict[str, Any]) -> None:
-    machine = handle(group=idle)
+async def test_one_whose_programs_come_and_go_is_there_without_any(idle: ControlGroup) -> None:
+    machine = handle(group=asdict(idle))
     assert await alive.is_alive(machine)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(alive.ended(machine), 0.1)
 
 
-async def test_a_virtual_machine_is_gone_when_its_monitor_is(idle: dict[str, Any]) -> None:
-    machine = handle(group=idle, accel="tcg")
+async def test_a_virtual_machine_is_gone_when_its_monitor_is(idle: ControlGroup) -> None:
+    machine = handle(idle)
     assert not await alive.is_alive(machine)
     await asyncio.wait_for(alive.ended(machine), 1)
-    Path(idle["cpuset"], "cgroup.procs").write_text(f"{os.getpid()}\n")
+    Path(idle.cpuset, "cgroup.procs").write_text(f"{os.getpid()}\n")
     assert await alive.is_alive(machine)
 
 
-async def test_one_with_a_first_process_lives_by_that(idle: dict[str, Any]) -> None:
+async def test_one_with_a_first_process_lives_by_that(idle: ControlGroup) -> None:
     first = await FirstProcess.of(os.getpid(), LocalSite())
     assert first is not None
-    assert await alive.is_alive(handle(first=asdict(first), group=idle, accel="tcg"))
-    assert not await alive.is_alive(handle(first={**asdict(first), "started": first.started + 1}))
+    assert await alive.is_alive(handle(first.life, group=asdict(idle)))
+    assert not await alive.is_alive(handle(ProcessId(first.pid, first.started + 1)))

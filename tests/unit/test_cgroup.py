@@ -7,7 +7,7 @@ import pytest
 from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Cost, MachineSpec
+from nearmetal.model import ControlGroup, Cost, MachineSpec
 
 SPEC = MachineSpec.model_validate({"memory": "64MiB"})
 
@@ -88,9 +88,9 @@ async def test_cost_leaves_out_page_cache_but_not_shared_memory(root: Path) -> N
             "memory/g/memory.stat": "cache 1\ntotal_cache 500\ntotal_shmem 200\n",
         },
     )
-    second = cgroup.Group(str(root / "g"), str(root / "g"), str(root / "g"), 2)
+    second = ControlGroup(str(root / "g"), str(root / "g"), str(root / "g"), 2)
     assert await cgroup.cost(second, LocalSite()) == Cost(cpu_seconds=1.5, memory_bytes=600)
-    first = cgroup.Group(str(root / "cpuset/g"), str(root / "cpuacct/g"), str(root / "memory/g"), 1)
+    first = ControlGroup(str(root / "cpuset/g"), str(root / "cpuacct/g"), str(root / "memory/g"), 1)
     assert await cgroup.cost(first, LocalSite()) == Cost(cpu_seconds=2.5, memory_bytes=700)
 
 

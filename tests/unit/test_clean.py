@@ -28,8 +28,7 @@ def machine(ledger: Ledger, name: str, *, alive: bool = True, kind: str = "mock"
     world = World("local")
     state = world.make(name, world.free_address())
     world.save({**state, "sysctls": {**state["sysctls"], _SYSCTL: "0"}, "alive": alive})
-    data = {"role": "server", "borrowed": False}
-    ledger.creating(Handle(kind=kind, name=name, site="local", stays=stays, data=data))
+    ledger.creating(Handle(kind=kind, name=name, site="local", role="server", stays=stays))
     ledger.changing(Change(on=name, kind="sysctl", target=_SYSCTL, before="1", after="0"))
 
 
@@ -124,7 +123,7 @@ async def test_what_another_host_has_is_named_and_left_to_it(monkeypatch: pytest
     path = ledgers_folder() / "abc123.jsonl"
     before = path.read_bytes()
     with held(ledgers_folder() / "ours.jsonl") as ours:
-        ours.creating(Handle(kind="mock", name="nm-ours-1", site="local", data={"borrowed": True}))
+        ours.creating(Handle(kind="mock", name="nm-ours-1", site="local", stays=True))
     assert clean.left_behind() == ["mock nm-ours-1"], "clean has nothing to do with the other"
     cleaned = await clean.clean()
     assert cleaned.removed == ("mock nm-ours-1",)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -90,11 +89,11 @@ async def test_a_program_that_says_too_much_and_cannot_be_ended_is_told_as_one_t
     site = LocalSite()
     first = await FirstProcess.of(os.getpid(), site)
     assert first is not None
-    data = {"role": "server", "container": "c", "first": asdict(first)}
+    handle = Handle(kind="docker", name="m", site="local", life=first.life, data={"container": "c"})
     socket = tmp_path / "engine.sock"
     async with await asyncio.start_unix_server(answer, socket):
         engine = Engine(f"unix://{socket}", NamingNoProcess())
-        machine = Container(Handle(kind="docker", name="m", site="local", data=data), site, engine)
+        machine = Container(handle, site, engine)
         with gathering.up_to(1_000), pytest.raises(ToolFailed, match="more than 1") as told:
             await machine.exec(["yes"])
         given_up.set()

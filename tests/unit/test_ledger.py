@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.environments import mock
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder, outstanding, ownerless
 from nearmetal.lab.lock import try_lock
-from nearmetal.model import Change, Handle, HostSpec
+from nearmetal.model import Change, Handle, HostSpec, Site
 
 
 def handle(name: str, **data: object) -> Handle:
@@ -106,9 +107,7 @@ async def test_one_that_is_damaged_is_told_and_keeps_clean_from_none_of_the_othe
     (folder / "a.jsonl").write_text("rubbish\n")
     (folder / "b.jsonl").write_text('{"schema": "of another tool"}\n')
     with held(folder / "c.jsonl") as ledger:
-        ledger.creating(
-            Handle(kind="mock", name="m", site="local", data={"folder": str(folder / "m"), "borrowed": True})
-        )
+        ledger.creating(Handle(kind="mock", name="m", site="local", stays=True, data={"folder": str(folder / "m")}))
     cleaned = await clean.clean()
     assert cleaned.removed == ("mock m",)
     assert [what.partition(": ")[0] for what in cleaned.left] == [str(folder / "a.jsonl"), str(folder / "b.jsonl")]
@@ -132,7 +131,7 @@ async def test_one_that_is_taken_at_that_moment_keeps_clean_from_none_of_the_oth
     folder = ledgers_folder()
     folder.mkdir(parents=True)
     with held(folder / "b.jsonl") as dead:
-        dead.creating(Handle(kind="mock", name="m", site="local", data={"borrowed": True}))
+        dead.creating(Handle(kind="mock", name="m", site="local", stays=True))
     with held(folder / "a.jsonl") as taken:
         taken.creating(handle("mine"))
         monkeypatch.setattr(clean, "ownerless", lambda folder: [folder / "a.jsonl", folder / "b.jsonl"])
@@ -150,11 +149,17 @@ async def test_an_environment_that_breaks_keeps_clean_from_none_of_the_others(mo
     folder = ledgers_folder()
     folder.mkdir(parents=True)
     with held(folder / "a.jsonl") as dead:
-        for name, data in (("first", {"borrowed": True}), ("broken", {}), ("last", {"borrowed": True})):
-            dead.creating(Handle(kind="mock", name=name, site="local", data=data))
+        for name in ("first", "broken", "last"):
+            dead.creating(Handle(kind="mock", name=name, site="local"))
+
+    async def destroy(handle: Handle, site: Site) -> None:
+        if handle.name == "broken":
+            raise KeyError("folder")
+
+    monkeypatch.setattr(mock.plugin, "destroy", destroy)
     cleaned = await clean.clean()
     assert sorted(cleaned.removed) == ["mock first", "mock last"]
-    assert cleaned.left == ("mock broken on local: KeyError: 'borrowed'",)
+    assert cleaned.left == ("mock broken on local: KeyError: 'folder'",)
     assert [one.name for one in outstanding(folder / "a.jsonl").handles] == ["broken"]
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.libvirt import groups
 from nearmetal.lab.site import LocalSite
+from nearmetal.model import ControlGroup
 
 OLD = "/sys/fs/cgroup/cpuset/machine/qemu-1-nm-a.libvirt-qemu"
 SCOPE = "/sys/fs/cgroup/machine.slice/machine-qemu\\x2d1\\x2dnm\\x2da.scope"
@@ -23,7 +23,9 @@ SCOPE = "/sys/fs/cgroup/machine.slice/machine-qemu\\x2d1\\x2dnm\\x2da.scope"
     ],
 )
 def test_a_threads_group_is_below_that_of_the_domain(of_process: str, of_domain: str) -> None:
-    assert groups.above_threads(Group(of_process, "/a/emulator", "/b", 1)) == Group(of_domain, "/a", "/b", 1)
+    assert groups.above_threads(ControlGroup(of_process, "/a/emulator", "/b", 1)) == ControlGroup(
+        of_domain, "/a", "/b", 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,4 +50,4 @@ async def test_it_is_a_domains_own_where_nobody_else_is_in_it(
         (tmp_path / "m" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "m" / name).write_text(text)
     folder = str(tmp_path / "m")
-    assert await groups.is_own(Group("", "", folder, 2), 7, LocalSite()) is is_own
+    assert await groups.is_own(ControlGroup("", "", folder, 2), 7, LocalSite()) is is_own

@@ -6,25 +6,25 @@ import os
 import pytest
 
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Handle
+from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, VirtualDisk
 from nearmetal.run.placement import Task, judged, read
 
 
 def test_a_machine_on_just_its_cpus_is_where_it_was_put() -> None:
-    readback = judged([Task("hold", "2-3")], "2-3", None)
+    readback = judged([Task("hold", "2-3")], "2-3", {})
     assert readback.ok
     assert readback.values == {"asked": "2-3", "cpus": "2-3"}
 
 
 def test_a_task_beyond_them_is_not_believed() -> None:
-    readback = judged([Task("qemu", "2-3"), Task("worker", "0-3")], "2-3", None)
+    readback = judged([Task("qemu", "2-3"), Task("worker", "0-3")], "2-3", {})
     assert not readback.ok
     assert "worker may run on 0-3" in readback.reason
     assert readback.values["cpus"] == "0-3"
 
 
 def test_neither_is_a_machine_that_got_fewer() -> None:
-    readback = judged([Task("hold", "2")], "2-3", None)
+    readback = judged([Task("hold", "2")], "2-3", {})
     assert not readback.ok
     assert "nothing of it may run on 3" in readback.reason
 
@@ -32,10 +32,17 @@ def test_neither_is_a_machine_that_got_fewer() -> None:
 VCPUS = [Task("qemu-system-x86", "2-3"), Task("CPU 0/TCG", "2"), Task("CPU 1/TCG", "3")]
 
 
-@pytest.mark.parametrize("pinned", [{0: 2, 1: 3}, {"0": 2, "1": 3}])
-def test_each_vcpu_is_on_its_own(pinned: dict[object, int]) -> None:
-    """By numbers, or by texts: so they come back from a ledger."""
-    readback = judged(VCPUS, "2-3", pinned)
+def test_each_vcpu_is_on_its_own() -> None:
+    """Also as it comes back from a ledger, where JSON has texts for numbers."""
+    made = Hardware(
+        accel="tcg",
+        cpu_model=CpuModel(name="max"),
+        disk=VirtualDisk(format="qcow2", cache="none"),
+        pinned={0: 2, 1: 3},
+    )
+    again = Hardware.from_json(made.model_dump(mode="json"))
+    assert again == made
+    readback = judged(VCPUS, "2-3", again.pinned)
     assert readback.ok
     assert readback.values["vcpus"] == {"0": "2", "1": "3"}
 
@@ -60,7 +67,7 @@ async def test_it_is_read_of_real_processes() -> None:
     process = await asyncio.create_subprocess_exec("sleep", "60")
     os.sched_setaffinity(process.pid, {one})
     try:
-        handle = Handle(kind="host", name="x", site="local", data={"first": {"pid": process.pid}})
+        handle = Handle(kind="host", name="x", site="local", life=ProcessId(process.pid, 0))
         found = await read(handle, LocalSite(), str(one))
         elsewhere = await read(handle, LocalSite(), str(one + 1))
     finally:
@@ -73,7 +80,7 @@ async def test_it_is_read_of_real_processes() -> None:
 
 
 async def test_nothing_is_said_of_a_machine_that_is_not_placed() -> None:
-    borrowed = Handle(kind="ssh", name="x", site="local", data={})
+    borrowed = Handle(kind="ssh", name="x", site="local")
     assert await read(borrowed, LocalSite(), "0") is None
-    placed = Handle(kind="host", name="x", site="local", data={"first": {"pid": os.getpid()}})
+    placed = Handle(kind="host", name="x", site="local", life=ProcessId(os.getpid(), 0))
     assert await read(placed, LocalSite(), "") is None

@@ -4,18 +4,21 @@ from typing import Any
 
 import pytest
 
-from nearmetal.model import MachineSpec
+from nearmetal.model import CpuModel, Handle, Hardware, MachineImage, MachineSpec, VirtualDisk
 from nearmetal.run import verify
 from nearmetal.study_checks.levels import MODELS
 
 SPEC = MachineSpec(nic="e1000")
-GUEST: dict[str, Any] = {
-    "accel": "tcg",
-    "cpu_model": {"name": "max", "lacking": ()},
-    "disk": {"format": "qcow2", "cache": "writeback"},
-    "quota": None,
-}
-"""What is written down of a virtual machine that is as `SPEC` asks."""
+CONTAINER = Handle(kind="theirs", name="m", site="local")
+
+
+def guest(**hardware: Any) -> Handle:
+    """What is written down of a virtual machine that is as `SPEC` asks, but for its `hardware`."""
+    as_asked = {"cpu_model": CpuModel(name="max"), "disk": VirtualDisk(format="qcow2", cache="writeback")}
+    return CONTAINER.knowing(hardware=Hardware(**{"accel": "tcg", **as_asked, **hardware}))
+
+
+GUEST = guest()
 
 
 def facts(driver: str | None = "e1000", root: str = "/dev/vda", **limits: float) -> dict[str, Any]:
@@ -106,17 +109,15 @@ def test_each_setting_that_did_not_stick_is_named(key: str, asked: Any, reason: 
 
 
 def test_what_a_model_lacks_is_a_warning() -> None:
-    model = {"name": "Haswell", "lacking": ("hle", "rtm")}
-    readback = verify.resources(
-        SPEC.model_copy(update={"cpu_model": "Haswell"}), facts(), {**GUEST, "cpu_model": model}
-    )
+    model = CpuModel(name="Haswell", lacking=("hle", "rtm"))
+    readback = verify.resources(SPEC.model_copy(update={"cpu_model": "Haswell"}), facts(), guest(cpu_model=model))
     assert readback.ok
     (warned,) = readback.warnings
     assert warned.code == "cpu-model-partial" and "hle, rtm" in warned.text
 
 
 def test_where_there_is_no_virtual_machine_there_is_no_hardware() -> None:
-    readback = verify.resources(SPEC, facts("veth"), {})
+    readback = verify.resources(SPEC, facts("veth"), CONTAINER)
     assert readback.ok
     assert not {"nic", "cpu_model", "disk"} & readback.values.keys()
 
@@ -127,24 +128,25 @@ def test_where_there_is_no_virtual_machine_there_is_no_hardware() -> None:
 def test_a_quota_is_of_each_cpu() -> None:
     spec = MachineSpec(quota=0.25, vcpus=2)
     seen = {**facts("veth", cpu_quota=0.5), "processor": {"allowed_count": 2, "online": "0-1"}}
-    assert verify.resources(spec, seen, {}).ok
-    wrong = verify.resources(spec, {**seen, "limits": {"cpu_quota": 0.25}}, {})
+    assert verify.resources(spec, seen, CONTAINER).ok
+    wrong = verify.resources(spec, {**seen, "limits": {"cpu_quota": 0.25}}, CONTAINER)
     assert "0.25 CPUs of their time instead of 0.5 CPUs" in wrong.reason
 
 
 def test_a_guests_quota_is_its_monitors_whatever_the_guest_sees() -> None:
     spec = SPEC.model_copy(update={"quota": 0.5})
-    assert verify.resources(spec, facts(), {**GUEST, "quota": 0.5}).ok
+    assert verify.resources(spec, facts(), guest(quota=0.5)).ok
     assert not verify.resources(spec, facts(cpu_quota=0.5), GUEST).ok
 
 
 def test_a_quota_that_nobody_asked_for_counts_only_where_it_bites() -> None:
-    assert verify.resources(SPEC, facts("veth", cpu_quota=1.0), {}).ok
-    assert "instead of no limit" in verify.resources(SPEC, facts("veth", cpu_quota=0.9), {}).reason
+    assert verify.resources(SPEC, facts("veth", cpu_quota=1.0), CONTAINER).ok
+    assert "instead of no limit" in verify.resources(SPEC, facts("veth", cpu_quota=0.9), CONTAINER).reason
 
 
 def test_the_storage_driver_that_an_engine_has_is_told_and_another_does_not_count() -> None:
-    told = {"storage_driver": "vfs", "storage_driver_asked": None}
-    assert verify.resources(SPEC, facts("veth"), told).values["storage_driver"] == "vfs"
-    readback = verify.resources(SPEC, facts("veth"), {**told, "storage_driver_asked": "overlay2"})
+    made = CONTAINER.knowing(image=MachineImage(storage_driver="vfs"))
+    assert verify.resources(SPEC, facts("veth"), made).values["storage_driver"] == "vfs"
+    other = CONTAINER.knowing(image=MachineImage(storage_driver="vfs", storage_driver_asked="overlay2"))
+    readback = verify.resources(SPEC, facts("veth"), other)
     assert "storage driver is vfs instead of overlay2" in readback.reason

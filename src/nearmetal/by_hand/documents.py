@@ -65,7 +65,7 @@ def machine_up(kept: Kept, state: State) -> MachineUp:
         made=kept.made,
         address=kept.address,
         switch=kept.switch,
-        ssh_port=kept.handle.data.get("ssh_port") if kept.handle else None,
+        ssh_port=kept.handle.login.ssh_port if kept.handle and kept.handle.login else None,
         cpus=kept.cpus,
         keeper=kept.keeper,
         machine=kept.spec.model_copy(update={"accel": kept.accel}) if kept.accel else kept.spec,

@@ -14,18 +14,18 @@ from nearmetal.by_hand import marked, ssh_config
 from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab import machine, probe
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.commands.refused import refuse_zero_bytes
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.kept import Kept
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Handle
+from nearmetal.model import ControlGroup, Handle
 
 SHELL = ("bash", "-l")
 
 
 def _of_host(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
-    site = LocalSite()
-    place = [*site.bound, "--enter", str(handle.data["first"]["pid"]), *Group(**handle.data["group"]).joined]
+    site, first = LocalSite(), FirstProcess.in_ledger(handle)
+    place = [*site.bound, "--enter", str(first.pid), *ControlGroup(**handle.data["group"]).joined]
     # A terminal belongs to one session, and a machine's programs have their own: `script` gives them one inside.
     inside = ["script", "-qec", shlex.join(argv), "/dev/null"] if terminal else argv
     return machine.launch(site.probe, inside, env, *place)
@@ -46,7 +46,7 @@ def _exec(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal:
 
 def _of_guest(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
     """By the agent, without a login; by SSH where there is none, and for a terminal, whose window changes its size."""
-    if terminal or handle.data.get("brings_kernel") or "agent_port" not in handle.data:
+    if terminal or handle.image.brings_kernel or "agent_port" not in handle.data:
         return _by_ssh(handle, argv, env, terminal)
     return _by_agent(handle, argv, env)
 

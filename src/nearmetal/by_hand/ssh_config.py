@@ -45,10 +45,9 @@ def file() -> Path:
 
 def write(kept: Kept) -> None:
     """For a machine that has an SSH server."""
-    port = kept.handle.data.get("ssh_port") if kept.handle else None
-    if port is None:
+    if kept.handle is None or kept.handle.login is None:
         return
-    entry = {"HostName": "127.0.0.1", "Port": str(port), "User": "root", **options()}
+    entry = {"HostName": "127.0.0.1", "Port": str(kept.handle.login.ssh_port), "User": "root", **options()}
     lines = [f"Host {kept.name}", *(f"    {name} {value}" for name, value in entry.items())]
     replace(written.ssh_config(kept.name), ("\n".join(lines) + "\n").encode())
     replace(file(), f'Include "{written.ssh_config("*")}"\n'.encode())

@@ -52,7 +52,7 @@ class ExistingDomains:
                 "mark": mark,
                 "options": options.model_dump(mode="json", exclude_unset=True),
             }
-            handle = Handle(kind="libvirt", name=order.name, site=site.name, stays=True, data=data)
+            handle = Handle(kind="libvirt", name=order.name, site=site.name, role=order.role, stays=True, data=data)
             ledger.creating(handle)
             if not found.runs:
                 await domain.start(mark)
@@ -84,7 +84,7 @@ class ExistingDomains:
             if address is None:
                 return False
             way = Options.model_validate(handle.data["options"]).way(str(address))
-            handle = handle.knowing(way=way.model_dump(mode="json"))
+            handle = handle.knowing(data={"way": way.model_dump(mode="json")})
         return await self._guests.power_off(handle)
 
 

@@ -19,7 +19,6 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
@@ -46,6 +45,7 @@ from nearmetal.model import (
     Finding,
     Frozen,
     Handle,
+    MachineImage,
     MachineSpec,
     Order,
     Provision,
@@ -215,18 +215,15 @@ class DockerEnvironment:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
         if order.port and not keeper:
             await network.plug_veth(order.port, first.pid, site)
-        own = (
-            {"image": f"{order.spec.image} {container_image.short(details['Image'])}"}
-            if order.spec.brings_image
-            else {}
-        )
+        brought = f"{order.spec.image} {container_image.short(details['Image'])}"
         whole = handle.knowing(
-            **own,
-            container=details["Id"],
-            first=asdict(first),
-            runtime=runtime,
-            storage_driver=details["Driver"],
-            storage_driver_asked=order.options.get("storage_driver"),
+            life=first.life,
+            image=MachineImage(
+                name=brought if order.spec.brings_image else handle.image.name,
+                storage_driver=details["Driver"],
+                storage_driver_asked=order.options.get("storage_driver"),
+            ),
+            data={"container": details["Id"], "runtime": runtime},
         )
         ledger.creating(whole)
         return whole
@@ -282,8 +279,6 @@ class DockerEnvironment:
             return copies.taken_over(client, lab_machine.image(spec.image))
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
-        if "first" not in handle.data:
-            raise NotProvisioned("its creation was interrupted", handle.name)
         made = SandboxedContainer if handle.data.get("sandboxed") else Container
         attached = made(handle, site, await self._engine(handle.data["engine"]))
         if not await attached.first.is_alive(site):

@@ -24,7 +24,6 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, programs, provided
 from nearmetal.lab.image import placed
@@ -36,6 +35,7 @@ from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Completed,
+    ControlGroup,
     Description,
     EnvironmentSpec,
     Finding,
@@ -103,8 +103,7 @@ class HostEnvironment:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         root = await placed.root(lab_machine.image(order.spec.image), site)
         folder = f"{site.state}/machines/{order.name}"
-        shared = order.shared.model_dump(mode="json") if order.shared else None
-        handle = lab_machine.handle_of(self.kind, order, site, folder=folder, shared=shared)
+        handle = lab_machine.handle_of(self.kind, order, site, folder=folder)
         ledger.creating(handle)
         laid_out = asyncio.create_task(must(site, "sh", "-c", _LAY_OUT, "lay-out", site.probe, folder))
         try:
@@ -117,11 +116,11 @@ class HostEnvironment:
         first = await FirstProcess.of(pid, site)
         if first is None:
             raise NotProvisioned("its first process ended at once", order.name)
-        whole = handle.knowing(first=asdict(first), group=asdict(group))
+        whole = handle.knowing(life=first.life, data={"group": asdict(group)})
         ledger.creating(whole)
         return whole
 
-    async def _hold(self, order: Order, root: str, folder: str, group: Group, site: Site) -> int:
+    async def _hold(self, order: Order, root: str, folder: str, group: ControlGroup, site: Site) -> int:
         """Start the holder; the pid of the machine's first process. NotProvisioned with what it said."""
         name = order.name
         hold = [
@@ -146,8 +145,6 @@ class HostEnvironment:
         return int(json.loads(line)["pid"])
 
     async def attach(self, handle: Handle, site: Site) -> "HostMachine":
-        if "first" not in handle.data:
-            raise NotProvisioned("its creation was interrupted", handle.name)
         attached = HostMachine(handle, site)
         if not await attached.first.is_alive(site):
             raise NotProvisioned("its first process is gone", handle.name)
@@ -182,7 +179,7 @@ async def _has_groups(site: Site) -> bool:
     return all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])
 
 
-def _show_groups(folder: str, group: Group) -> list[str]:
+def _show_groups(folder: str, group: ControlGroup) -> list[str]:
     """Binds that show a machine its own control group where programs look for their limits, and no other."""
     if group.version == 2:
         return [f"{group.memory}:{cgroup.ROOT}"]
@@ -203,9 +200,9 @@ class HostMachine(SharedKernelMachine):
 
     def __init__(self, handle: Handle, site: Site) -> None:
         super().__init__(handle, site)
-        self._group = Group(**handle.data["group"])
+        self._group = ControlGroup(**handle.data["group"])
 
-    async def group(self) -> Group:
+    async def group(self) -> ControlGroup:
         return self._group
 
     async def exec(

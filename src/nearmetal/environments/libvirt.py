@@ -48,6 +48,8 @@ from nearmetal.model import (
     Finding,
     Frozen,
     Handle,
+    Hardware,
+    Login,
     Machine,
     MachineSpec,
     Order,
@@ -145,9 +147,6 @@ class LibvirtEnvironment:
             folder=folder,
             tap=tap,
             share=order.spec.share,
-            logins=order.logins,
-            pinned=domain.pinned(guest.vcpus, order.cpus),
-            quota=None,
         )
         ledger.creating(handle)
         # libvirt's QEMU may be another user's, who has to get to the files in it.
@@ -171,9 +170,14 @@ class LibvirtEnvironment:
             raise _refused(error.what, order) from None
         if order.port:
             await network.plug_moved(order.port, tap, site)
-        found = await _found(connection, order.name, guest.accel, site)
+        hardware, first, data = await _found(connection, order.name, guest.accel, folder, site)
         await connection.run("resume", order.name)
-        whole = handle.knowing(**found)
+        whole = handle.knowing(
+            life=first.life,
+            hardware=hardware.model_copy(update={"pinned": domain.pinned(guest.vcpus, order.cpus)}),
+            login=Login(ssh_port=data["ssh_port"]) if order.logins else None,
+            data=data,
+        )
         ledger.creating(whole)
         return whole
 
@@ -182,8 +186,6 @@ class LibvirtEnvironment:
     async def attach(self, handle: Handle, site: Site) -> Machine:
         if "domain" in handle.data:
             return await self._existing.attach(handle, site)
-        if "ssh_port" not in handle.data:
-            raise NotProvisioned("its creation was interrupted", handle.name)
         ports = await guests.forwarded(handle, site)
         machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
         await machine.connect()
@@ -213,7 +215,7 @@ class DomainMachine(guests.QemuMachine):
 
     def __init__(self, handle: Handle, *more: Any) -> None:
         super().__init__(handle, *more)
-        self._first = FirstProcess(**handle.data["first"])
+        self._first = FirstProcess.in_ledger(handle)
         self._has_own_group: bool = handle.data.get("has_own_group", False)
 
     async def _is_running(self) -> bool:
@@ -306,8 +308,10 @@ async def _connected(uri: str, site: Site) -> Finding:
     return Finding(what=what, ok=True, detail=running)
 
 
-async def _found(connection: Connection, name: str, accel: str, site: Site) -> Mapping[str, Any]:
-    """What QEMU tells of a domain that was started, and its process."""
+async def _found(
+    connection: Connection, name: str, accel: str, folder: str, site: Site
+) -> tuple[Hardware, FirstProcess, Mapping[str, Any]]:
+    """What QEMU tells of a domain that was started, its process, and what its handle's data has besides."""
     client = MonitorClient(connection, name)
     monitor = Monitor(cast(QMPClient, client))
     threads = await monitor.threads()
@@ -317,15 +321,12 @@ async def _found(connection: Connection, name: str, accel: str, site: Site) -> M
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)
     group = groups.above_threads(await cgroup.of_process(pid, site))
-    return {
-        "accel": await monitor.accelerator(accel),
-        "cpu_model": asdict(await monitor.cpu_model()),
-        "disk": asdict(await monitor.disk()),
+    data = {
         **await monitor.forwarded(),
-        "first": asdict(first),
         "group": asdict(group),
         "has_own_group": await groups.is_own(group, pid, site),
     }
+    return await monitor.hardware(accel, folder), first, data
 
 
 plugin = LibvirtEnvironment()

@@ -42,8 +42,8 @@ class MockMachine:
     def __init__(self, handle: Handle, site: Site, world: World, state: State) -> None:
         self.name = handle.name
         self.site = site
-        self.role = str(handle.data["role"])
-        self.owned = not handle.data["borrowed"]
+        self.role: str = handle.role
+        self.owned = not handle.stays
         self.address = str(state["address"])
         self.boot_id = str(state["boot_id"])
         self._world = world
@@ -168,7 +168,7 @@ class Mock:
         world = World(site.name)
         borrowed = bool(order.options.get("borrowed"))
         name = str(order.options.get("address", "borrowed")) if borrowed else order.name
-        handle = Handle(kind=self.kind, name=name, site=site.name, data={"role": order.role, "borrowed": borrowed})
+        handle = Handle(kind=self.kind, name=name, site=site.name, role=order.role, stays=borrowed)
         ledger.creating(handle)
         if borrowed and world.read(name) is not None:
             return handle
@@ -198,7 +198,7 @@ class Mock:
         return MockMachine(handle, site, world, state)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        if not handle.data["borrowed"]:
+        if not handle.stays:
             World(site.name).remove(handle.name)
 
 

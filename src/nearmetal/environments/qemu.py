@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,7 +23,6 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
@@ -35,11 +34,15 @@ from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
+    ControlGroup,
     Description,
     EnvironmentSpec,
     Finding,
     Frozen,
     Handle,
+    Hardware,
+    Login,
+    MachineImage,
     MachineSpec,
     Order,
     Port,
@@ -116,46 +119,51 @@ class QemuEnvironment:
             self.kind,
             order,
             site,
+            MachineImage(
+                name=(own_disk.described if order.spec.brings_image else lab_machine.described)(order.spec.image),
+                brings_kernel=not start.guest.kernel,
+                snapshot=start.snapshot.name if start.snapshot else None,
+            ),
             folder=folder,
             command=start.command,
-            brings_kernel=not start.guest.kernel,
             share=order.spec.share,
-            snapshot=start.snapshot.name if start.snapshot else None,
-            logins=order.logins,
-            **({"image": own_disk.described(order.spec.image)} if order.spec.brings_image else {}),
         )
         ledger.creating(handle)
         await must(site, "mkdir", "-p", "-m", "700", "--", folder)
         group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
         self._monitors[order.name] = await site.spawn(_launched(start.command, folder, order.port, group, site))
         try:
-            found = await self._begin(order, start, folder, site)
-            found["quota"] = await cgroup.quota(group, site)
+            hardware, ports = await self._begin(order, start, folder, group, site)
         except NotProvisioned as error:
             raise NotProvisioned(error.what, order.name) from None
-        whole = handle.knowing(**found, group=asdict(group))
+        has_login = order.logins or handle.image.brings_kernel
+        whole = handle.knowing(
+            life=group,
+            hardware=hardware,
+            login=Login(ssh_port=ports["ssh_port"]) if has_login else None,
+            data=ports,
+        )
         ledger.creating(whole)
         return whole
 
-    async def _begin(self, order: Order, start: "_Start", folder: str, site: Site) -> dict[str, Any]:
-        """Put the threads where they belong, let the guest run, and say what QEMU tells of it."""
+    async def _begin(
+        self, order: Order, start: "_Start", folder: str, group: ControlGroup, site: Site
+    ) -> tuple[Hardware, Mapping[str, int]]:
+        """Put the threads where they belong and let the guest run; what QEMU tells of it, and the ports into it."""
         running, saved = self._monitors[order.name], start.snapshot
         ended = partial(template.last_words, running)
         async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
-            found = {
-                "accel": await qemu.accelerator(start.guest.accel),
-                "cpu_model": asdict(await qemu.cpu_model()),
-                "disk": asdict(await qemu.disk()),
-                **await qemu.forwarded(),
-                "pinned": await monitor.pin(site, await qemu.threads(), cpu_lists.parse(order.cpus)),
-            }
+            hardware = await qemu.hardware(start.guest.accel, folder)
+            ports = await qemu.forwarded()
+            pinned = await monitor.pin(site, await qemu.threads(), cpu_lists.parse(order.cpus))
             if saved:
                 snapshot.touch(saved)
                 await template.load(saved, qemu, running)
             await qemu.go()
         if saved:
             await identity.tell(order.name, order.port, site, folder, ended)
-        return found
+        quota = await cgroup.quota(group, site)
+        return hardware.model_copy(update={"pinned": pinned, "quota": quota}), ports
 
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,7 +231,7 @@ class _Start:
     snapshot: Snapshot | None = None
 
 
-async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> Group:
+async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> ControlGroup:
     """All that QEMU is started with, made at the same time."""
     kind, made_of = start.guest.disk_format, start.parts.disk_format
     disk = arguments.made_disk(kind, start.disk, made_of, f"{folder}/{arguments.disk_file(kind)}")
@@ -256,7 +264,7 @@ async def _seed(order: Order, start: _Start, folder: str, keys: LabKeys, site: S
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
 
 
-def _launched(command: list[str], folder: str, port: Port | None, group: Group, site: Site) -> list[str]:
+def _launched(command: list[str], folder: str, port: Port | None, group: ControlGroup, site: Site) -> list[str]:
     return [
         *(site.probe, "launch", *site.bound, "--chdir", folder),
         *group.joined,

@@ -29,7 +29,7 @@ from nearmetal.lab.borrowed.machine import (
     Borrowing,
     address_found,
     answered,
-    borrowing,
+    borrowed,
     measured,
 )
 from nearmetal.lab.findings import finding, programs
@@ -110,8 +110,8 @@ class SshEnvironment:
         shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
             return await _host().create(order.model_copy(update={"shared": shared}), site, ledger)
-        data = borrowing(order, shared, order.cpus)
-        handle = Handle(kind=self.kind, name=order.name, site=site.name, stays=True, data=data)
+        here = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
+        handle = borrowed(here, order, shared, order.cpus)
         ledger.creating(handle)
         whole = await self._borrowing.confined(handle, site)
         ledger.creating(whole)

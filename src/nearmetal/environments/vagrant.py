@@ -133,10 +133,11 @@ class VagrantEnvironment:
             _ready_for(order.provision, name, known)
             there = place.identity(name, known.provider)
             handle = Handle(
-                stays=True,
                 kind=self.kind,
                 name=order.name,
                 site=site.name,
+                role=order.role,
+                stays=known.state != _NEW,
                 data={
                     "folder": place.folder,
                     "machine": name,
@@ -152,7 +153,7 @@ class VagrantEnvironment:
                 handle = await _brought_up(handle, there, options, place, ledger)
             way = await _way(name, options, place)
             if known.state in _OFF:
-                handle = handle.knowing(way=way.model_dump(mode="json"), boot_id=await login.boot_id(way))
+                handle = handle.knowing(data={"way": way.model_dump(mode="json"), "boot_id": await login.boot_id(way)})
                 ledger.creating(handle)
         except (HostCannot, ToolFailed) as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
@@ -234,7 +235,7 @@ async def _brought_up(handle: Handle, stale: str | None, options: Options, place
     refused = bringing.exception()
     if isinstance(refused, Refused) and refused.is_busy:
         # What has come to be there is the other Vagrant's.
-        ledger.creating(handle.knowing(identity=""))
+        ledger.creating(handle.knowing(data={"identity": ""}))
     bringing.result()
     return known
 
@@ -243,7 +244,7 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
     there = place.identity(handle.data["machine"], handle.data["provider"])
     if there in (None, stale, handle.data["identity"]):
         return handle
-    known = handle.knowing(identity=there)
+    known = handle.knowing(data={"identity": there})
     ledger.creating(known)
     return known
 

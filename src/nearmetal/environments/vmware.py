@@ -199,9 +199,14 @@ class VmwareEnvironment:
         api = self._api(options.account)
 
         def noted(borrowed: Borrowed) -> Handle:
-            data = {"role": order.role, "vmware": borrowed.model_dump(mode="json")}
-            is_theirs = options.template is None
-            handle = Handle(kind=self.kind, name=order.name, site=site.name, stays=is_theirs, data=data)
+            handle = Handle(
+                kind=self.kind,
+                name=order.name,
+                site=site.name,
+                role=order.role,
+                stays=options.template is None,
+                data={"vmware": borrowed.model_dump(mode="json")},
+            )
             ledger.creating(handle)
             return handle
 

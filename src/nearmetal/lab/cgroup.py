@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.site import must
-from nearmetal.model import Cost, MachineSpec, Site
+from nearmetal.model import ControlGroup, Cost, MachineSpec, Site
 
 ROOT = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpuset", "cpuacct", "memory", "cpu")
@@ -100,40 +100,19 @@ exit 1
 """
 
 
-@dataclass(frozen=True)
-class Group:
-    """The folders of one control group: one per controller on version 1, the same one for all on version 2."""
-
-    cpuset: str
-    cpuacct: str
-    memory: str
-    version: int
-    cpu: str = ""
-    """Where a quota is; "" on version 1 for a machine of ours without one, whose processes are nobody's equals."""
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(filter(None, (self.cpuset, self.cpuacct, self.memory, self.cpu))))
-
-    @property
-    def joined(self) -> list[str]:
-        """Options of the probe's `launch` and `hold` by which a program is in the group."""
-        return [word for folder in self.folders for word in ("--cgroup", folder)]
-
-
 async def version(site: Site) -> int:
     """2 where the unified hierarchy is the only one, else 1."""
     return 2 if (await site.exec(["test", "-f", str(ROOT / "cgroup.controllers")])).status == 0 else 1
 
 
-def named(name: str, version: int) -> Group:
+def named(name: str, version: int) -> ControlGroup:
     """The group of a machine of ours without a quota, whether it exists or not."""
     if version == 2:
         return _second_version(_folder_name(name))
     return _first_version(dict.fromkeys(_CONTROLLERS[:-1], _folder_name(name)))
 
 
-def with_quota(name: str, version: int) -> Group:
+def with_quota(name: str, version: int) -> ControlGroup:
     """The same of a machine that has one."""
     if version == 2:
         return _second_version(_folder_name(name))
@@ -146,18 +125,18 @@ def _folder_name(name: str) -> str:
     return f"nearmetal-{name}"
 
 
-def _first_version(paths: Mapping[str, str]) -> Group:
+def _first_version(paths: Mapping[str, str]) -> ControlGroup:
     """A group of version 1, from its path within each controller's hierarchy."""
     cpuset, cpuacct, memory, _ = (str(ROOT / controller / paths.get(controller, "")) for controller in _CONTROLLERS)
-    return Group(cpuset, cpuacct, memory, 1, str(ROOT / "cpu" / paths["cpu"]) if "cpu" in paths else "")
+    return ControlGroup(cpuset, cpuacct, memory, 1, str(ROOT / "cpu" / paths["cpu"]) if "cpu" in paths else "")
 
 
-def _second_version(path: str) -> Group:
+def _second_version(path: str) -> ControlGroup:
     folder = str(ROOT / path)
-    return Group(folder, folder, folder, 2, folder)
+    return ControlGroup(folder, folder, folder, 2, folder)
 
 
-async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_memory: bool) -> Group:
+async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_memory: bool) -> ControlGroup:
     """Make a group with the machine's CPUs, its quota of them and, for what is no virtual machine, its memory (and no
     swap) as limits.
 
@@ -177,7 +156,7 @@ def microseconds(spec: MachineSpec) -> int | None:
     return None if spec.quota is None else round(spec.quota * spec.vcpus * PERIOD)
 
 
-async def quota(group: Group, site: Site) -> float | None:
+async def quota(group: ControlGroup, site: Site) -> float | None:
     """CPUs' worth of time that a group may use, as the kernel tells; None for no limit."""
     if not group.cpu:
         return None
@@ -222,7 +201,7 @@ def parse_limits(text: str) -> Limits:
     return Limits(min(quotas, default=None), min(memories, default=None), periods)
 
 
-async def of_process(pid: int, site: Site) -> Group:
+async def of_process(pid: int, site: Site) -> ControlGroup:
     """The group that a process is in, whoever made it."""
     paths: dict[str, str] = {}
     unified = ""
@@ -235,7 +214,7 @@ async def of_process(pid: int, site: Site) -> Group:
     return _second_version(unified) if await version(site) == 2 else _first_version(paths)
 
 
-async def cost(group: Group, site: Site) -> Cost:
+async def cost(group: ControlGroup, site: Site) -> Cost:
     """What the group has used since it was made: CPU seconds, and memory now without reclaimable page cache."""
     if group.version == 2:
         lines = await must(
@@ -263,7 +242,7 @@ def _pairs(text: str) -> dict[str, str]:
     return {words[0]: words[1] for line in text.splitlines() if len(words := line.split()) == 2}
 
 
-async def processes(group: Group, site: Site) -> list[int]:
+async def processes(group: ControlGroup, site: Site) -> list[int]:
     found = await site.exec(["cat", *(f"{folder}/cgroup.procs" for folder in group.folders)])
     return sorted({int(line) for line in found.text.split()})
 

@@ -10,7 +10,7 @@ from nearmetal.lab import image as images
 from nearmetal.lab.commands.refused import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls, pinned
-from nearmetal.model import Commands, Completed, Finding, Handle, MachineSpec, Order, Site
+from nearmetal.model import Commands, Completed, Finding, Handle, MachineImage, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -79,11 +79,18 @@ def described(name: str) -> str:
     return name if found is None else f"{name} {found.digest[:12]}"
 
 
-def handle_of(kind: str, order: Order, site: Site, **more: Any) -> Handle:
-    """For the ledger: what there is to know of every machine on the lab's switch before it exists, and more."""
-    port = order.port.model_dump(mode="json") if order.port else None
-    data = {"role": order.role, "image": described(order.spec.image), "port": port, **more}
-    return Handle(kind=kind, name=order.name, site=site.name, data=data)
+def handle_of(kind: str, order: Order, site: Site, image: MachineImage | None = None, **data: Any) -> Handle:
+    """For the ledger: what there is to know of every machine of ours before it exists, and its plugin's `data`."""
+    return Handle(
+        kind=kind,
+        name=order.name,
+        site=site.name,
+        role=order.role,
+        port=order.port,
+        shared=order.shared,
+        image=image or MachineImage(name=described(order.spec.image)),
+        data=data,
+    )
 
 
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:

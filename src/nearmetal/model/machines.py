@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from nearmetal.model.description import Description
+from nearmetal.model.handle import Handle, Port, SharedNetwork
 from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
 from nearmetal.model.words import Frozen, Provision, Role
 from nearmetal.say import Say
@@ -160,29 +161,6 @@ class Cost(Frozen):
     memory_bytes: int
 
 
-class Port(Frozen):
-    """A machine's place on the lab's switch."""
-
-    address: str
-    prefix: int
-    mac: str
-    switch: str
-    """Network namespace of the switch, as a path on the site."""
-    bridge: str | None = "switch"
-    """The bridge in it that the link hangs on; None for a cable of its own, which is laid later."""
-    outside: str
-    """The link's name at the switch. Inside a machine it is called `data`."""
-    mtu: int = 1500
-    """Bytes that a packet of the machine may have."""
-
-
-class SharedNetwork(Frozen):
-    """A machine's place in its site's own network, which it has in common with all else that runs there."""
-
-    address: str
-    interface: str
-
-
 class Order(Frozen):
     """Everything an environment needs to make one machine."""
 
@@ -200,27 +178,6 @@ class Order(Frozen):
     """Host CPUs it may use, in cpuset notation; "" for all."""
     logins: bool = False
     """Whether people will log in by SSH, where it is not reached so anyway."""
-
-
-class Handle(Frozen):
-    """What must be known to reach or remove a machine, also from another process: plain data, in the ledger."""
-
-    kind: str
-    name: str
-    site: str
-    stays: bool = False
-    """A machine of the user's, which is given back and not removed: what was changed in it is still there then."""
-    data: Mapping[str, Any]
-
-    @property
-    def port(self) -> Port | None:
-        """The machine's place on the lab's switch, where `data` tells of one."""
-        told = self.data.get("port")
-        return Port.from_json(told) if told else None
-
-    def knowing(self, **more: Any) -> Handle:
-        """The same with more in its data, or something else."""
-        return self.model_copy(update={"data": {**self.data, **more}})
 
 
 class Machine(Commands, Protocol):

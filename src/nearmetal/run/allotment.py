@@ -59,7 +59,7 @@ class Allotment:
             if where is not None and not where.ok:
                 problems.append(f"it is not where it was put: {where.reason}")
             if problems:
-                return _changed(str(placed.handle.data.get("role", "machine")), placed.handle.name, problems)
+                return _changed(placed.handle.role or "machine", placed.handle.name, problems)
         for machine, had, has in zip(_machines(stage), self.found, now.found, strict=True):
             if problems := found_changed(had, has):
                 return _changed(machine.role, machine.name, problems)

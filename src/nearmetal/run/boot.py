@@ -273,9 +273,8 @@ def _record(
 
 
 def _boot(booted: Booted, server: Machine) -> BootRecord:
-    return BootRecord(
-        id=server.boot_id, how=booted.asked.environment.provision, snapshot=booted.data(server).get("snapshot")
-    )
+    how, snapshot = booted.asked.environment.provision, booted.handle(server).image.snapshot
+    return BootRecord(id=server.boot_id, how=how, snapshot=snapshot)
 
 
 def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Exception) -> TrialRecord:

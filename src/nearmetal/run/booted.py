@@ -1,6 +1,5 @@
 """What a boot is to become, and what has become of it so far."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,10 +67,6 @@ class Booted:
 
     def handle(self, machine: Machine) -> Handle:
         return next(handle for handle in self.handles if handle.name == machine.name)
-
-    def data(self, machine: Machine) -> Mapping[str, Any]:
-        """What its environment wrote down of a machine."""
-        return self.handle(machine).data
 
     def note(self, name: str, readback: Readback) -> None:
         """Keep what was read back. Invalid when it is not as declared."""

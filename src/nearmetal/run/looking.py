@@ -20,17 +20,17 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
     """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
     for index, server in enumerate(stage.servers):
         facts = await _facts(server)
-        if image := booted.data(server).get("image"):
-            _refuse_other(str(image), task.made_of)
+        handle = booted.handle(server)
+        if image := handle.image.name:
+            _refuse_other(image, task.made_of)
             facts["image"] = image
         if index == 0:
-            if lies_on := await disk.lies_on(booted.handle(server), facts, server.site):
+            if lies_on := await disk.lies_on(handle, facts, server.site):
                 facts["disk"] = {"lies_on": lies_on}
             sink.emit(FactsSeen(treatment=task.boot.treatment, role="server", site=server.site.name, facts=facts))
             await _memory_overhead(booted, server, facts)
-        data = booted.data(server)
-        ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if "accel" in data else None
-        booted.note("resources", verify.resources(booted.spec, facts, data, ram))
+        ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if handle.hardware else None
+        booted.note("resources", verify.resources(booted.spec, facts, handle, ram))
         booted.note("share", await shares.verify(server, booted.spec))
     if stage.clients:
         client = stage.clients[0]

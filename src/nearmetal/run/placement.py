@@ -8,7 +8,7 @@ from typing import Any
 from nearmetal import cpu_lists
 from nearmetal.lab import cgroup
 from nearmetal.lab.site import must
-from nearmetal.model import Handle, Readback, Site
+from nearmetal.model import ControlGroup, Handle, ProcessId, Readback, Site
 
 # A process that ends meanwhile is none of the machine's.
 _TASKS = """
@@ -37,16 +37,19 @@ async def read(handle: Handle, site: Site, cpuset: str) -> Readback | None:
     if not cpuset or not pids:
         return None
     text = await must(site, "sh", "-c", _TASKS, "tasks", *map(str, pids))
-    return judged([_task(line) for line in text.decode().splitlines()], cpuset, handle.data.get("pinned"))
+    pinned = handle.hardware.pinned if handle.hardware else {}
+    return judged([_task(line) for line in text.decode().splitlines()], cpuset, pinned)
 
 
 async def processes(handle: Handle, site: Site) -> list[int]:
     """The machine's first process, or all those of its monitor; none of a machine that is not ours to place."""
-    if "first" in handle.data:
-        return [int(handle.data["first"]["pid"])]
-    if "pinned" in handle.data:
-        return await cgroup.processes(cgroup.Group(**handle.data["group"]), site)
-    return []
+    match handle.life:
+        case ProcessId():
+            return [handle.life.pid]
+        case ControlGroup():
+            return await cgroup.processes(handle.life, site)
+        case None:
+            return []
 
 
 def _task(line: str) -> Task:
@@ -54,8 +57,8 @@ def _task(line: str) -> Task:
     return Task(name, allowed)
 
 
-def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[Any, int] | None) -> Readback:
-    """Pure. `pinned` has the CPU of each vCPU by its number; None or empty where none has one of its own."""
+def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[int, int]) -> Readback:
+    """Pure. `pinned` has the CPU of each vCPU by its number; it is empty if none has one of its own."""
     allowed = set(cpu_lists.parse(cpuset))
     used = set().union(*(cpu_lists.parse(task.cpus) for task in tasks))
     values: dict[str, Any] = {"asked": cpuset, "cpus": cpu_lists.show(used)}

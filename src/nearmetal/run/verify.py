@@ -6,7 +6,7 @@ from typing import Any
 
 from nearmetal import cpu_lists
 from nearmetal.lab.networks.network import INSIDE
-from nearmetal.model import MachineSpec, Readback, Warned
+from nearmetal.model import Handle, Hardware, MachineSpec, Readback, Warned
 
 RAM_SHARE = (0.98, 1.001)
 """Of a guest's memory as its kernel found it: what is missing is the firmware's, less than a MiB of it."""
@@ -34,25 +34,25 @@ QUOTA_STEP = 0.001
 """CPUs by which a quota may be off: kernels count it in microseconds of a period."""
 
 
-def resources(spec: MachineSpec, facts: Mapping[str, Any], data: Mapping[str, Any], ram: int | None = None) -> Readback:
+def resources(spec: MachineSpec, facts: Mapping[str, Any], handle: Handle, ram: int | None = None) -> Readback:
     """CPUs and their quota, memory and, of a virtual machine, its hardware against the study.
 
-    `facts` are the probe's, from inside; `data` is what the environment wrote down when it made the machine, in which
-    a virtual machine has what its monitor says. `ram`: the memory that a virtual machine's kernel found, if it tells.
+    `facts` are the probe's, from inside; `handle` is what the environment wrote down when it made the machine. `ram`:
+    the memory that a virtual machine's kernel found, if it tells.
     """
-    is_guest = "accel" in data
+    made, image = handle.hardware, handle.image
     # In a guest all that are online are the machine's, also one that its kernel keeps its programs away from.
     processor = facts["processor"]
-    cpus = len(cpu_lists.parse(processor["online"])) if is_guest else int(processor["allowed_count"])
+    cpus = len(cpu_lists.parse(processor["online"])) if made else int(processor["allowed_count"])
     memory = memory_of(facts)
     # A guest does not see what its monitor may use.
-    quota = data["quota"] if is_guest else facts["limits"].get("cpu_quota")
-    values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": data.get("accel")}
+    quota = made.quota if made else facts["limits"].get("cpu_quota")
+    values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": made.accel if made else None}
     problems: list[str] = []
-    if "storage_driver" in data:
-        values["storage_driver"] = data["storage_driver"]
-        if data.get("storage_driver_asked") not in (None, data["storage_driver"]):
-            problems.append(f"its storage driver is {data['storage_driver']} instead of {data['storage_driver_asked']}")
+    if image.storage_driver is not None:
+        values["storage_driver"] = image.storage_driver
+        if image.storage_driver_asked not in (None, image.storage_driver):
+            problems.append(f"its storage driver is {image.storage_driver} instead of {image.storage_driver_asked}")
     if cpus != spec.vcpus:
         problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
     found_memory, (least, most) = (memory, MEMORY_SHARE) if ram is None else (ram, RAM_SHARE)
@@ -61,8 +61,8 @@ def resources(spec: MachineSpec, facts: Mapping[str, Any], data: Mapping[str, An
     if not _is_quota(quota, spec):
         asked = "no limit" if spec.quota is None else f"{spec.quota * spec.vcpus:g} CPUs"
         problems.append(f"it may use {'any' if quota is None else f'{quota:g} CPUs'} of their time instead of {asked}")
-    if is_guest:
-        found = hardware(spec, facts, data)
+    if made:
+        found = hardware(spec, facts, made)
         values |= found.values
         problems += [found.reason] if found.reason else []
         return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=found.warnings)
@@ -76,21 +76,21 @@ def _is_quota(found: float | None, spec: MachineSpec) -> bool:
     return found is not None and abs(found - spec.quota * spec.vcpus) < QUOTA_STEP
 
 
-def hardware(spec: MachineSpec, facts: Mapping[str, Any], data: Mapping[str, Any]) -> Readback:
+def hardware(spec: MachineSpec, facts: Mapping[str, Any], made: Hardware) -> Readback:
     """What a virtual machine is made of: its monitor's word, and what the guest's kernel has drivers for."""
-    model, disk = data["cpu_model"], data["disk"]
+    model, disk = made.cpu_model, made.disk
     pairs = {
-        "accel": (data["accel"], data["accel"] if spec.accel == "auto" else spec.accel, "accelerator"),
-        "cpu_model": (model["name"], spec.cpu_model, "CPU model"),
+        "accel": (made.accel, made.accel if spec.accel == "auto" else spec.accel, "accelerator"),
+        "cpu_model": (model.name, spec.cpu_model, "CPU model"),
         "nic": (_driver(facts), DRIVERS.get(spec.nic, _driver(facts)), "network card's driver"),
         "disk": (_root_disk(facts), DISKS.get(spec.disk, _root_disk(facts)), "disk"),
-        "disk_format": (disk["format"], spec.disk_format, "disk's format"),
-        "disk_cache": (disk["cache"], spec.disk_cache, "disk's cache mode"),
+        "disk_format": (disk.format, spec.disk_format, "disk's format"),
+        "disk_cache": (disk.cache, spec.disk_cache, "disk's cache mode"),
     }
     problems = [f"its {name} is {found} instead of {asked}" for found, asked, name in pairs.values() if found != asked]
     warnings: tuple[Warned, ...] = ()
-    if model["lacking"]:
-        text = f"the CPU model {model['name']} is without {', '.join(model['lacking'])}, which this host cannot give"
+    if model.lacking:
+        text = f"the CPU model {model.name} is without {', '.join(model.lacking)}, which this host cannot give"
         warnings = (Warned(code="cpu-model-partial", text=text),)
     values = {key: found for key, (found, _, _) in pairs.items()}
     return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=warnings)

@@ -12,7 +12,7 @@ from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
 from nearmetal.lab.borrowed import lock
-from nearmetal.lab.borrowed.machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
+from nearmetal.lab.borrowed.machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowed, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.site import SshSite
@@ -100,8 +100,8 @@ class BehindSsh:
             if lacking:
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
             await lock.hold(there)
-            own = borrowing(order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
-            entered = handle.knowing(**own, way=way.model_dump(mode="json"))
+            own = borrowed(handle, order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
+            entered = own.knowing(data={"way": way.model_dump(mode="json")})
             ledger.creating(entered)
             whole = await self._borrowing.confined(entered, there)
         except HostCannot as error:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import asyncssh
 
@@ -18,13 +18,23 @@ from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisi
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.borrowed import lock
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.lab.ssh.site import SshSite
-from nearmetal.model import Cost, Finding, Handle, MachineSpec, Order, SharedNetwork, Site, SiteRunning
+from nearmetal.model import (
+    ControlGroup,
+    Cost,
+    Finding,
+    Handle,
+    MachineImage,
+    MachineSpec,
+    Order,
+    SharedNetwork,
+    Site,
+    SiteRunning,
+)
 
 TOOLS = {"ip": "iproute2", "flock": "util-linux", "ethtool": "ethtool"}
 """What has to be installed on it, by the Debian packages that have it."""
@@ -59,19 +69,18 @@ _JOIN = 'pid=$1; shift; for group; do echo "$pid" >"$group/cgroup.procs"; done'
 
 Kind = TypeVar("Kind", bound="BorrowedMachine")
 
-Confine = Callable[[str, MachineSpec, str, Site], Awaitable[Group]]
+Confine = Callable[[str, MachineSpec, str, Site], Awaitable[ControlGroup]]
 """From a machine's name, limits and CPUs, on its site."""
 
 
-def borrowing(order: Order, shared: SharedNetwork, cpus: str) -> Mapping[str, Any]:
-    """What a handle says of a machine that is to be borrowed, on these of its own CPUs. Pure."""
-    return {
-        "role": order.role,
-        "image": "none of ours: its own programs",
-        "shared": shared.model_dump(mode="json"),
-        "spec": order.spec.model_dump(mode="json"),
-        "cpus": cpus,
-    }
+def borrowed(handle: Handle, order: Order, shared: SharedNetwork, cpus: str) -> Handle:
+    """The handle of a machine that is to be borrowed, on these of its own CPUs. Pure."""
+    return handle.knowing(
+        role=order.role,
+        image=MachineImage(name="none of ours: its own programs"),
+        shared=shared,
+        data={"spec": order.spec.model_dump(mode="json"), "cpus": cpus},
+    )
 
 
 class Borrowing:
@@ -89,7 +98,7 @@ class Borrowing:
         """Make the group for what will run; the handle, with it. HostCannot, NotProvisioned."""
         spec = MachineSpec.from_json(handle.data["spec"])
         group = await self._confine(handle.name, spec, handle.data["cpus"], there)
-        return handle.knowing(group=asdict(group))
+        return handle.knowing(data={"group": asdict(group)})
 
     async def attach(self, kind: type[Kind], handle: Handle, there: SshSite, site: Site) -> Kind:
         """`site` is the host that the machine is on, or the machine itself where it is nobody's guest."""
@@ -103,7 +112,7 @@ class Borrowing:
         self._machines[handle.name] = machine
         return machine
 
-    async def _confine(self, name: str, spec: MachineSpec, cpus: str, there: Site) -> Group:
+    async def _confine(self, name: str, spec: MachineSpec, cpus: str, there: Site) -> ControlGroup:
         """A control group for a machine's programs, which goes with the connection, and they with it."""
         group = await cgroup.create(name, spec, cpus, there, limit_memory=True)
         pipe = f"{lock.FILE}-{name}"
@@ -142,16 +151,16 @@ class BorrowedMachine(SshCommands):
 
     def __init__(self, handle: Handle, there: SshSite, site: Site, confine: Confine) -> None:
         super().__init__(handle.name)
-        shared = SharedNetwork.from_json(handle.data["shared"])
-        self.role: str = handle.data["role"]
+        assert handle.shared is not None
+        self.role: str = handle.role
         self.site = site
         self.there = there
         self.arch = there.arch
         self.boot_id = there.boot_id
-        self.address = shared.address
-        self.interface = shared.interface
+        self.address = handle.shared.address
+        self.interface = handle.shared.interface
         self.probe = there.probe
-        self._group = Group(**handle.data["group"])
+        self._group = ControlGroup(**handle.data["group"])
         self._spec = MachineSpec.from_json(handle.data["spec"])
         self._cpus: str = handle.data["cpus"]
         self._confine = confine

@@ -19,6 +19,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.changes import origin
 from nearmetal.lab.changes.origin import Origin
 from nearmetal.lab.lock import try_lock
+from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, lines
 
@@ -113,7 +114,7 @@ class _Account:
             case "host":
                 self._hosts[line["name"]] = HostSpec.from_json(line["spec"])
             case "create":
-                handle = Handle.from_json(line["handle"])
+                handle = Handle.from_json(upgrade_handle(line["handle"]))
                 self._handles[handle.kind, handle.name, handle.site] = handle
             case "destroyed":
                 self._handles.pop((line["kind"], line["name"], line["site"]), None)

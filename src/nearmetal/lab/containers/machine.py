@@ -10,14 +10,13 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.commands.feeding import feed
 from nearmetal.lab.commands.gathering import Gathering
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import pauses
 from nearmetal.lab.containers.api import Engine, Refused, frames
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
-from nearmetal.model import Completed, Handle, Running, Site
+from nearmetal.model import Completed, ControlGroup, Handle, Running, Site
 
 Signal = Callable[[str, int], Awaitable[None]]
 """Signals a command's process group: by the signal's name, and by the process that the engine knows it by."""
@@ -33,9 +32,9 @@ class Container(SharedKernelMachine):
         super().__init__(handle, site)
         self.engine = engine
         self.id: str = handle.data["container"]
-        self._group: Group | None = None
+        self._group: ControlGroup | None = None
 
-    async def group(self) -> Group:
+    async def group(self) -> ControlGroup:
         self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
         return self._group
 

@@ -2,8 +2,7 @@
 
 import re
 
-from nearmetal.lab.cgroup import Group
-from nearmetal.model import Site
+from nearmetal.model import ControlGroup, Site
 
 _OF_THREADS = re.compile(r"/(?:emulator|(?:vcpu|iothread)\d+)$")
 # Groups of threads refuse to list processes, which those above them do for them.
@@ -13,15 +12,15 @@ true
 """
 
 
-def above_threads(group: Group) -> Group:
+def above_threads(group: ControlGroup) -> ControlGroup:
     """The group of the whole domain, from that of its first thread. Pure."""
     cpuset, cpuacct, memory, cpu = (
         _OF_THREADS.sub("", folder) for folder in (group.cpuset, group.cpuacct, group.memory, group.cpu)
     )
-    return Group(cpuset, cpuacct, memory, group.version, cpu)
+    return ControlGroup(cpuset, cpuacct, memory, group.version, cpu)
 
 
-async def is_own(group: Group, pid: int, site: Site) -> bool:
+async def is_own(group: ControlGroup, pid: int, site: Site) -> bool:
     """Whether memory is counted there, of that process and nobody else's: libvirt may have been told to make none."""
     listed = await site.exec(["sh", "-c", _MEMBERS, "members", group.memory])
     return set(listed.text.split()) == {str(pid)}

@@ -5,10 +5,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Handle
+from nearmetal.model import ControlGroup, Handle, ProcessId
 
 
 async def is_alive(handle: Handle) -> bool:
@@ -26,17 +25,14 @@ async def ended(handle: Handle) -> None:
 
 
 async def _processes(handle: Handle) -> list[int] | None:
-    """What it lives by: its first process, or of a virtual machine what is in its control group. None: it has neither.
-
-    Any other's control group is empty as soon as no program runs in the machine.
-    """
+    """What it lives by; None if that does not show."""
     if handle.site != "local":
         return None
-    if first := handle.data.get("first"):
-        return [first["pid"]] if await FirstProcess(**first).is_alive(LocalSite()) else []
-    if "accel" in handle.data and (group := handle.data.get("group")):
+    if isinstance(handle.life, ProcessId):
+        return [handle.life.pid] if await FirstProcess.in_ledger(handle).is_alive(LocalSite()) else []
+    if isinstance(handle.life, ControlGroup):
         found: list[int] = []
-        for folder in Group(**group).folders:
+        for folder in handle.life.folders:
             with contextlib.suppress(FileNotFoundError):
                 found += map(int, Path(folder, "cgroup.procs").read_text().split())
         return found

@@ -7,7 +7,7 @@ that it was given, not the file behind it.
 from collections.abc import Mapping
 from typing import Any
 
-from nearmetal.model import Handle, Site
+from nearmetal.model import Handle, ProcessId, Site
 
 _UPPER = "upperdir="
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -16,9 +16,9 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 async def lies_on(handle: Handle, facts: Mapping[str, Any], site: Site) -> str | None:
     """As in "ext4 on /dev/vda" or "tmpfs", by the machine's facts of itself; None where it cannot be known."""
     root = facts.get("filesystems", {}).get("/", {})
-    if "accel" in handle.data:
-        folder = handle.data.get("folder")  # where its monitor has the file
-    elif "first" not in handle.data:
+    if handle.hardware:
+        folder: str | None = handle.hardware.disk.folder
+    elif not isinstance(handle.life, ProcessId):
         return None
     elif root.get("type") != "overlay":
         return described(str(root["type"]), str(root["source"])) if root else None

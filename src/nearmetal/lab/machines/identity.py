@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.model import Site
+from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+from nearmetal.model import Handle, ProcessId, Site
 
 _EXITING = 0x4
 """PF_EXITING in the flags of /proc/PID/stat: on its way out, whatever its state says."""
@@ -22,6 +22,18 @@ class FirstProcess:
 
     pid: int
     started: int
+
+    @classmethod
+    def in_ledger(cls, handle: Handle) -> "FirstProcess":
+        """That of a machine that was made whole. NotProvisioned of any other."""
+        if not isinstance(handle.life, ProcessId):
+            raise NotProvisioned("its creation was interrupted", handle.name)
+        return cls(handle.life.pid, handle.life.started)
+
+    @property
+    def life(self) -> ProcessId:
+        """What a handle says of the machine's life."""
+        return ProcessId(self.pid, self.started)
 
     @classmethod
     async def of(cls, pid: int, site: Site) -> "FirstProcess | None":

@@ -1,10 +1,12 @@
 """What is written down of each machine that is kept up: one file per name, claimed by its keeper."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+
+from pydantic import field_validator
 
 from nearmetal import files
 from nearmetal.config import Paths
@@ -12,6 +14,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lab.machines import alive
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
+from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 
@@ -38,10 +41,15 @@ class Kept(Frozen):
     address: str = ""
     handle: Handle | None = None
 
+    @field_validator("handle", mode="before")
+    @classmethod
+    def _handle(cls, handle: object) -> object:
+        return upgrade_handle(handle) if isinstance(handle, Mapping) else handle
+
     @property
     def accel(self) -> str | None:
         """What its monitor told of, where it has one: that asked for may be "auto"."""
-        return self.handle.data.get("accel") if self.handle else None
+        return self.handle.hardware.accel if self.handle and self.handle.hardware else None
 
     @property
     def switch(self) -> str | None:

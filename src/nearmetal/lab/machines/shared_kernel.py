@@ -7,12 +7,11 @@ from nearmetal import cpu_lists
 from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
-from nearmetal.model import Commands, Cost, Finding, Handle, MachineSpec, SharedNetwork, Site
+from nearmetal.model import Commands, ControlGroup, Cost, Finding, Handle, MachineSpec, Site
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 
@@ -27,18 +26,18 @@ class SharedKernelMachine(Commands, ABC):
     def __init__(self, handle: Handle, site: Site) -> None:
         port = handle.port
         self.name = handle.name
-        self.role: str = handle.data["role"]
+        self.role: str = handle.role
         self.site = site
         self.arch = site.arch
-        shared = SharedNetwork.from_json(handle.data["shared"]) if handle.data.get("shared") else None
+        shared = handle.shared
         self.address = port.address if port else shared.address if shared else ""
         self.interface = shared.interface if shared else network.INSIDE
         self.peer = network.peer(port)
-        self.first = FirstProcess(**handle.data["first"])
+        self.first = FirstProcess.in_ledger(handle)
         self.boot_id = self.first.boot_id(site)
 
     @abstractmethod
-    async def group(self) -> Group:
+    async def group(self) -> ControlGroup:
         """The control group that it runs in."""
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:

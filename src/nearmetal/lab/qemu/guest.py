@@ -13,7 +13,6 @@ from qemu.qmp import QMPError
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineError, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup
-from nearmetal.lab.cgroup import Group
 from nearmetal.lab.commands.process import Background
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines.stops import Stops
@@ -22,7 +21,7 @@ from nearmetal.lab.reached import agent
 from nearmetal.lab.reached.answering import first_to_speak
 from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.site import must
-from nearmetal.model import Cost, Handle, Running, SharedFolder, Site
+from nearmetal.model import ControlGroup, Cost, Handle, Running, SharedFolder, Site
 
 from . import arguments, monitor, template
 from .console import Console
@@ -43,10 +42,8 @@ exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1
 
 async def reached(handle: Handle, site: Site, running: Running | None) -> "Guest":
     """The machine of a handle, not connected yet. NotProvisioned when it was never whole."""
-    if "ssh_port" not in handle.data:
-        raise NotProvisioned("its creation was interrupted", handle.name)
     ports = await forwarded(handle, site)
-    if not handle.data.get("brings_kernel"):
+    if not handle.image.brings_kernel:
         return QemuMachine(handle, site, ports, running, running is not None)
     from .own_disk_machine import OwnDiskMachine  # with asyncssh, which takes as long to import as a guest to restore
 
@@ -54,7 +51,12 @@ async def reached(handle: Handle, site: Site, running: Running | None) -> "Guest
 
 
 async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
-    """The ports of our own loopback that lead into the guest, wherever it is, by their names in the handle."""
+    """The ports of our own loopback that lead into the guest, wherever it is, by their names in the handle.
+
+    NotProvisioned when it was never whole.
+    """
+    if handle.hardware is None:
+        raise NotProvisioned("its creation was interrupted", handle.name)
     missing = [name for name in _PORTS if name not in handle.data]
     if missing:
         raise NotProvisioned("it was made by an earlier nearmetal, which knew no agent", handle.name)
@@ -77,18 +79,19 @@ class Guest(ReachedMachine):
     """What to do about one that does not come up."""
 
     def __init__(self, handle: Handle, site: Site, running: Running | None, **reach: Any) -> None:
-        port = handle.port
+        port, hardware = handle.port, handle.hardware
+        assert hardware is not None
         super().__init__(
             name=handle.name,
-            role=handle.data["role"],
+            role=handle.role,
             site=site,
             owned=True,
             address=port.address if port else "",
             peer=network.peer(port),
             **reach,
         )
-        self.accel: str = handle.data["accel"]
-        self._group = Group(**handle.data["group"])
+        self.accel = hardware.accel
+        self._group = handle.life if isinstance(handle.life, ControlGroup) else ControlGroup(**handle.data["group"])
         self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
         self._mtu = port.mtu if port else network.MTU
         self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
@@ -189,9 +192,9 @@ class QemuMachine(Guest, agent.AgentMachine):
         secret = lab_keys(Paths.default().state).agent
         endpoint = agent.Endpoint(LOOPBACK, ports["agent_port"], secret)
         super().__init__(handle, site, running, endpoint=endpoint)
-        self.ssh_port = ports["ssh_port"] if handle.data.get("logins") else None
+        self.ssh_port = ports["ssh_port"] if handle.login else None
         """Of our loopback, where people may log in."""
-        self._is_fresh = is_made_here and not handle.data.get("snapshot")
+        self._is_fresh = is_made_here and not handle.image.snapshot
 
     async def ready(self) -> bool:
         if not await super().ready():

@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -12,7 +11,7 @@ from qemu.qmp import ConnectError, ExecuteError, QMPClient, QMPError
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.site import must
-from nearmetal.model import Site
+from nearmetal.model import CpuModel, Hardware, Site, VirtualDisk
 
 from . import disk_trouble
 from .arguments import AGENT_PORT, MONITOR, SSH_PORT
@@ -33,20 +32,6 @@ CACHES: Final = {
 """Cache mode to what it stands for: a write cache that the guest sees, around the host's page cache, flushes ignored
 (qemu-system-x86_64(1), -drive cache=)."""
 _CPU_TYPE: Final = "-x86_64-cpu"
-
-
-@dataclass(frozen=True)
-class CpuModel:
-    name: str
-    lacking: tuple[str, ...]
-    """Features of that model which this accelerator cannot give, on this host."""
-
-
-@dataclass(frozen=True)
-class Disk:
-    format: str
-    cache: str
-    """The mode, as in `CACHES`."""
 
 
 class Monitor:
@@ -72,23 +57,29 @@ class Monitor:
             raise MachineLost(f"QEMU does not answer 'x-query-jit': {error}") from error
         return True
 
+    async def hardware(self, accel: str, folder: str) -> Hardware:
+        """All that QEMU itself tells, of a guest for which this accelerator was asked and whose disk lies there."""
+        return Hardware(
+            accel=await self.accelerator(accel), cpu_model=await self.cpu_model(), disk=await self.disk(folder)
+        )
+
     async def cpu_model(self) -> CpuModel:
         """The model of the first CPU, all being alike."""
         (first, *_) = await self._cpus()
         type_name: Any = await self._ask("qom-get", {"path": first["qom-path"], "property": "type"})
         defined: Any = await self._ask("query-cpu-definitions")
         lacking = next((one["unavailable-features"] for one in defined if one["typename"] == type_name), ())
-        return CpuModel(str(type_name).removesuffix(_CPU_TYPE), tuple(lacking))
+        return CpuModel(name=str(type_name).removesuffix(_CPU_TYPE), lacking=tuple(lacking))
 
-    async def disk(self) -> Disk:
-        """The format and the cache mode of the guest's disk, the only one it has."""
+    async def disk(self, folder: str) -> VirtualDisk:
+        """The guest's disk, the only one it has, whose file lies in this folder."""
         answer: Any = await self._ask("query-block")
         inserted = next(one["inserted"] for one in answer if "inserted" in one)
         cache = inserted["cache"]
         mode = next(
             name for name, bits in CACHES.items() if bits == (cache["writeback"], cache["direct"], cache["no-flush"])
         )
-        return Disk(inserted["drv"], mode)
+        return VirtualDisk(format=inserted["drv"], cache=mode, folder=folder)
 
     async def threads(self) -> list[int]:
         """The host's thread of each vCPU, by its number."""

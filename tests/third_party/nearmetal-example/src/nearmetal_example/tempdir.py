@@ -18,6 +18,7 @@ from nearmetal.lab import cgroup, findings
 from nearmetal.lab import machine as lab_machine
 from nearmetal.model import (
     Completed,
+    ControlGroup,
     Cost,
     Description,
     Environment,
@@ -53,12 +54,12 @@ class TempdirMachine:
 
     def __init__(self, handle: Handle, site: Site) -> None:
         self.name = handle.name
-        self.role: str = handle.data["role"]
+        self.role: str = handle.role
         self.site = site
         self.arch = site.arch
         self.boot_id: str = handle.data["boot_id"]
         self._folder = Path(handle.data["folder"])
-        self._group = cgroup.Group(**handle.data["group"])
+        self._group = ControlGroup(**handle.data["group"])
         self._niceness: int = handle.data["niceness"]
 
     def _must_be_there(self) -> None:
@@ -126,8 +127,8 @@ class Tempdir:
             kind=self.kind,
             name=order.name,
             site=site.name,
+            role=order.role,
             data={
-                "role": order.role,
                 "folder": str(folder),
                 "keep": TempdirOptions.model_validate(order.options).keep,
                 "niceness": order.spec.settings.get("niceness", 0),
