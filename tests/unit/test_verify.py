@@ -92,6 +92,24 @@ def test_a_guest_without_any_card_has_not_the_one_that_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "model", "reason"),
+    [
+        (
+            "nic",
+            "igb",
+            "its network card 'igb' cannot be read back: known are virtio-net, e1000, e1000e, rtl8139, vmxnet3",
+        ),
+        ("disk", "nvme", "its disk 'nvme' cannot be read back: known are virtio-blk, ide"),
+    ],
+)
+def test_a_model_without_a_known_driver_fails_whatever_is_found(key: str, model: str, reason: str) -> None:
+    readback = verify.resources(SPEC.model_copy(update={key: model}), facts(), GUEST)
+    assert not readback.ok
+    assert readback.reason == reason
+    assert readback.values[key] == {"nic": "e1000", "disk": "vd"}[key], "what is found is kept"
+
+
+@pytest.mark.parametrize(
     ("key", "asked", "reason"),
     [
         ("accel", "kvm", "accelerator is tcg instead of kvm"),

@@ -82,18 +82,33 @@ def hardware(spec: MachineSpec, facts: Mapping[str, Any], made: Hardware) -> Rea
     pairs = {
         "accel": (made.accel, made.accel if spec.accel == "auto" else spec.accel, "accelerator"),
         "cpu_model": (model.name, spec.cpu_model, "CPU model"),
-        "nic": (_driver(facts), DRIVERS.get(spec.nic, _driver(facts)), "network card's driver"),
-        "disk": (_root_disk(facts), DISKS.get(spec.disk, _root_disk(facts)), "disk"),
+        "nic": (_driver(facts), DRIVERS.get(spec.nic), "network card's driver"),
+        "disk": (_root_disk(facts), DISKS.get(spec.disk), "disk"),
         "disk_format": (disk.format, spec.disk_format, "disk's format"),
         "disk_cache": (disk.cache, spec.disk_cache, "disk's cache mode"),
     }
-    problems = [f"its {name} is {found} instead of {asked}" for found, asked, name in pairs.values() if found != asked]
+    problems = [
+        *_unknown("network card", spec.nic, DRIVERS),
+        *_unknown("disk", spec.disk, DISKS),
+        *(
+            f"its {name} is {found} instead of {asked}"
+            for found, asked, name in pairs.values()
+            if asked is not None and found != asked
+        ),
+    ]
     warnings: tuple[Warned, ...] = ()
     if model.lacking:
         text = f"the CPU model {model.name} is without {', '.join(model.lacking)}, which this host cannot give"
         warnings = (Warned(code="cpu-model-partial", text=text),)
     values = {key: found for key, (found, _, _) in pairs.items()}
     return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=warnings)
+
+
+def _unknown(what: str, model: str, known: Mapping[str, str]) -> list[str]:
+    """Why a model cannot be read back, if its table lacks it."""
+    if model in known:
+        return []
+    return [f"its {what} {model!r} cannot be read back: known are {', '.join(known)}"]
 
 
 def _root_disk(facts: Mapping[str, Any]) -> str | None:
