@@ -60,6 +60,9 @@ class ThisHost:
     async def reboot(self) -> None:
         raise HostCannot("this host is not ours to reboot")
 
+    async def paused(self, since: float) -> float:
+        return 0.0
+
     async def cost(self) -> Cost | None:
         return None
 

@@ -87,6 +87,9 @@ class ScriptedMachine:
     async def reboot(self) -> None:
         raise AssertionError("no workload reboots")
 
+    async def paused(self, since: float) -> float:
+        return 0.0
+
     async def cost(self) -> Cost | None:
         return None
 

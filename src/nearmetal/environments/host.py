@@ -96,6 +96,10 @@ class HostEnvironment:
             *await shares.findings(machine, site),
         ]
 
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """Nothing: its kernel makes them."""
+        return {}
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's files are sent once; here they are used where they lie."""
         await placed.root(lab_machine.image(machine.image), site)

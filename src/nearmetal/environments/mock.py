@@ -104,6 +104,9 @@ class MockMachine:
         self._world.boot(state)
         self.boot_id = str(state["boot_id"])
 
+    async def paused(self, since: float) -> float:
+        return 0.0
+
     async def cost(self) -> Cost | None:
         if not self.owned:
             return None
@@ -160,6 +163,10 @@ class Mock:
         if missing:
             return [Finding(what=f"mock {missing}", ok=False, detail="as the study asked", remedy="remove `missing`")]
         return [Finding(what="mock", ok=True, detail="needs nothing")]
+
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """Nothing: nearmetal itself pretends them."""
+        return {}
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Nothing: there is nothing to pretend."""

@@ -98,6 +98,10 @@ class SshEnvironment:
             found.append(lab_machine.image_found(machine.image))
         return found
 
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """Nothing: its machines are there already."""
+        return {}
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """From here on nobody else measures on it; and it has the image, where it is to have it."""
         await lock.hold(site)

@@ -120,6 +120,10 @@ class VagrantEnvironment:
             found += await _usable(options, spec.provision or "boot", machine, site)
         return found
 
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """Nothing so far: Vagrant and its provider are not asked."""
+        return {}
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Nothing: boxes are Vagrant's to fetch."""
 

@@ -184,6 +184,10 @@ class VmwareEnvironment:
             found += await _looked_at(self._api(options.account), options, machine, provision)
         return found
 
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """Nothing so far: vSphere is not asked."""
+        return {}
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Nothing is prepared; but that no certificate is asked for is told."""
         options = Options.model_validate(dict(spec.options))

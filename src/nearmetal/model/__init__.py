@@ -27,13 +27,11 @@ from nearmetal.model.machines import (
     Finding,
     Machine,
     Order,
-    Pausable,
     Recorder,
     Running,
     Site,
     SiteRunning,
     Stage,
-    Versioned,
 )
 from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Look, Plan, TrialPlan
 from nearmetal.model.record import (
@@ -159,7 +157,6 @@ __all__ = [
     "ObserveSpec",
     "Observer",
     "Order",
-    "Pausable",
     "Placement",
     "Plan",
     "PluginVersion",
@@ -193,7 +190,6 @@ __all__ = [
     "TrialPlan",
     "TrialRecord",
     "TrialStatus",
-    "Versioned",
     "VirtualDisk",
     "Warned",
     "Watch",

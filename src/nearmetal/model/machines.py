@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 from nearmetal.model.description import Description
 from nearmetal.model.handle import Handle, Port, SharedNetwork
@@ -202,17 +202,15 @@ class Machine(Commands, Protocol):
         """Return when it answers again, with a new boot_id. HostCannot where the kind has no such thing."""
         ...
 
-    async def cost(self) -> Cost | None:
-        """None where the host cannot tell: a machine that is not ours. MachineLost of one that is gone."""
+    async def paused(self, since: float) -> float:
+        """Seconds that it was paused since then (Unix time) while its clock went on, as far as whoever runs it says.
+
+        0 if nobody says so. A pause in which the machine's clock stands still needs no word: it is seen by the clock.
+        """
         ...
 
-
-@runtime_checkable
-class Pausable(Protocol):
-    """A machine that may be paused while its clock goes on, so that nothing inside tells of it."""
-
-    async def paused(self, since: float) -> float:
-        """Seconds that it was paused since then (Unix time), as far as whoever runs it tells: 0 where nobody does."""
+    async def cost(self) -> Cost | None:
+        """None where the host cannot tell: a machine that is not ours. MachineLost of one that is gone."""
         ...
 
 
@@ -252,6 +250,13 @@ class Environment(Protocol):
         """What is missing here; nothing is provisioned or changed."""
         ...
 
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """By name, the version of each program of the site's that makes its machines, for readers of the results.
+
+        `options` are what stands in [environments.NAME]. Empty if no program does. HostCannot if one is missing.
+        """
+        ...
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """What is done once for all its machines, so that no boot's time to ready pays for it. Idempotent."""
         ...
@@ -266,15 +271,6 @@ class Environment(Protocol):
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """Remove all that `create` made, however far it came. Idempotent; also for a handle of a dead process."""
-        ...
-
-
-@runtime_checkable
-class Versioned(Protocol):
-    """An environment whose machines are made by a program of the site's, which a reader of the results has to know."""
-
-    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
-        """By what each program is called, from what stands in [environments.NAME]. HostCannot where it is not there."""
         ...
 
 

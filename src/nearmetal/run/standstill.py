@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.errors import MachineLost, NearmetalError
-from nearmetal.model import Machine, Pausable, Stage
+from nearmetal.model import Machine, Stage
 
 _UPTIME = "/proc/uptime"
 
@@ -60,7 +60,7 @@ async def why(stage: Stage, before: Reading) -> str | None:
 
 
 async def _paused(machine: Machine, since: float) -> float:
-    seconds = await machine.paused(since) if isinstance(machine, Pausable) else 0.0
+    seconds = await machine.paused(since)
     return seconds if seconds > _SHORTEST else 0.0
 
 

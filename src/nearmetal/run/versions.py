@@ -11,7 +11,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.lab import OpenSite
-from nearmetal.model import Plan, ResolvedEnvironment, Study, Versioned
+from nearmetal.model import Plan, ResolvedEnvironment, Study
 
 _PACKAGES = ("numpy", "docker", "asyncssh", "qemu.qmp")
 _MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
@@ -76,9 +76,7 @@ async def _of_the_makers(plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
         placed.setdefault((one.clients.environment.level, one.clients.host), one.clients.environment)
     found: dict[str, str] = {}
     for (_, host), environment in placed.items():
-        plugin = plugins.load("environments", environment.kind)
-        if isinstance(plugin, Versioned):
-            site = await open_site(host)
-            programs = await plugin.versions(environment.options, site)
-            found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in programs.items()}
+        site = await open_site(host)
+        programs = await plugins.load("environments", environment.kind).versions(environment.options, site)
+        found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in programs.items()}
     return found

@@ -201,6 +201,9 @@ class BorrowedMachine(SshCommands):
         if self._connection is None or self._connection.is_closed():
             raise self.lost()
 
+    async def paused(self, since: float) -> float:
+        return 0.0  # the clock of a guest stands still with it, and bare metal is not paused
+
     async def cost(self) -> Cost | None:
         self.must_be_connected()
         try:

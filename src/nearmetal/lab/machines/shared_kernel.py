@@ -53,6 +53,9 @@ class SharedKernelMachine(Commands, ABC):
             'use kind = "qemu", or kind = "ssh" for a machine that may be rebooted',
         )
 
+    async def paused(self, since: float) -> float:
+        return 0.0  # its clock is its host's, and nobody is known to pause it
+
     async def cost(self) -> Cost:
         # What was killed keeps its group, and the group its figures, until somebody has noticed.
         await self.first.require(self.site, self.name)

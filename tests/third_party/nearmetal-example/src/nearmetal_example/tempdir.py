@@ -96,6 +96,9 @@ class TempdirMachine:
     async def reboot(self) -> None:
         raise HostCannot("a machine of kind 'tempdir' has no kernel of its own", self.name, 'use kind = "qemu"')
 
+    async def paused(self, since: float) -> float:
+        return 0.0  # nothing pauses it
+
     async def cost(self) -> Cost:
         self._must_be_there()  # by this a trial hears that its machine is gone
         return await cgroup.cost(self._group, self.site)
@@ -117,6 +120,9 @@ class Tempdir:
             findings.program("unshare", "util-linux"),
             findings.provided("probe", lambda: site.probe),
         ]
+
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        return {}  # no program but the kernel makes them
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Nothing: there is no image to import."""
