@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from nearmetal import plugins, say, schemas
-from nearmetal.by_hand import doors, up
+from nearmetal.by_hand import up
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.down import down
 from nearmetal.by_hand.wanted import cpuset, refuse_what_cannot_be, wanted
@@ -27,7 +27,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.image import Recipe, store
 from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import kept
-from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Site
 from nearmetal.say import Say
 from tests.command_line import called, started
 from tests.order import mock_run
@@ -288,11 +288,53 @@ def test_a_place_that_is_empty_is_not_the_folder_where_one_is(ends: tuple[str, s
     assert f"{'DESTINATION' if ends[0] else 'SOURCE'} is empty" in refused(2, "cp", *ends)
 
 
+def lead_here(monkeypatch: pytest.MonkeyPatch, *by: str, own_failures: tuple[int, ...] = ()) -> None:
+    """Pretended machines get a way in that leads to this host, by these words before a program's own."""
+
+    async def open_door(handle: Handle) -> Door:
+        return Door(lambda argv, env, terminal: [*by, *argv], own_failures)
+
+    monkeypatch.setattr(plugins.load("environments", "mock"), "open_door", open_door)
+
+
 @pytest.fixture
 def door_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pretended machine that is up, and whose way in leads to this host: what is copied by one goes both ways."""
     started("up", "mock")
-    monkeypatch.setattr(doors, "of", lambda one: lambda argv, mark="": list(argv))
+    lead_here(monkeypatch)
+
+
+def test_a_kind_gives_exec_and_ssh_its_own_way_in(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a kind of somebody else's: nothing here knows any by name."""
+    started("up", "mock")
+    told = tmp_path / "told"
+    lead_here(monkeypatch, "sh", "-c", f'echo "$@" >>{told}; exec "$@"', "way")
+    assert called("exec", "mock", "--", "sh", "-c", "exit 7").returncode == 7
+    assert called("ssh", "mock", "exit 8").returncode == 8
+    assert told.read_text() == "sh -c exit 7\nbash -l -c exit 8\n"
+
+
+def test_a_status_by_which_a_way_in_fails_itself_is_asked_about(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started("up", "mock")
+    lead_here(monkeypatch, "sh", "-c", "echo no route >&2; exit 255")
+    assert called("exec", "mock", "--", "true").returncode == 255, "it may be the program's"
+    lead_here(monkeypatch, "sh", "-c", "echo no route >&2; exit 255", own_failures=(255,))
+    assert "it does not answer: no route" in refused(125, "exec", "mock", "--", "true")
+    lead_here(monkeypatch, own_failures=(255,))
+    assert called("exec", "mock", "--", "sh", "-c", "exit 255").returncode == 255, "the way in answers"
+
+
+def test_what_leads_there_may_be_away(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started("up", "mock")
+
+    async def open_door(handle: Handle) -> Door:
+        raise HostCannot("no engine answers", "socket", "start its engine")
+
+    monkeypatch.setattr(plugins.load("environments", "mock"), "open_door", open_door)
+    said = refused(125, "exec", "mock", "--", "true")
+    assert "it cannot be reached: no engine answers" in said
+    assert "remedy: start its engine, or remove it: nearmetal down mock" in said
+    assert [one["state"] for one in listed()] == ["unreachable"]
 
 
 def test_a_place_in_a_machine_that_cannot_be_is_a_wrong_one_as_on_this_host(door_here: None, tmp_path: Path) -> None:
@@ -328,7 +370,7 @@ def test_nothing_is_sent_to_a_place_that_is_refused(
     file, folder = tmp_path / "file", tmp_path / "folder"
     file.write_bytes(bytes(4_000_000))
     (folder / "file").mkdir(parents=True)
-    monkeypatch.setattr(doors, "of", lambda one: lambda argv, mark="": ["sh", "-c", _STRICT, "strict", *argv])
+    lead_here(monkeypatch, "sh", "-c", _STRICT, "strict")
     said = refused(2, "cp", str(file), f"mock:{tmp_path}/no/such/y")
     assert f"there is no folder {tmp_path}/no/such/" in said and "mkdir -p" in said
     assert "there is a folder of that name already" in refused(2, "cp", str(file), f"mock:{folder}")
@@ -341,7 +383,7 @@ def greeted(door_here: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     """A way in by a login shell that runs some lines of its own before the program, "$@"."""
 
     def by(lines: str) -> None:
-        monkeypatch.setattr(doors, "of", lambda one: lambda argv, mark="": ["sh", "-c", lines, "login", *argv])
+        lead_here(monkeypatch, "sh", "-c", lines, "login")
 
     return by
 

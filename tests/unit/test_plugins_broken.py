@@ -127,7 +127,7 @@ class Half:
 @pytest.mark.parametrize(
     ("group", "half", "lacks"),
     [
-        ("environments", Half(), "is no Environment: it has no Options, attach, check, and 6 more"),
+        ("environments", Half(), "is no Environment: it has no Options, attach, check, and 7 more"),
         ("environments", Half, "is a class, not an object"),
         ("treatments", Half(), "is no Treatment: it has no changes, problem, shape, and 1 more"),
         ("workloads", Half, "is no Workload: it has no Parameters, finish, run"),

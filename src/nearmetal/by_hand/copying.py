@@ -24,7 +24,7 @@ from types import FrameType
 from typing import IO
 
 from nearmetal import system_errors
-from nearmetal.by_hand import doors
+from nearmetal.by_hand.doors import build_command
 from nearmetal.by_hand.enter import attached, guarded_where_needed, handling, require, require_after, start
 from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
@@ -33,7 +33,7 @@ from nearmetal.interrupts import ending
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import Kept
-from nearmetal.model import Machine
+from nearmetal.model import Door, Machine
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
 _HOME = "/root"
@@ -106,11 +106,11 @@ def copy(source: str, destination: str) -> None:
         )
     with _tidy_when_told_to_end():
         if to_there:
-            _upload(Path(source), _kept(to_there), to_there.path)
+            _upload(Path(source), *_entered(to_there), to_there.path)
         elif from_there:
             if destination.endswith("/"):
                 _must_be_folder(Path(destination))
-            _download(_kept(from_there), from_there.path, Path(destination))
+            _download(*_entered(from_there), from_there.path, Path(destination))
         else:
             raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
 
@@ -129,25 +129,23 @@ def _tidy_when_told_to_end() -> Iterator[None]:
         yield
 
 
-def _kept(remote: Remote) -> Kept:
+def _entered(remote: Remote) -> tuple[Kept, Door | None]:
     kept = written.find(remote.name)
-    asyncio.run(require(kept))
-    return kept
+    return kept, asyncio.run(require(kept))
 
 
 # ── To a machine ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _upload(source: Path, kept: Kept, path: str) -> None:
+def _upload(source: Path, kept: Kept, door: Door | None, path: str) -> None:
     if not source.exists() and not source.is_symlink():
         raise BadInput("there is no such file", str(source), "a file or a folder of this host is copied to a machine")
     name = source.name or source.resolve().name
-    door = doors.of(kept)
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with guarded_where_needed(kept, door) as marked, _stderr() as said:
-        command = door(["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
+    with guarded_where_needed(door) as marked, _stderr() as said:
+        command = build_command(door, ["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
         process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         assert process.stdin is not None and process.stdout is not None
         with process.stdout:
@@ -214,7 +212,7 @@ def _send(source: Path, stream: IO[bytes]) -> None:
 # ── From a machine ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _download(kept: Kept, path: str, destination: Path) -> None:
+def _download(kept: Kept, door: Door | None, path: str, destination: Path) -> None:
     path = posixpath.normpath(path)
     name = posixpath.basename(path)
     if not name:
@@ -224,7 +222,6 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
     _must_be_folder(destination.parent)
     if destination.is_dir() and not destination.is_symlink():
         raise BadInput("there is a folder of that name already", str(destination), _IS_THERE)
-    door = doors.of(kept)
     if door is None:
 
         async def fetch(machine: Machine) -> None:
@@ -240,8 +237,8 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
         remedy = system_errors.remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
         raise HostCannot(f"nothing can be written there: {error.strerror}", str(destination), remedy) from None
     try:
-        with guarded_where_needed(kept, door) as marked:
-            status, said = _receive(door(["sh", "-c", _SEND, "send", path], mark=marked.mark), folder)
+        with guarded_where_needed(door) as marked:
+            status, said = _receive(build_command(door, ["sh", "-c", _SEND, "send", path], mark=marked.mark), folder)
         if status != 0:
             require_after(status, kept, door)
             if status == _NOT_THERE:

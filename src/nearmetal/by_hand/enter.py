@@ -6,46 +6,45 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from nearmetal import pipes
-from nearmetal.by_hand import doors, engine, guard
-from nearmetal.by_hand.marked import Door, Inside, Marked, OnHost
+from nearmetal.by_hand import guard
+from nearmetal.by_hand.doors import build_command, open_door
+from nearmetal.by_hand.marked import Inside, Marked, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.interrupts import ending
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.machines.kept import Kept
-from nearmetal.model import Completed, Machine
+from nearmetal.model import Completed, Door, Machine
 
-_MAY_BE_LOST = (125, 255)
-"""How the ways into a guest tell that they failed themselves: the probe's `ask`, and OpenSSH's client."""
 _DAY = 86400.0
 
 Handler = Callable[[int, FrameType | None], None]
 
 
-async def require(kept: Kept) -> None:
-    """MachineLost when the machine is gone, or cannot be reached."""
+async def require(kept: Kept) -> Door | None:
+    """The machine's door, if its kind has one. MachineLost when the machine is gone, or cannot be reached."""
     if await kept.is_lost():
         raise MachineLost(
             "it is gone: it ended by itself, or its keeper died, and it too", kept.name, f"nearmetal down {kept.name}"
         )
-    await engine.require(kept)
+    return await open_door(kept)
 
 
 def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     """The program's status, 128 + signal for one that was killed. MachineLost."""
-    asyncio.run(require(kept))
-    door = doors.of(kept)
+    door = asyncio.run(require(kept))
     if door is None:
         return _run_without_door(kept, argv, terminal)
-    with guarded_where_needed(kept, door) as marked:
-        status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=marked.mark))
-        if _outlives_its_client(kept) and (told_to_end or marked.goes_on(status)):
+    with guarded_where_needed(door) as marked:
+        status, told_to_end = _with_own_streams(build_command(door, argv, terminal=terminal, mark=marked.mark))
+        if door.leaves != "nothing" and (told_to_end or marked.goes_on(status)):
             marked.end()
-    if status == 0 and told_to_end and _outlives_its_client(kept):
+    if status == 0 and told_to_end and door.leaves != "nothing":
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
     require_after(status, kept, door)
@@ -56,26 +55,20 @@ def require_after(status: int, kept: Kept, door: Door) -> None:
     """MachineLost when the way in ended so because the machine is gone, or its engine."""
     if status != 0:
         asyncio.run(require(kept))
-    if status in _MAY_BE_LOST and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
-        _require_answer(kept, door(["true"]))
+    if status in door.own_failures:
+        _require_answer(kept, build_command(door, ["true"]))
 
 
 @contextmanager
-def guarded_where_needed(kept: Kept, door: Door) -> Iterator[Marked]:
+def guarded_where_needed(door: Door) -> Iterator[Marked]:
     """Tells the mark of what is started within by a way in, which ends with this process at the latest."""
-    has_own_kernel = kept.handle is not None and kept.handle.data.get("sandboxed")
-    marked = Inside(door) if has_own_kernel else OnHost()
-    with guard.guarded(marked) if _outlives_its_client(kept) else nullcontext():
+    marked = Inside(partial(build_command, door)) if door.leaves == "hidden" else OnHost()
+    with nullcontext() if door.leaves == "nothing" else guard.guarded(marked):
         yield marked
 
 
-def _outlives_its_client(kept: Kept) -> bool:
-    """What an engine was told to run goes on when the client that told it is killed."""
-    return engine.brand(kept) is not None
-
-
 def _require_answer(kept: Kept, command: Sequence[str]) -> None:
-    """The ways into a guest tell their own failure by a status that a program may have too."""
+    """A way in that tells its own failure by a status that a program may have too is asked once more."""
     try:
         asked = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LIMITS.command

@@ -9,7 +9,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -23,8 +23,8 @@ _STARTING = 1.0
 """Seconds in which one may still appear that the engine had been told to start."""
 _AGAIN = 0.1
 
-Door = Callable[..., list[str]]
-"""The way into a container, for a program's argument vector."""
+BuildCommand = Callable[[Sequence[str]], list[str]]
+"""The command by which a program runs in a container, from the program's argument vector."""
 
 
 class Marked(Protocol):
@@ -98,9 +98,9 @@ done
 class Inside:
     """`Marked`, as the container sees them. One that is gone has none."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, build_command: BuildCommand) -> None:
         self.mark = _new()
-        self._door = door
+        self._build_command = build_command
 
     def goes_on(self, status: int) -> bool:
         # To look takes as long as the program may have, and a client that tells of success has seen its end.
@@ -110,7 +110,7 @@ class Inside:
         self._run(_END)
 
     def _run(self, script: str) -> int | None:
-        command = self._door(["sh", "-c", script, f"{VARIABLE}={self.mark}"])
+        command = self._build_command(["sh", "-c", script, f"{VARIABLE}={self.mark}"])
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             return subprocess.run(
                 command,

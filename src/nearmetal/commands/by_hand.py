@@ -124,15 +124,17 @@ def machines() -> "list[MachineUp]":
 
 
 async def _state(kept: "Kept") -> "State":
-    from nearmetal.by_hand import engine
+    from nearmetal.by_hand.doors import open_door
 
     if await kept.is_lost():
         return "lost"
+    if kept.handle is None:
+        return "starting"
     try:
-        await engine.require(kept)
+        await open_door(kept)
     except MachineError:
         return "unreachable"
-    return "up" if kept.handle else "starting"
+    return "up"
 
 
 def print_machines(listed: "Sequence[MachineUp]") -> None:

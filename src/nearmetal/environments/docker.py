@@ -18,7 +18,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
@@ -41,6 +41,7 @@ from nearmetal.lab.networks import network
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
+    Door,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -287,6 +288,23 @@ class DockerEnvironment:
         if isinstance(attached, SandboxedContainer):
             await attached.identify()
         return attached
+
+    async def open_door(self, handle: Handle) -> Door:
+        """The engine's own client. What that has started goes on when it is killed, and the engine may be away."""
+        address = handle.data["engine"]
+        try:
+            await ping(address, self.brand)
+        except HostCannot as error:
+            raise HostCannot(error.what, address, f"start its engine ({self.brand.start})") from None
+
+        def build_command(argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+            options = ["--interactive", *(["--tty"] if terminal else [])]
+            return [
+                *(self.brand.client, *self.brand.to_engine, address, "exec", *options, handle.data["container"]),
+                *lab_machine.launch(probe.INSIDE, argv, env),
+            ]
+
+        return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         for name in _containers(handle):

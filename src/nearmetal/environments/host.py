@@ -15,6 +15,7 @@ connection to the host; create it from a thread that lives as long as the machin
 import asyncio
 import contextlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -31,12 +32,13 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine, isolation_found
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import must
+from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Completed,
     ControlGroup,
     Description,
+    Door,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -154,6 +156,16 @@ class HostEnvironment:
             raise NotProvisioned("its first process is gone", handle.name)
         return attached
 
+    async def open_door(self, handle: Handle) -> Door:
+        site, first, group = LocalSite(), FirstProcess.in_ledger(handle), ControlGroup(**handle.data["group"])
+
+        def build_command(argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+            # A terminal belongs to one session, and a machine's programs have their own: `script` gives one inside.
+            inside = ["script", "-qec", shlex.join(argv), "/dev/null"] if terminal else argv
+            return _launched(inside, env, first, group, site)
+
+        return Door(build_command)
+
     async def destroy(self, handle: Handle, site: Site) -> None:
         await cgroup.remove(handle.name, site)
         holder = self._holders.pop(handle.name, None)
@@ -196,6 +208,13 @@ def _show_groups(folder: str, group: ControlGroup) -> list[str]:
     ]
 
 
+def _launched(
+    argv: Sequence[str], env: Mapping[str, str] | None, first: FirstProcess, group: ControlGroup, site: Site
+) -> list[str]:
+    """The command of the site by which a program runs in a machine."""
+    return lab_machine.launch(site.probe, argv, env, *site.bound, "--enter", str(first.pid), *group.joined)
+
+
 class HostMachine(SharedKernelMachine):
     """A `Machine` of processes on the host's own kernel."""
 
@@ -230,8 +249,7 @@ class HostMachine(SharedKernelMachine):
         return _HostRunning(self, await self.site.spawn(self._launch(argv, env)))
 
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        place = [*self.site.bound, "--enter", str(self.first.pid), *self._group.joined]
-        return lab_machine.launch(self.site.probe, argv, env, *place)
+        return _launched(argv, env, self.first, self._group, self.site)
 
 
 class _HostRunning:

@@ -38,11 +38,13 @@ from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments, machine_type, ordered, template
 from nearmetal.lab.qemu import guest as guests
+from nearmetal.lab.qemu.door import guest_door
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
 from nearmetal.model import (
     Cost,
     Description,
+    Door,
     Environment,
     EnvironmentSpec,
     Finding,
@@ -191,6 +193,9 @@ class LibvirtEnvironment:
         await machine.connect()
         self._attached[handle.name].append(machine)
         return machine
+
+    async def open_door(self, handle: Handle) -> Door:
+        return guest_door(handle)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         if "domain" in handle.data:

@@ -20,6 +20,7 @@ from nearmetal.model import (
     Completed,
     Cost,
     Description,
+    Door,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -203,6 +204,9 @@ class Mock:
         if _faulty(state, "attach"):
             raise NotProvisioned("the pretended machine did not answer", handle.name)
         return MockMachine(handle, site, world, state)
+
+    async def open_door(self, handle: Handle) -> Door | None:
+        return None
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         if not handle.stays:

@@ -31,11 +31,13 @@ from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments, identity, lacking, monitor, ordered, own_disk, snapshot, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.door import guest_door
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
     ControlGroup,
     Description,
+    Door,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -176,6 +178,9 @@ class QemuEnvironment:
             machine.watch()
         self._attached[handle.name].append(machine)
         return machine
+
+    async def open_door(self, handle: Handle) -> Door:
+        return guest_door(handle)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         for machine in self._attached.pop(handle.name, ()):

@@ -37,6 +37,7 @@ from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
+    Door,
     Environment,
     EnvironmentSpec,
     Finding,
@@ -124,6 +125,9 @@ class SshEnvironment:
     async def attach(self, handle: Handle, site: Site) -> BorrowedMachine:
         assert isinstance(site, SshSite)
         return await self._borrowing.attach(BorrowedMachine, handle, site, site)
+
+    async def open_door(self, handle: Handle) -> Door | None:
+        return None
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """What was made there goes; the machine stays."""

@@ -32,6 +32,7 @@ from nearmetal.lab.vagrant.project import Project, Refused
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
+    Door,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -169,6 +170,9 @@ class VagrantEnvironment:
         machine = await self._guests.attach(GuestBehindSsh, handle, site)
         self._machines[handle.name] = machine
         return machine
+
+    async def open_door(self, handle: Handle) -> Door | None:
+        return None
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """Only what we brought up: not a machine that somebody made since under the same name, nor a boot of theirs.

@@ -38,6 +38,7 @@ from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
+    Door,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -234,6 +235,9 @@ class VmwareEnvironment:
 
     async def attach(self, handle: Handle, site: Site) -> GuestBehindSsh:
         return await self._guests.attach(GuestBehindSsh, handle, site)
+
+    async def open_door(self, handle: Handle) -> Door | None:
+        return None
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         borrowed = Borrowed.model_validate(handle.data["vmware"])

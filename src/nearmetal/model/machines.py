@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from nearmetal.model.description import Description
 from nearmetal.model.handle import Handle, Port, SharedNetwork
@@ -214,6 +215,20 @@ class Machine(Commands, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Door:
+    """A way into a machine that is up, for a person: a command of this host whose streams are those of the program."""
+
+    build_command: Callable[[Sequence[str], Mapping[str, str], bool], list[str]]
+    """The command, from the program's argument vector, what its environment has besides that of `Machine.exec`, and
+    whether it gets a terminal."""
+    own_failures: tuple[int, ...] = ()
+    """Statuses by which the command says that it failed itself, though a program may end with them too."""
+    leaves: Literal["nothing", "seen", "hidden"] = "nothing"
+    """What of the program goes on if the command is killed: nothing, or processes, which this host sees or which are
+    hidden from it."""
+
+
 class Finding(Frozen):
     """Something doctor or an environment found out: whether it holds, and the remedy where it does not."""
 
@@ -267,6 +282,13 @@ class Environment(Protocol):
 
     async def attach(self, handle: Handle, site: Site) -> Machine:
         """Reach it. NotProvisioned when it does not answer in time, with the last lines of its console."""
+        ...
+
+    async def open_door(self, handle: Handle) -> Door | None:
+        """The way into a machine of this host for `nearmetal exec`, `ssh` and `cp`. HostCannot if it does not answer.
+
+        None for a kind without such a command. `exec` then goes by `Machine.exec`, and `ssh` is refused.
+        """
         ...
 
     async def destroy(self, handle: Handle, site: Site) -> None:

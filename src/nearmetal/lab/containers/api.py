@@ -43,6 +43,8 @@ class Brand:
     """The command that starts it."""
     client: str
     """Its program for the command line, and the kind of its environment."""
+    to_engine: tuple[str, ...]
+    """Options of that program, before the address of an engine."""
     component: str
     """What it calls itself among what it is made of."""
     other_runtime: str
@@ -63,6 +65,7 @@ DOCKER = Brand(
     usual="unix:///var/run/docker.sock",
     start="systemctl start docker",
     client="docker",
+    to_engine=("--host",),
     component="Engine",
     other_runtime="name one of these, or install it and tell the engine of it in /etc/docker/daemon.json",
 )
@@ -72,15 +75,11 @@ PODMAN = Brand(
     usual="unix:///run/podman/podman.sock",
     start="systemctl start podman.socket",
     client="podman",
+    to_engine=("--remote", "--url"),
     component="Podman Engine",
     other_runtime="name that, or start a service with the other: podman --runtime NAME system service",
 )
 BRANDS = (DOCKER, PODMAN)
-
-
-def brand_of(kind: str) -> Brand | None:
-    """Whose engine makes machines of this kind; None where no engine does."""
-    return next((brand for brand in BRANDS if brand.client == kind), None)
 
 
 async def ping(address: str, brand: Brand) -> None:
