@@ -15,7 +15,7 @@ from nearmetal.lab.libvirt.existing import Domain, Found
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.lab.ssh.login import refuse_unusable
-from nearmetal.model import Cost, EnvironmentSpec, Finding, Handle, MachineSpec, Order, Recorder, Site
+from nearmetal.model import Cost, Description, EnvironmentSpec, Finding, Handle, MachineSpec, Order, Recorder, Site
 from nearmetal.units import show_size
 
 _NOBODY = "192.0.2.1"
@@ -26,6 +26,9 @@ class ExistingDomains:
     def __init__(self) -> None:
         self._guests = BehindSsh()
 
+    def describe(self) -> Description:
+        return Description(family="guest", kernel="own", placement="elsewhere", is_one=True)
+
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
         found = [
@@ -35,6 +38,9 @@ class ExistingDomains:
         if all(one.ok for one in found):
             found += await _usable(options, spec, machine, site)
         return found
+
+    async def prepare(self, machine: MachineSpec, site: Site) -> None:
+        """Nothing: it is there."""
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))

@@ -1,0 +1,288 @@
+"""Domains that nearmetal makes, for `kind = "libvirt"` without `domain`: of the image, kernel and devices of `qemu`.
+
+What differs from `qemu` is who starts QEMU, and how: libvirt's own command line, its security driver, its own way
+to pin. "boot" is as there: a fresh overlay over the image's disk, a fresh domain, a boot of the guest's kernel. A
+domain is transient, so nothing of it stays when it stops, and libvirt destroys it when our connection ends.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from qemu.qmp import QMPClient
+
+from nearmetal import plugins
+from nearmetal.config import LIMITS, Paths
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
+from nearmetal.lab import cgroup
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.image import placed
+from nearmetal.lab.image.initrd import seed_archive
+from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.libvirt import domain, groups, virsh
+from nearmetal.lab.libvirt.options import Options
+from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
+from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.networks import network
+from nearmetal.lab.qemu import arguments, machine_type, ordered, template
+from nearmetal.lab.qemu import guest as guests
+from nearmetal.lab.qemu.monitor import Monitor
+from nearmetal.lab.site import must
+from nearmetal.model import (
+    Cost,
+    Description,
+    Environment,
+    EnvironmentSpec,
+    Finding,
+    Handle,
+    Hardware,
+    Login,
+    MachineSpec,
+    Order,
+    Recorder,
+    Running,
+    Site,
+)
+
+_TICK = 100
+"""Ticks of a second, in which /proc/PID/stat counts on every architecture (USER_HZ)."""
+_PAGE = 4096
+
+
+class OwnDomains:
+    def __init__(self) -> None:
+        self._running: dict[str, Running] = {}
+        """By machine name: the connection whose end destroys it."""
+        self._attached: dict[str, list[DomainMachine]] = defaultdict(list)
+
+    def describe(self) -> Description:
+        return Description(family="guest", kernel="own", placement="switch")
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        options = Options.model_validate(dict(spec.options))
+        found = [
+            *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
+            finding(
+                "a domain that is there already",
+                spec.provision != "reuse",
+                "domains that nearmetal makes are new for each boot of the study",
+                'name one of yours: domain = "…"; or leave provision = "reuse" out',
+            ),
+            lab_machine.image_found(machine.image),
+            finding(
+                "a quota",
+                machine.quota is None,
+                "the CPU time of a domain is libvirt's to limit, and nearmetal does not ask it to",
+                'leave machine.quota out, or use kind = "qemu"',
+            ),
+        ]
+        if all(one.ok for one in found):
+            found.append(await _connected(options.connection, site))
+        if all(one.ok for one in found):
+            alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
+            found += await _qemu().check(alike, machine, site)
+            if options.machine != arguments.MACHINE:
+                found.append(await machine_type.express(options.machine, site))
+        return found
+
+    async def prepare(self, machine: MachineSpec, site: Site) -> None:
+        await _qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
+
+    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        options = Options.model_validate(dict(order.options))
+        parts = await placed.parts(lab_machine.image(order.spec.image), site)
+        guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
+        folder, identity, tap = f"{site.state}/machines/{order.name}", str(uuid.uuid4()), _tap(order.name)
+        handle = lab_machine.handle_of(
+            "libvirt",
+            order,
+            site,
+            uri=options.connection,
+            uuid=identity,
+            folder=folder,
+            tap=tap,
+            share=order.spec.share,
+        )
+        ledger.creating(handle)
+        # libvirt's QEMU may be another user's, who has to get to the files in it.
+        await must(site, "mkdir", "-p", "-m", "711", "--", folder)
+        file = f"{folder}/{arguments.disk_file(guest.disk_format)}"
+        disk = arguments.made_disk(guest.disk_format, parts.disk, parts.disk_format, file)
+        seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.logins))
+        await asyncio.gather(
+            must(site, *disk, timeout=LIMITS.boot),
+            placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
+        )
+        # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
+        if order.port:
+            await must(site, "ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr")
+        description = domain.describe(guest, identity, folder, tap, order.cpus)
+        await site.put(description.encode(), f"{folder}/domain.xml", mode=0o600)
+        connection = Connection(options.connection, site)
+        try:
+            self._running[order.name] = await connection.create(f"{folder}/domain.xml", LIMITS.command)
+        except NotProvisioned as error:
+            raise _refused(error.what, order) from None
+        if order.port:
+            await network.plug_moved(order.port, tap, site)
+        hardware, first, data = await _found(connection, order.name, guest.accel, folder, site)
+        await connection.run("resume", order.name)
+        whole = handle.knowing(
+            life=first.life,
+            hardware=hardware.model_copy(update={"pinned": domain.pinned(guest.vcpus, order.cpus)}),
+            login=Login(ssh_port=data["ssh_port"]) if order.logins else None,
+            data=data,
+        )
+        ledger.creating(whole)
+        return whole
+
+    # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def attach(self, handle: Handle, site: Site) -> "DomainMachine":
+        ports = await guests.forwarded(handle, site)
+        machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
+        await machine.connect()
+        self._attached[handle.name].append(machine)
+        return machine
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        for machine in self._attached.pop(handle.name, ()):
+            await machine.close()
+        await _end(handle.data["uuid"], Connection(handle.data["uri"], site))
+        running = self._running.pop(handle.name, None)
+        if running:
+            # One that ended with its connection cannot tell.
+            with contextlib.suppress(MachineLost):
+                await running.stop()
+        await guests.withdraw(handle, site)
+        await site.exec(["ip", "link", "delete", handle.data["tap"]])  # where it did not come to move
+        await network.unplug(handle.port, site)
+        await must(site, "rm", "-rf", "--", handle.data["folder"])
+
+
+class DomainMachine(guests.QemuMachine):
+    """A guest of a domain: reached as one of QEMU's own, and known by the process that libvirt started for it."""
+
+    def __init__(self, handle: Handle, *more: Any) -> None:
+        super().__init__(handle, *more)
+        self._first = FirstProcess.in_ledger(handle)
+        self._has_own_group: bool = handle.data.get("has_own_group", False)
+
+    async def _is_running(self) -> bool:
+        return await self._first.is_alive(self.site)
+
+    async def cost(self) -> Cost:
+        """Its memory is its control group's, as of any guest. Its time is QEMU's, which is all that runs in there: in
+        which of the hierarchies the group is counted, if in any, is libvirt's own affair."""
+        await self._first.require(self.site, self.name)
+        stat = (await self.site.get(f"/proc/{self._first.pid}/stat")).decode("utf-8", "replace")
+        fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
+        seconds = (int(fields[11]) + int(fields[12])) / _TICK
+        if not self._has_own_group:
+            return Cost(cpu_seconds=seconds, memory_bytes=int(fields[21]) * _PAGE)
+        try:
+            of_group = await cgroup.cost(self._group, self.site)
+        except HostCannot:
+            await self._first.require(self.site, self.name)
+            raise
+        return Cost(cpu_seconds=seconds, memory_bytes=of_group.memory_bytes)
+
+
+# ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _qemu() -> Environment:
+    found: Environment = plugins.load("environments", "qemu")
+    return found
+
+
+def _tap(name: str) -> str:
+    """The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more."""
+    return f"nm-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+_NO_CARD = "specified dev doesn't exist"
+"""What libvirt says of a card that is not in the network that it runs in."""
+
+
+def _refused(reason: str, order: Order) -> NotProvisioned:
+    if _NO_CARD not in reason:
+        return NotProvisioned(reason, order.name)
+    what = "libvirt does not find its card: it runs in another network namespace than the switch, as in a container"
+    return NotProvisioned(what, order.name, "start libvirtd in that of this host, or name another: uri = …")
+
+
+async def _end(uuid: str, connection: Connection) -> None:
+    """Of a domain, wherever it is; nothing where it is gone, or goes by itself at that moment."""
+
+    async def is_there() -> bool:
+        return uuid in await connection.run("list", "--all", "--uuid")
+
+    if await is_there():
+        try:
+            await connection.run("destroy", uuid)
+        except HostCannot:
+            if await is_there():
+                raise
+
+
+def _is_qemus_here(uri: str) -> bool:
+    """Whether guests at a URI can boot the lab's image, and hang on the switch of this host. Pure."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return False
+    return parts.scheme.partition("+")[0] == "qemu" and not parts.hostname
+
+
+async def _connected(uri: str, site: Site) -> Finding:
+    """Whether there is a libvirt at the URI whose guests can be put on the lab's switch."""
+    what = f"libvirt at {uri}"
+    if not _is_qemus_here(uri):
+        detail = "this URI is none of QEMU's driver on this host, such as qemu:///system, where nearmetal makes domains"
+        remedy = (
+            'write uri = "qemu:///system", or "qemu+unix:///system?socket=…"; any other connection takes a domain of '
+            'yours: domain = "…"; nearmetal\'s own are placed on other hosts by machine.host'
+        )
+        return finding(what, False, detail, remedy)
+    try:
+        version = await Connection(uri, site).run("version", "--daemon")
+    except HostCannot as error:
+        # A libvirtd without the user that this package makes for QEMU ends as soon as it is started.
+        remedy = (
+            "install it (apt-get install libvirt-daemon-system), start it (systemctl start libvirtd), or name another: "
+            "uri = …"
+        )
+        return finding(what, False, error.what, remedy)
+    running = next((line for line in version.splitlines() if line.startswith("Running hypervisor")), "")
+    return Finding(what=what, ok=True, detail=running)
+
+
+async def _found(
+    connection: Connection, name: str, accel: str, folder: str, site: Site
+) -> tuple[Hardware, FirstProcess, Mapping[str, Any]]:
+    """What QEMU tells of a domain that was started, its process, and what its handle's data has besides."""
+    client = MonitorClient(connection, name)
+    monitor = Monitor(cast(QMPClient, client))
+    threads = await monitor.threads()
+    status = (await site.get(f"/proc/{threads[0]}/status")).decode()
+    pid = int(next(line for line in status.splitlines() if line.startswith("Tgid:")).split()[1])
+    first = await FirstProcess.of(pid, site)
+    if first is None:
+        raise NotProvisioned("its QEMU has ended at once", name)
+    group = groups.above_threads(await cgroup.of_process(pid, site))
+    data = {
+        **await monitor.forwarded(),
+        "group": asdict(group),
+        "has_own_group": await groups.is_own(group, pid, site),
+    }
+    return await monitor.hardware(accel, folder), first, data
