@@ -32,6 +32,7 @@ from nearmetal.lab.qemu import arguments, identity, lacking, monitor, ordered, o
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.door import guest_door
+from nearmetal.lab.qemu.reaching import reach_guest
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
@@ -171,7 +172,7 @@ class QemuEnvironment:
 
     async def attach(self, handle: Handle, site: Site) -> guests.Guest:
         running = self._monitors.get(handle.name)
-        machine = await guests.reached(handle, site, running)
+        machine = await reach_guest(handle, site, running)
         await machine.connect()
         # Its monitor has one listener at a time: whoever made it.
         if running and not self._attached[handle.name]:

@@ -1,6 +1,6 @@
 """A guest of QEMU's that runs: how it is reached, and what is known of it from outside.
 
-The lab's image has an agent in it; the user's own are reached otherwise (own_disk_machine.py).
+The lab's image has an agent in it; the user's own are reached otherwise (own_disk_machine.py). reaching.py tells which.
 """
 
 import asyncio
@@ -38,16 +38,6 @@ modprobe -a 9pnet_virtio 9p
 mkdir -p -- "$2"
 exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1" "$2"
 """
-
-
-async def reached(handle: Handle, site: Site, running: Running | None) -> "Guest":
-    """The machine of a handle, not connected yet. NotProvisioned when it was never whole."""
-    ports = await forwarded(handle, site)
-    if not handle.image.brings_kernel:
-        return QemuMachine(handle, site, ports, running, running is not None)
-    from .own_disk_machine import OwnDiskMachine  # with asyncssh, which takes as long to import as a guest to restore
-
-    return OwnDiskMachine(handle, site, ports, running)
 
 
 async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
