@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from nearmetal.environments.vmware import Options
+from nearmetal.environments.vmware import Options, plugin
 from nearmetal.errors import BadInput
+from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware.account import Account
-from nearmetal.model import EnvironmentSpec
+from nearmetal.model import EnvironmentSpec, MachineSpec
 from nearmetal.resolve import collect_hosts, resolve_alone
 from nearmetal.study import read
 
@@ -33,6 +34,15 @@ def test_its_machines_are_elsewhere() -> None:
     assert resolve_alone(environment, study.machine).description.placement == "elsewhere"
     assert collect_hosts(study) == {}, "it is no host: nothing leads there before it runs"
     assert resolve_alone(EnvironmentSpec(kind="qemu"), study.machine).description.placement == "switch"
+
+
+async def test_that_no_certificate_is_asked_for_is_said_to_whoever_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    given = {"kind": "vmware", "server": "vcenter.example.org", "user": "me", "vm": "web"}
+    for spec in (given, {**given, "insecure": True}):
+        await plugin.prepare(EnvironmentSpec.model_validate(spec), MachineSpec(), LocalSite(said.append))
+    assert said == ["warning: vcenter.example.org may be anybody: its certificate is not checked (insecure)"]
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ What it had is in the ledger before, and a mark in the machine says whose loan i
 """
 
 import re
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -193,9 +192,7 @@ class VmwareEnvironment:
         """Nothing is prepared; but that no certificate is asked for is told."""
         options = Options.model_validate(dict(spec.options))
         if options.insecure:
-            print(
-                f"warning: {options.server} may be anybody: its certificate is not checked (insecure)", file=sys.stderr
-            )
+            site.say(f"warning: {options.server} may be anybody: its certificate is not checked (insecure)")
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
