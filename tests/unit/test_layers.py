@@ -158,3 +158,18 @@ def test_the_lab_says_which_folders_it_has() -> None:
     words = set((lab.__doc__ or "").replace(",", " ").replace(".", " ").split())
     assert folders
     assert not folders - words
+
+
+def test_a_handles_data_is_read_by_its_plugin_alone() -> None:
+    """And by the folder of the lab that the plugin is made of. Others read the fields of the handle."""
+    makers = {"borrowed", "containers", "networks", "qemu"}
+    readers = {
+        _dotted(file)
+        for file in (_ROOT / "nearmetal").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.Attribute) and node.attr == "data"
+        if isinstance(node.value, ast.Name | ast.Attribute) and "handle" in ast.unparse(node.value)
+    }
+    assert readers, "it looks for the wrong name"
+    theirs = ("nearmetal.environments.", *(f"nearmetal.lab.{folder}." for folder in makers))
+    assert [reader for reader in sorted(readers) if not reader.startswith(theirs)] == []
