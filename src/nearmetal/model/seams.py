@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol
 
 from nearmetal.model.machines import Stage
 from nearmetal.model.record import Response, ResponseKind, Warned
@@ -101,6 +101,11 @@ class Workload(Protocol):
         ...
 
     @property
+    def preparing(self) -> float:
+        """Seconds that `prepare` takes, as near as can be told beforehand, for estimates; 0.0 if that is too little."""
+        ...
+
+    @property
     def limit(self) -> float:
         """Seconds after which a run that still goes on has gone wrong."""
         ...
@@ -113,16 +118,6 @@ class Workload(Protocol):
 
     async def finish(self, stage: Stage) -> None:
         """Stop what `prepare` started. Always called, also when it failed half-way; a lost machine is no error here."""
-        ...
-
-
-@runtime_checkable
-class Preparing(Protocol):
-    """A workload whose `prepare` takes long, as one does that writes files."""
-
-    @property
-    def preparing(self) -> float:
-        """Seconds that it takes, as near as can be told beforehand: for estimates only."""
         ...
 
 

@@ -1,7 +1,7 @@
 """How long a plan takes, and how much of a disk, before it has run. Pure."""
 
 from nearmetal import plugins
-from nearmetal.model import Plan, Preparing, ResolvedWorkload
+from nearmetal.model import Plan, ResolvedWorkload
 from nearmetal.resolve import build_workload
 
 AROUND_A_TRIAL = 1.0
@@ -41,4 +41,4 @@ def most_captured(plan: Plan) -> int:
 
 def _taken(spec: ResolvedWorkload) -> float:
     workload = build_workload(spec)
-    return workload.duration + (workload.preparing if isinstance(workload, Preparing) else 0.0)
+    return workload.duration + workload.preparing

@@ -132,6 +132,10 @@ class Command:
         return self._parameters.duration
 
     @property
+    def preparing(self) -> float:
+        return 0.0
+
+    @property
     def limit(self) -> float:
         return self._parameters.limit
 

@@ -41,6 +41,10 @@ class Http:
         return self._parameters.warmup + self._parameters.expected_seconds
 
     @property
+    def preparing(self) -> float:
+        return 0.0
+
+    @property
     def limit(self) -> float:
         return self._parameters.longest_seconds
 

@@ -52,6 +52,10 @@ class Iperf3:
         return self._parameters.whole
 
     @property
+    def preparing(self) -> float:
+        return 0.0
+
+    @property
     def limit(self) -> float:
         return STARTS * (self._parameters.whole + SLACK + SETTLED)
 

@@ -47,6 +47,10 @@ class Noise:
         return self._parameters.duration
 
     @property
+    def preparing(self) -> float:
+        return 0.0
+
+    @property
     def limit(self) -> float:
         return self._parameters.duration + SLACK
 

@@ -96,6 +96,10 @@ class Ping:
         return self._parameters.duration
 
     @property
+    def preparing(self) -> float:
+        return 0.0
+
+    @property
     def limit(self) -> float:
         return self._parameters.duration + self._parameters.timeout + SLACK
 

@@ -55,6 +55,10 @@ class Sha:
         return self._size / (10 * _SLOWEST)
 
     @property
+    def preparing(self) -> float:
+        return 0.0
+
+    @property
     def limit(self) -> float:
         return self._size / _SLOWEST + 1
 
