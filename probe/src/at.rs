@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, setsid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::place::{self, Watched};
+use crate::place::{self, CpuList, Watched};
 use crate::process::{self, End, Usage};
 use crate::program::{self, Program};
 use crate::timing::{self, PromptWakeups, monotonic_ns, realtime_ns};
@@ -42,6 +42,9 @@ pub struct Args {
     /// Kill the program's whole process group when it runs longer than this
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = units::duration)]
     limit: Duration,
+    /// CPUs to run the program on, such as 0-3,6; it is put there before the instant
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
     /// Print one JSON document (at.v1) that holds the program's output, instead of passing the output on
     #[arg(long)]
     json: bool,
@@ -80,6 +83,8 @@ pub struct Document {
     status: Option<u8>,
     /// The signal that ended the program.
     signal: Option<i32>,
+    /// The CPUs that the program could run on when it ended, such as 0-3,6; absent if the kernel does not tell.
+    cpus: Option<String>,
     /// Whether the limit was reached, and the process group killed.
     timed_out: bool,
     /// Base64.
@@ -105,6 +110,7 @@ struct Gate {
 struct Run {
     gate: Option<Gate>,
     end: End,
+    cpus: Option<CpuList>,
     ended_ns: i64,
     ended_monotonic_ns: i64,
     timed_out: bool,
@@ -115,7 +121,7 @@ struct Run {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let intended_ns = instant(args.start)?;
-    let run = carry_out(intended_ns, args.limit, &args.argv)?;
+    let run = carry_out(intended_ns, args.limit, args.cpus.as_ref(), &args.argv)?;
     let status = ExitCode::from(run.end.shell_status());
     if args.json {
         output::document(&document(intended_ns, run))?;
@@ -156,6 +162,7 @@ fn document(intended_ns: i64, run: Run) -> Document {
             .map(|gate| run.ended_monotonic_ns - gate.started_monotonic_ns),
         status,
         signal,
+        cpus: run.cpus.map(|cpus| cpus.to_string()),
         timed_out: run.timed_out,
         stdout: BASE64.encode(&run.stdout.bytes),
         stdout_truncated: run.stdout.truncated,
@@ -190,7 +197,12 @@ fn pass_on(intended_ns: i64, run: &Run) -> anyhow::Result<()> {
     .context("cannot write to stderr")
 }
 
-fn carry_out(intended_ns: i64, limit: Duration, argv: &[OsString]) -> anyhow::Result<Run> {
+fn carry_out(
+    intended_ns: i64,
+    limit: Duration,
+    cpus: Option<&CpuList>,
+    argv: &[OsString],
+) -> anyhow::Result<Run> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).context("cannot make a pipe");
     let (stdout, stdout_writer) = pipe()?;
     let (stderr, stderr_writer) = pipe()?;
@@ -200,6 +212,7 @@ fn carry_out(intended_ns: i64, limit: Duration, argv: &[OsString]) -> anyhow::Re
     let Some(child) = process::fork()? else {
         let failed = wait_and_become(
             intended_ns,
+            cpus,
             argv,
             &starter,
             &gate_writer,
@@ -216,6 +229,8 @@ fn carry_out(intended_ns: i64, limit: Duration, argv: &[OsString]) -> anyhow::Re
         + i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX / 2);
     let mut outputs = [Captured::new(stdout)?, Captured::new(stderr)?];
     let timed_out = watch(child, deadline_ns, &mut outputs)?;
+    // Until it is waited for, the kernel still knows where an ended program could run.
+    let cpus = CpuList::of_process(child);
     let (end, used) = process::wait_for_usage(child)?;
     let (ended_ns, ended_monotonic_ns) = (realtime_ns(), monotonic_ns());
     for output in &mut outputs {
@@ -225,6 +240,7 @@ fn carry_out(intended_ns: i64, limit: Duration, argv: &[OsString]) -> anyhow::Re
     Ok(Run {
         gate: read_gate(gate),
         end,
+        cpus,
         ended_ns,
         ended_monotonic_ns,
         timed_out,
@@ -237,6 +253,7 @@ fn carry_out(intended_ns: i64, limit: Duration, argv: &[OsString]) -> anyhow::Re
 /// The child: wait at the gate, then become the program. Returns only when that fails.
 fn wait_and_become(
     intended_ns: i64,
+    cpus: Option<&CpuList>,
     argv: &[OsString],
     starter: &Watched,
     gate: &OwnedFd,
@@ -249,6 +266,7 @@ fn wait_and_become(
         .and_then(|()| rustix::stdio::dup2_stdout(stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
         .context("cannot connect the program's output")?;
+    cpus.map_or(Ok(()), place::pin)?;
     let prompt = PromptWakeups::new();
     timing::wait_until_realtime(intended_ns);
     drop(prompt);

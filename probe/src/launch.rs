@@ -49,6 +49,9 @@ pub struct Args {
     /// Run in the directory that the program's HOME names, if it is there (of the entered machine)
     #[arg(long, conflicts_with = "chdir")]
     at_home: bool,
+    /// Write the program's process id, and a newline, to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "enter")]
+    pid_file: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "ARGV")]
     argv: Vec<OsString>,
@@ -96,6 +99,11 @@ fn launch(args: Args) -> anyhow::Result<u8> {
     }
     if let Some(cpus) = &args.place.cpus {
         place::pin(cpus)?;
+    }
+    if let Some(file) = &args.pid_file {
+        // It is this process that becomes the program.
+        std::fs::write(file, format!("{}\n", std::process::id()))
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let program = Errand {
         argv,

@@ -111,11 +111,20 @@ impl CpuList {
     /// The CPUs that this process may use.
     pub fn allowed() -> anyhow::Result<CpuList> {
         let set = sched_getaffinity(None).context("cannot read which CPUs this process may use")?;
-        Ok(CpuList(
+        Ok(CpuList::from_set(&set))
+    }
+
+    /// The CPUs that a process may use, or could when it ended; nothing if the kernel does not tell.
+    pub fn of_process(pid: Pid) -> Option<CpuList> {
+        Some(CpuList::from_set(&sched_getaffinity(Some(pid)).ok()?))
+    }
+
+    fn from_set(set: &CpuSet) -> CpuList {
+        CpuList(
             (0..CpuSet::MAX_CPU)
                 .filter(|&cpu| set.is_set(cpu))
                 .collect(),
-        ))
+        )
     }
 }
 

@@ -43,6 +43,31 @@ fn a_run_is_told_whole() {
 }
 
 #[test]
+fn the_cpus_are_told_that_a_program_could_run_on_when_it_ended() {
+    let (placed, _) = at(&[
+        "now",
+        "--cpus",
+        "0",
+        "--",
+        "grep",
+        "-h",
+        "Cpus_allowed_list",
+        "/proc/self/status",
+    ]);
+    assert_eq!(placed["cpus"], "0");
+    assert_eq!(
+        text(&decoded(&placed, "stdout")).trim(),
+        "Cpus_allowed_list:\t0"
+    );
+    // Its own doing counts, not where it began.
+    let (itself, _) = at(&["now", "--", "taskset", "-c", "0", "true"]);
+    assert_eq!(itself["cpus"], "0");
+    let (refused, status) = at(&["now", "--cpus", "1023", "--", "true"]);
+    assert_eq!(status, Some(125));
+    assert!(text(&decoded(&refused, "stderr")).contains("1023"));
+}
+
+#[test]
 fn the_wait_at_the_gate_is_not_the_programs_use() {
     let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     let (run, _) = at(&["+200ms", "--", "sh", "-c", script]);

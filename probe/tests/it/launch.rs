@@ -25,6 +25,15 @@ fn the_program_takes_the_place_of_launch() {
 }
 
 #[test]
+fn the_programs_id_stands_in_a_file() {
+    let directory = Directory::new();
+    let file = directory.join("pid");
+    let file = file.to_str().unwrap();
+    let output = launch(&["--pid-file", file, "--", "sh", "-c", "echo $$"]);
+    assert_eq!(text(&output.stdout), fs::read_to_string(file).unwrap());
+}
+
+#[test]
 fn exit_codes_tell_whose_failure_it_was() {
     for (arguments, status, word) in [
         (&["--", "sh", "-c", "exit 9"][..], 9, ""),
@@ -33,6 +42,7 @@ fn exit_codes_tell_whose_failure_it_was() {
         (&["--cgroup", "/no/such", "--", "true"], 125, "/no/such"),
         (&["--netns", "/no/such", "--", "true"], 125, "/no/such"),
         (&["--chdir", "/no/such", "--", "true"], 125, "/no/such"),
+        (&["--pid-file", "/no/such", "--", "true"], 125, "/no/such"),
         (&["--enter", "4194305", "--", "true"], 125, "4194305"),
         (&["--cpus", "1023", "--", "true"], 125, "1023"),
         (&["--", "echo", "{tap0}"], 125, "{tap0}"),
