@@ -9,7 +9,6 @@ from nearmetal.errors import BadInput
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Level, MachineSpec, Readback
 from nearmetal.treatments.isolation import NAMED, SYSCTLS, plugin
-from nearmetal.workloads._stage import placed
 
 from .workloads_stage import ScriptedMachine, ScriptedStage
 
@@ -105,16 +104,6 @@ def test_of_one_cpu_none_can_be_kept_free(level: Level) -> None:
         plugin.shape(MachineSpec(vcpus=1), level)
     assert "set it to 2 or more" in str(told.value)
     assert plugin.shape(MachineSpec(vcpus=1), "none") == MachineSpec(vcpus=1)
-
-
-@pytest.mark.parametrize("level", ["user", "kernel", "kernel+user"])
-def test_what_is_measured_runs_on_that_cpu_alone(level: Level) -> None:
-    server = machine()
-    assert placed(stage(server, plugin.shape(SPEC, level)), server, ["lighttpd"]) == [
-        *(PROBE, "launch", "--cpus", "1", "--"),
-        "lighttpd",
-    ]
-    assert placed(stage(server), server, ["lighttpd"]) == ["lighttpd"]
 
 
 # ── Changes ───────────────────────────────────────────────────────────────────────────────────────────────────────

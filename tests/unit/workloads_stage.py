@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nearmetal.errors import MachineLost, TimedOut
+from nearmetal.lab.service import start_service
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Running, Site
+from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Running, Service, Site
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tools"
 
@@ -113,6 +114,12 @@ class ScriptedStage:
         self.connect = connect
         self.seed = 0
         self.limits: list[float] = []
+
+    def facing(self, client: int) -> Machine:
+        return self.servers[client] if self.connect == "pairs" else self.servers[0]
+
+    async def serve(self, machine: Machine, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Service:
+        return await start_service(machine, argv, env, None, 0)
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
         self.limits.append(limit)

@@ -1,4 +1,4 @@
-"""The machines of a trial, and how commands start on several of them at one instant."""
+"""The machines of a trial: which serves whom, what is measured on which CPU, and how commands start at one instant."""
 
 import asyncio
 import base64
@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from nearmetal.errors import MALFORMED, TimedOut, ToolFailed
 from nearmetal.lab.machines import kernel
+from nearmetal.lab.service import LabService, start_service
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site, Stage
+from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Readback, Service, Site, Warned
 from nearmetal.units import show_size
 
 LEAD = 0.25
@@ -19,9 +20,14 @@ SLOW_LEAD = 2.0
 """The same for machines with a kernel of their own, where an order crosses SSH, perhaps under emulation."""
 
 
-def facing(stage: Stage, client: int) -> Machine:
-    """The server that a client loads, by the client's index."""
-    return stage.servers[client] if stage.connect == "pairs" else stage.servers[0]
+@dataclass(frozen=True)
+class PlacedProgram:
+    """A program of what is measured, and the CPUs in cpuset notation that it may run on, or could when it ended."""
+
+    machine: str
+    program: str
+    cpus: str | None
+    """None if nobody can tell."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,38 @@ class LabStage:
     """How far a machine's clock is ahead of the controller's, in ns; 0 where they share it. Of those asked so far."""
     cpus: Mapping[str, Sequence[int]] = field(default_factory=dict)
     seed: int = 0
+    services: list[LabService] = field(default_factory=list, init=False)
+    """All that were started in this trial, also those that have ended since."""
+    _ended: list[PlacedProgram] = field(default_factory=list, init=False)
+    """What `together` has started on CPUs that are kept free."""
+
+    def facing(self, client: int) -> Machine:
+        return self.servers[client] if self.connect == "pairs" else self.servers[0]
+
+    def kept_cpu(self, machine: Machine) -> int | None:
+        """The CPU meant for what is measured; None on a machine that keeps none, such as a client."""
+        return max(self.cpus[machine.name]) if self.spec.alone and machine.role == "server" else None
+
+    async def serve(self, machine: Machine, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Service:
+        """Start what serves, on the CPU meant for it."""
+        service = await start_service(machine, argv, env, self.kept_cpu(machine), len(self.services))
+        self.services.append(service)
+        return service
+
+    async def verify_placement(self) -> Readback:
+        """Whether what was started on servers that keep a CPU free runs on that CPU, or did when it ended. MachineLost.
+
+        Not `ok` if anything may run elsewhere, or if nothing was placed at all: isolation then took a CPU from what is
+        measured, and gave it nothing.
+        """
+        if not self.spec.alone:
+            return Readback()
+        services = [
+            PlacedProgram(service.machine.name, service.program, await service.read_cpus())
+            for service in self.services
+            if service.machine.role == "server"
+        ]
+        return judge_placement([*self._ended, *services], {one.name: max(self.cpus[one.name]) for one in self.servers})
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
         """Start all at one instant by the probe's `at`; nothing is said to any machine while they run.
@@ -60,13 +98,17 @@ class LabStage:
         )
 
     async def _at(self, machine: Machine, instant: str, argv: Sequence[str], limit: float) -> Completed:
-        order = [machine.probe, "at", instant, "--limit", f"{limit:g}s", "--json", "--", *argv]
+        cpu = self.kept_cpu(machine)
+        placed = [] if cpu is None else ["--cpus", str(cpu)]
+        order = [machine.probe, "at", instant, "--limit", f"{limit:g}s", *placed, "--json", "--", *argv]
         ended = await machine.exec(order, timeout=limit + SLOW_LEAD + 10)
         try:
             document = json.loads(ended.stdout)
         except ValueError:
             said = ended.complaint[-500:]
             raise ToolFailed(f"the probe could not start `{argv[0]}`: {said}", machine.name) from None
+        if placed:
+            self._ended.append(PlacedProgram(machine.name, argv[0], document["cpus"]))
         if document["timed_out"]:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {limit:g} s", machine.name)
         stdout, stderr = base64.b64decode(document["stdout"]), base64.b64decode(document["stderr"])
@@ -80,6 +122,28 @@ class LabStage:
         status = document["status"] if document["status"] is not None else 128 + document["signal"]
         late = None if instant == "now" or document["late_ns"] is None else document["late_ns"] / 1e9
         return Completed(status=status, stdout=stdout, stderr=stderr, late=late)
+
+
+def judge_placement(programs: Sequence[PlacedProgram], kept: Mapping[str, int]) -> Readback:
+    """Pure. `kept` has the CPU meant for what is measured, by the name of each server."""
+    values = {
+        name: {
+            "cpu": cpu,
+            "programs": [{"program": one.program, "cpus": one.cpus} for one in programs if one.machine == name],
+        }
+        for name, cpu in kept.items()
+    }
+    known = [one for one in programs if one.cpus is not None]
+    wrong = next((one for one in known if one.cpus != str(kept[one.machine])), None)
+    if known and wrong is None:
+        return Readback(values=values)
+    if wrong is None:
+        places = ", ".join(f"CPU {cpu} of {name}" for name, cpu in kept.items())
+        reason = f"nothing of what is measured was placed on {places}, which is kept free for it"
+    else:
+        where = f"CPUs {wrong.cpus} of {wrong.machine} instead of CPU {kept[wrong.machine]}"
+        reason = f"`{wrong.program}` could run on {where}, which is kept free for it"
+    return Readback(values=values, ok=False, reason=reason, warnings=(Warned(code="not-placed", text=reason),))
 
 
 async def offsets(machines: Sequence[Machine | Site]) -> dict[str, int]:

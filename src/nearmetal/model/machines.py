@@ -300,6 +300,24 @@ VIRTUAL_HARDWARE = frozenset({"accel", "cpu_model", "nic", "disk", "disk_format"
 """Keys of [machine] that mean something only to machines which are given hardware."""
 
 
+class Service(Protocol):
+    """A program that serves while a workload runs, placed on the CPUs that are meant for what is measured."""
+
+    machine: Machine
+
+    async def alive(self) -> bool:
+        """Whether it still runs, as the same process. MachineLost."""
+        ...
+
+    async def wait(self, timeout: float) -> Completed:
+        """How it ended by itself. TimedOut while it goes on; MachineLost."""
+        ...
+
+    async def stop(self) -> Completed:
+        """SIGTERM, then after a grace SIGKILL; how it ended. Idempotent."""
+        ...
+
+
 class Stage(Protocol):
     """The machines of a trial."""
 
@@ -336,6 +354,20 @@ class Stage(Protocol):
         a block's attempt, which are compared, and others for every other block and repeat."""
         ...
 
+    def facing(self, client: int) -> Machine:
+        """The server that a client loads, by the client's index."""
+        ...
+
+    async def serve(self, machine: Machine, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Service:
+        """Start what serves, where what is measured belongs: on a server that is kept alone, on the CPU meant for it.
+
+        MachineLost, HostCannot, BadInput.
+        """
+        ...
+
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
-        """Start each command on its machine at one instant, silently, and return how each ended."""
+        """Start each command on its machine at one instant, silently, and return how each ended.
+
+        Those on servers are placed as by `serve`.
+        """
         ...

@@ -10,7 +10,7 @@ from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk
-from nearmetal.lab.stage import LabStage, facing
+from nearmetal.lab.stage import LabStage
 from nearmetal.model import Readback, Resolved, Running
 from nearmetal.run.shape import is_across
 
@@ -40,7 +40,7 @@ class Surroundings:
     async def lay(self, asked: Resolved, lab: Lab, stage: LabStage, cpus: str, *, seed: int) -> None:
         """Lay the way between servers and clients, where it is not simply the switch."""
         if asked.link.is_laid:
-            ends = [(facing(stage, number).name, client.name) for number, client in enumerate(stage.clients)]
+            ends = [(stage.facing(number).name, client.name) for number, client in enumerate(stage.clients)]
             self.link = await lab.lay(asked.link, ends, cpus, stage.servers[0].site, seed=seed)
 
     async def verify(self) -> list[tuple[str, Readback]]:

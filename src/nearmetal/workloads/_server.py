@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.image import pages
-from nearmetal.lab.stage import facing
-from nearmetal.model import Machine, Stage
+from nearmetal.model import Machine, Service, Stage
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
-from nearmetal.workloads._serving import Serving
+from nearmetal.workloads._serving import ended_within, stop_all
 from nearmetal.workloads._stage import SERVER, last_words, lossy, must_connect
 from nearmetal.workloads._words import as_time
 
@@ -44,7 +43,7 @@ class Servers:
         """`paths` are all that will be asked for; none where the parameters name a URL."""
         self._parameters = parameters
         self._paths = paths
-        self._serving = Serving()
+        self._services: list[Service] = []
 
     async def start(self, stage: Stage) -> None:
         """Start them and return once they answer. ToolFailed when they do not."""
@@ -52,13 +51,13 @@ class Servers:
             must_connect(stage, "HTTP")
         if self._parameters.server is not None:
             for server in stage.servers:
-                await self._serving.start(stage, server, self._command(server))
+                self._services.append(await stage.serve(server, self._command(server)))
         for index, client in enumerate(stage.clients):
             if index == 0 or stage.connect == "pairs":
-                await self._answered(client, self.url(facing(stage, index)), index, lossy(stage))
+                await self._answered(client, self.url(stage.facing(index)), index, lossy(stage))
 
     async def stop(self) -> None:
-        await self._serving.stop()
+        await stop_all(self._services)
 
     def url(self, server: Machine) -> str:
         """Where a client sends its requests. The first path stands in it; `other_paths` tells the others."""
@@ -109,20 +108,20 @@ class Servers:
 
     async def _still_starting(self, index: int) -> None:
         """Wait a little. ToolFailed when the server that this client faces has ended meanwhile."""
-        if not self._serving:
+        if not self._services:
             await asyncio.sleep(POLL)
             return
-        ended = await self._serving.ended(index, POLL)
+        ended = await ended_within(self._services[index], POLL)
         if ended is not None:
             raise ToolFailed(
                 f"{self._parameters.server} ended with status {ended.status} instead of serving: {last_words(ended)}",
-                self._serving.machine(index).name,
+                self._services[index].machine.name,
             )
 
     async def _last_words(self, index: int) -> str:
-        if not self._serving:
+        if not self._services:
             return ""
-        return f"; {self._parameters.server} said: {last_words(await self._serving.stop_one(index))}"
+        return f"; {self._parameters.server} said: {last_words(await self._services[index].stop())}"
 
 
 def _is_php(path: str) -> bool:

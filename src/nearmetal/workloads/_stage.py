@@ -1,4 +1,4 @@
-"""Where what is measured runs, how a server's address gets into its command, and how it is told what came of it."""
+"""How a server's address gets into a command, and how it is told what came of it."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,6 @@ SERVER = "$server"
 """Stands for the address of the server that a client faces. Braces would be a factor's level."""
 SKEW = 0.05
 """Seconds. Of a measurement of ten seconds, half a percent in which not all clients load the server."""
-
-
-def placed(stage: Stage, machine: Machine, argv: Sequence[str]) -> list[str]:
-    """A command of what is measured, on the CPUs that are meant for it."""
-    if not stage.spec.alone:
-        return list(argv)
-    return [machine.probe, "launch", "--cpus", str(max(stage.cpus[machine.name])), "--", *argv]
 
 
 def uneven_start(ended: Sequence[Completed]) -> list[Warned]:

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_v
 
 from nearmetal.errors import ToolFailed
 from nearmetal.factors import show
-from nearmetal.lab.stage import facing
 from nearmetal.model import (
     COSTS,
     Better,
@@ -167,7 +166,7 @@ class Command:
         """Each machine that the command runs on, and the server that `$server` means there."""
         if self._parameters.on == "server":
             return [(server, server) for server in stage.servers]
-        return [(client, facing(stage, index)) for index, client in enumerate(stage.clients)]
+        return [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
 
     def value(self, ended: Completed, where: str) -> float:
         """The number in a program's output. Pure. ToolFailed when there is none, or it is not finite."""

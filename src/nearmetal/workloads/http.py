@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
@@ -65,7 +64,7 @@ class Http:
         """Load from every client at once; what became of each generator, which has printed a document."""
         commands = []
         for index, client in enumerate(stage.clients):
-            argv = self._command(client.probe, self._servers.url(facing(stage, index)), pace)
+            argv = self._command(client.probe, self._servers.url(stage.facing(index)), pace)
             commands.append((client, [*argv, *self._by_lot(stage, index)]))
         ended = await stage.together(commands, limit + SLACK)
         for one, client in zip(ended, stage.clients, strict=True):

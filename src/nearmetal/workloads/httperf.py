@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads import _httperf_gates, _httperf_responses
 from nearmetal.workloads._httperf_output import figure, figures
@@ -64,7 +63,7 @@ class Httperf:
     async def _loaded(self, stage: Stage, connections: int, limit: float) -> list[Completed]:
         """Load from every client at once; what each httperf printed."""
         commands = [
-            (client, self._command(self._servers.url(facing(stage, index)), connections))
+            (client, self._command(self._servers.url(stage.facing(index)), connections))
             for index, client in enumerate(stage.clients)
         ]
         ended = await stage.together(commands, limit + SLACK)

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from nearmetal.errors import TimedOut, ToolFailed
-from nearmetal.lab.stage import facing
-from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage, Warned
+from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Service, Stage, Warned
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
-from nearmetal.workloads._serving import Serving
+from nearmetal.workloads._serving import ended_within, stop_all
 from nearmetal.workloads._stage import last_words, lossy, must_connect, uneven_start
 from nearmetal.workloads._words import number
 
@@ -37,7 +36,7 @@ class Iperf3:
 
     def __init__(self, parameters: Iperf3Parameters) -> None:
         self._parameters = parameters
-        self._serving = Serving()
+        self._services: list[Service] = []
 
     @property
     def responses(self) -> Mapping[str, ResponseKind]:
@@ -62,19 +61,17 @@ class Iperf3:
     async def prepare(self, stage: Stage) -> None:
         must_connect(stage, "iperf3, of UDP too,")
         for index in range(len(stage.clients)):
-            server = facing(stage, index)
-            await self._serving.start(stage, server, self._listening(server, index))
+            server = stage.facing(index)
+            self._services.append(await stage.serve(server, self._listening(server, index)))
         for index, client in enumerate(stage.clients):
             await self._answered(stage, client, index)
 
     async def finish(self, stage: Stage) -> None:
-        await self._serving.stop()
+        await stop_all(self._services)
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
-        commands = [
-            (client, self._measuring(facing(stage, index), index)) for index, client in enumerate(stage.clients)
-        ]
+        commands = [(client, self._measuring(stage.facing(index), index)) for index, client in enumerate(stage.clients)]
         ended = await stage.together(commands, given.whole + SLACK)
         again = 0
         while again < STARTS - 1 and any(map(never_started, ended)):
@@ -83,7 +80,7 @@ class Iperf3:
             ended = await stage.together(commands, given.whole + SLACK)
         try:
             # First: what another one in its place said may be nothing that can be read.
-            for index in range(len(self._serving)):
+            for index in range(len(self._services)):
                 await self._still_serving(index)
             found = self.measurement(ended, [client.name for client in stage.clients], again)
         except ToolFailed as error:
@@ -124,7 +121,7 @@ class Iperf3:
 
     async def _answered(self, stage: Stage, client: Machine, index: int) -> None:
         """Return once a client has sent its server a few bytes, through the data network. ToolFailed."""
-        argv = [*_client(facing(stage, index), index), "--bytes", "1K"]
+        argv = [*_client(stage.facing(index), index), "--bytes", "1K"]
         until = time.monotonic() + READY
         while True:
             try:
@@ -144,10 +141,10 @@ class Iperf3:
 
     async def _still_serving(self, index: int) -> None:
         """ToolFailed when the server of a client has ended: whatever answers in its place is not ours."""
-        ended = await self._serving.ended(index, 0)
+        ended = await ended_within(self._services[index], 0)
         if ended is not None:
             why = failed(ended) or last_words(ended)
-            raise ToolFailed(f"iperf3 ended instead of serving: {why}", self._serving.machine(index).name)
+            raise ToolFailed(f"iperf3 ended instead of serving: {why}", self._services[index].machine.name)
 
 
 def _client(server: Machine, index: int) -> list[str]:

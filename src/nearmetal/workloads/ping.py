@@ -9,12 +9,11 @@ from pydantic import Field, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.stage import facing
-from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage, Warned
+from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Service, Stage, Warned
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._ping_document import Delays, delays, got_nothing, parse
-from nearmetal.workloads._serving import Serving
+from nearmetal.workloads._serving import ended_within, stop_all
 from nearmetal.workloads._stage import last_words, succeeded, uneven_start
 from nearmetal.workloads._words import as_time
 
@@ -81,7 +80,7 @@ class Ping:
 
     def __init__(self, parameters: PingParameters) -> None:
         self._parameters = parameters
-        self._serving = Serving()
+        self._services: list[Service] = []
 
     @property
     def responses(self) -> Mapping[str, ResponseKind]:
@@ -104,10 +103,10 @@ class Ping:
         return self._parameters.duration + self._parameters.timeout + SLACK
 
     async def prepare(self, stage: Stage) -> None:
-        faced = [facing(stage, index) for index in range(len(stage.clients))]
+        faced = [stage.facing(index) for index in range(len(stage.clients))]
         for server in dict.fromkeys(faced):
             listen = ["clock", "serve", "--listen", f"{server.address}:{PORT}"]
-            await self._serving.start(stage, server, [server.probe, *listen])
+            self._services.append(await stage.serve(server, [server.probe, *listen]))
         for index, server in enumerate(dict.fromkeys(faced)):
             # Over a link that loses frames, whether a client is answered is what is to be measured.
             asking = server if stage.link.loss else stage.clients[faced.index(server)]
@@ -117,11 +116,11 @@ class Ping:
                 await self._introduced(client, server)
 
     async def finish(self, stage: Stage) -> None:
-        await self._serving.stop()
+        await stop_all(self._services)
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
-        pairs = [(client, facing(stage, index)) for index, client in enumerate(stage.clients)]
+        pairs = [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
         commands = [(client, self._asking(client, server, given.count)) for client, server in pairs]
         ended = await stage.together(commands, self.limit)
         return measurement(
@@ -161,7 +160,7 @@ class Ping:
             ended = await client.exec(self._asking(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
             if ended.status == 0:
                 return
-            ended_early = await self._serving.ended(index, POLL)
+            ended_early = await ended_within(self._services[index], POLL)
             if ended_early is not None:
                 words = f"clock serve ended with status {ended_early.status}: {last_words(ended_early)}"
                 raise ToolFailed(words, server.name)

@@ -11,7 +11,7 @@ from nearmetal.units import show_size
 from nearmetal.workloads import _sysbench_cache as cache
 from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads import _sysbench_responses as responses
-from nearmetal.workloads._stage import placed, succeeded
+from nearmetal.workloads._stage import succeeded
 from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 
 FOLDER = "/var/tmp/nearmetal-sysbench"
@@ -83,9 +83,7 @@ class Sysbench:
         if self._cache and self._cache.problem:
             return Measurement(responses={}, events=0, artifacts=kept, invalid=self._cache.problem)
         argv = self._cpu() if self._parameters.test == "cpu" else [*self._fileio(), "run"]
-        (ended,) = await stage.together(
-            [(server, placed(stage, server, argv))], self._parameters.longest_seconds + SLACK
-        )
+        (ended,) = await stage.together([(server, argv)], self._parameters.longest_seconds + SLACK)
         found = self.measurement(succeeded(ended, "sysbench", server))
         given = self._parameters
         doubts = cache.warnings(server, stage.spec, given.cache, given.total_size) if given.test == "fileio" else []

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from statistics import NormalDist
@@ -103,6 +104,8 @@ def _file(call: Call, path: str) -> bytes | None:
         return f"BOOT_IMAGE=mock {' '.join(call.state['running_arguments'])}\n".encode()
     if path == "/proc/sys/kernel/random/boot_id":
         return f"{call.state['boot_id']}\n".encode()
+    if (placed := re.fullmatch(r"/proc/(\d+)/status", path)) and placed[1] in call.state["placed"]:
+        return f"Cpus_allowed_list:\t{call.state['placed'][placed[1]]}\n".encode()
     return read(call.state, path)
 
 
@@ -244,7 +247,12 @@ async def _probe(call: Call) -> Completed:
 
 
 async def _launch(call: Call) -> Completed:
-    """The program takes the place of `launch`; a pretended machine has no CPUs to put it on."""
+    """The program takes the place of `launch`; `--pid-file` says under which number it can be asked where it runs."""
+    if file := _option(call.argv, "--pid-file"):
+        pid = str(1000 + len(call.state["placed"]))
+        call.state["placed"][pid] = _option(call.argv, "--cpus")
+        write(call.state, file, f"{pid}\n".encode())
+        call.world.save(call.state)
     return await run(Call(call.world, call.state, call.argv[call.argv.index("--") + 1 :], call.stdin, call.env))
 
 
@@ -260,6 +268,7 @@ async def _at(call: Call) -> Completed:
         "elapsed_ns": 0,
         "status": ended.status,
         "signal": None,
+        "cpus": _option(call.argv, "--cpus") or show(range(call.state.get("vcpus", 1))),
         "timed_out": False,
         "stdout": base64.b64encode(ended.stdout).decode(),
         "stdout_truncated": False,

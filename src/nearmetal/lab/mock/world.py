@@ -57,6 +57,7 @@ class World:
             "features": dict(_FEATURES),
             "files": {},
             "serving": [],
+            "placed": {},
             **facts,
         }
         self.boot(state)
@@ -66,6 +67,7 @@ class World:
         """What a boot does: a new boot_id, and the kernel arguments that were configured by then."""
         state["boots"] += 1
         state["serving"] = []
+        state["placed"] = {}
         identity = f"{state['name']} {state['count']} {state['boots']}"
         state["boot_id"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
         state["running_arguments"] = [*state["arguments"], *_configured(state)]

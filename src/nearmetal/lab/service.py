@@ -1,0 +1,67 @@
+"""A program that serves while a workload runs, and where the kernel lets it run."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from nearmetal.errors import MachineError, TimedOut
+from nearmetal.model import Completed, Machine, Running
+
+
+class LabService:
+    """A `Service`."""
+
+    def __init__(self, machine: Machine, program: str, running: Running) -> None:
+        self.machine = machine
+        self.program = program
+        self.ended: Completed | None = None
+        """How it ended, as soon as somebody has asked."""
+        self._running = running
+        self._pid = ""
+        """As the machine counts; "" for one that was not placed."""
+
+    async def alive(self) -> bool:
+        if self.ended is None:
+            with contextlib.suppress(TimedOut):
+                await self.wait(0)
+        return self.ended is None
+
+    async def wait(self, timeout: float) -> Completed:
+        self.ended = self.ended or await self._running.wait(timeout)
+        return self.ended
+
+    async def stop(self) -> Completed:
+        self.ended = self.ended or await self._running.stop()
+        return self.ended
+
+    async def learn_pid(self, file: str) -> None:
+        """From a file that the probe writes as it becomes the program. Nobody needs it after that."""
+        while not self._pid.endswith("\n") and await self.alive():
+            self._pid = (await self.machine.exec(["cat", file])).text
+        await self.machine.exec(["rm", "-f", file])
+
+    async def read_cpus(self) -> str | None:
+        """The CPUs that it may run on; None if it was not placed, or has ended. MachineLost."""
+        if not self._pid or not await self.alive():
+            return None
+        status = (await self.machine.exec(["cat", f"/proc/{self._pid.strip()}/status"])).text
+        named = (line.partition(":") for line in status.splitlines())
+        return next((value.strip() for name, _, value in named if name == "Cpus_allowed_list"), None)
+
+
+async def start_service(
+    machine: Machine, argv: Sequence[str], env: Mapping[str, str] | None, cpu: int | None, number: int
+) -> LabService:
+    """Start it, on this CPU if there is one that is meant for it. `number` is its own among those of a trial."""
+    if cpu is None:
+        return LabService(machine, argv[0], await machine.spawn(argv, env=env))
+    file = str(PurePosixPath(machine.probe).with_name(f"service-{number}.pid"))
+    launch = [machine.probe, "launch", "--cpus", str(cpu), "--pid-file", file, "--", *argv]
+    service = LabService(machine, argv[0], await machine.spawn(launch, env=env))
+    try:
+        await service.learn_pid(file)
+    except BaseException:
+        with contextlib.suppress(MachineError):  # with its machine, it is gone too
+            await service.stop()
+        raise
+    return service
