@@ -15,6 +15,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
 from nearmetal.files import write_whole
 from nearmetal.lab import others
+from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     Artifact,
     Level,
@@ -47,7 +48,7 @@ T = TypeVar("T")
 class TrialTask:
     address: TrialAddress
     workload: ResolvedWorkload
-    stage: Stage
+    stage: LabStage
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
     surroundings: Surroundings
@@ -107,6 +108,7 @@ class _Trial:
         self._warnings: list[Warned] = list(task.record.warnings)
         self._artifacts: list[Artifact] = []
         self._stood_still: str | None = None
+        self._not_placed: str | None = None
 
     async def run(self) -> TrialRecord:
         stage = self._task.stage
@@ -126,7 +128,7 @@ class _Trial:
         self.keep(measurement.artifacts)
         changed, not_kept = await self._timed("check", self._checked())
         # First what may be why something else is wrong.
-        reason = self._stood_still or changed or measurement.invalid or not_kept
+        reason = self._stood_still or changed or measurement.invalid or not_kept or self._not_placed
         return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
 
     def _by_workload(self) -> AbstractContextManager[None]:
@@ -156,6 +158,7 @@ class _Trial:
         slept = suspension.reason(awake, await suspension.read(stage))
         self._stood_still = slept or await standstill.why(stage, unpaused)
         await self._listen([observer for observer in observers if observer.around], "after")
+        await self._note_placement()
         self._note_contention(before, after)
         self._note_others()
         return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))
@@ -165,6 +168,14 @@ class _Trial:
         warned = others.warning()
         if warned and warned.code not in {one.code for one in self._warnings}:
             self._warnings.append(warned)
+
+    async def _note_placement(self) -> None:
+        """Before what serves is stopped."""
+        found = await self._task.stage.verify_placement()
+        if found.values:
+            self._observed["placement"] = dict(found.values)
+        self._warnings += found.warnings
+        self._not_placed = None if found.ok else found.reason
 
     async def _stop(self, name: str, watch: Watch) -> None:
         with _by_observer(name):
