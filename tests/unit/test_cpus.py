@@ -70,6 +70,9 @@ def test_servers_get_the_highest_cpus_and_clients_the_rest() -> None:
 
 def test_with_too_few_cpus_everybody_shares() -> None:
     assert sharing.share([0, 1], 2, 1, None, None) == sharing.Share(("0-1",), "0-1")
+    assert sharing.share([0, 1], 2, 1, None, None, leave_last=True) == sharing.Share(("0-1",), "0")
+    assert sharing.share([0, 1], 2, 1, None, "0-1", leave_last=True) == sharing.Share(("0-1",), "0-1")
+    assert sharing.share([0, 1, 2], 2, 1, None, None, leave_last=True) == sharing.Share(("1-2",), "0")
     assert sharing.share([0, 1], 1, 3, None, None) == sharing.Share(("1", "0", "1"), "0-1")
 
 

@@ -79,6 +79,12 @@ async def test_it_is_read_of_real_processes() -> None:
     assert f"may run on {one}" in elsewhere.reason
 
 
+def test_a_cpu_from_which_all_was_moved_is_not_missed() -> None:
+    assert judged([Task("hold", "2")], "2-3", {}, {3}).ok
+    assert not judged([Task("hold", "2")], "2-4", {}, {3}).ok
+    assert not judged([Task("hold", "1-2")], "2-3", {}, {3}).ok
+
+
 async def test_nothing_is_said_of_a_machine_that_is_not_placed() -> None:
     borrowed = Handle(kind="ssh", name="x", site="local")
     assert await read(borrowed, LocalSite(), "0") is None

@@ -23,7 +23,7 @@ GUEST = guest()
 
 def facts(driver: str | None = "e1000", root: str = "/dev/vda", **limits: float) -> dict[str, Any]:
     return {
-        "processor": {"allowed_count": 1, "online": "0"},
+        "processor": {"allowed": "0", "online": "0"},
         "memory": {"total_bytes": SPEC.memory},
         "limits": limits,
         "interfaces": {"data": {"driver": driver}},
@@ -145,7 +145,7 @@ def test_where_there_is_no_virtual_machine_there_is_no_hardware() -> None:
 
 def test_a_quota_is_of_each_cpu() -> None:
     spec = MachineSpec(quota=0.25, vcpus=2)
-    seen = {**facts("veth", cpu_quota=0.5), "processor": {"allowed_count": 2, "online": "0-1"}}
+    seen = {**facts("veth", cpu_quota=0.5), "processor": {"allowed": "0-1", "online": "0-1"}}
     assert verify.resources(spec, seen, CONTAINER).ok
     wrong = verify.resources(spec, {**seen, "limits": {"cpu_quota": 0.25}}, CONTAINER)
     assert "0.25 CPUs of their time instead of 0.5 CPUs" in wrong.reason
@@ -168,3 +168,20 @@ def test_the_storage_driver_that_an_engine_has_is_told_and_another_does_not_coun
     other = CONTAINER.knowing(image=MachineImage(storage_driver="vfs", storage_driver_asked="overlay2"))
     readback = verify.resources(SPEC, facts("veth"), other)
     assert "storage driver is vfs instead of overlay2" in readback.reason
+
+
+@pytest.mark.parametrize(
+    ("allowed", "kept", "holds"),
+    [
+        ("0-1", (), True),
+        ("0", (), False),
+        ("0", (1,), True),
+        ("0-1", (1,), True),
+        ("0", (0,), False),
+        ("0-1", (2,), False),
+    ],
+)
+def test_a_cpu_from_which_all_was_moved_is_still_the_machines(allowed: str, kept: tuple[int, ...], holds: bool) -> None:
+    spec = SPEC.model_copy(update={"vcpus": 2})
+    seen = {**facts("veth"), "processor": {"allowed": allowed, "online": "0-3"}}
+    assert verify.resources(spec, seen, CONTAINER, kept=frozenset(kept)).ok == holds

@@ -29,6 +29,8 @@ class Placed:
     handle: Handle
     site: Site
     cpuset: str
+    kept: frozenset[int] = frozenset()
+    """CPUs of the site from which all was moved that is not measured."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Allotment:
         """Why what was measured since does not count: of the first machine that has something else. MachineLost."""
         now = await read(stage, self.placed)
         for placed, before, after in zip(self.placed, self.limits, now.limits, strict=True):
-            where = await placement.read(placed.handle, placed.site, placed.cpuset)
+            where = await placement.read(placed.handle, placed.site, placed.cpuset, placed.kept)
             problems = limits_changed(before, after)
             if where is not None and not where.ok:
                 problems.append(f"it is not where it was put: {where.reason}")

@@ -30,17 +30,30 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
             sink.emit(FactsSeen(treatment=task.boot.treatment, role="server", site=server.site.name, facts=facts))
             await _memory_overhead(booted, server, facts)
         ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if handle.hardware else None
-        booted.note("resources", verify.resources(booted.spec, facts, handle, ram))
+        kept = _kept(stage, server.site.name)
+        booted.note("resources", verify.resources(booted.spec, facts, handle, ram, kept))
         booted.note("share", await shares.verify(server, booted.spec))
     if stage.clients:
         client = stage.clients[0]
         facts = await _facts(client)
         sink.emit(FactsSeen(treatment=task.boot.treatment, role="client", site=client.site.name, facts=facts))
     placed = [
-        Placed(handle, await lab.site(handle.site), booted.cpusets.get(handle.name, "")) for handle in booted.handles
+        Placed(
+            handle,
+            await lab.site(handle.site),
+            booted.cpusets.get(handle.name, ""),
+            _kept(stage, handle.site),
+        )
+        for handle in booted.handles
     ]
     await _locate(booted, placed)
     booted.allotment = await allotment.read(stage, placed)
+
+
+def _kept(stage: LabStage, site: str) -> frozenset[int]:
+    """CPUs of a site that its machines keep for what is measured: those of a kernel of their own are no CPUs of it."""
+    servers = [server for server in stage.servers if server.site.name == site and kernel.is_its_hosts(server)]
+    return frozenset(cpu for server in servers if (cpu := stage.kept_cpu(server)) is not None)
 
 
 def _refuse_other(image: str, before: str | None) -> None:
@@ -50,7 +63,7 @@ def _refuse_other(image: str, before: str | None) -> None:
 
 async def _locate(booted: Booted, placed: Sequence[Placed]) -> None:
     """Read back on which CPUs each machine of ours is."""
-    found = {one.handle.name: await placement.read(one.handle, one.site, one.cpuset) for one in placed}
+    found = {one.handle.name: await placement.read(one.handle, one.site, one.cpuset, one.kept) for one in placed}
     readbacks = {name: readback for name, readback in found.items() if readback is not None}
     if readbacks:
         booted.readback["cpus"] = {name: dict(readback.values) for name, readback in readbacks.items()}

@@ -1,7 +1,7 @@
 """Is a machine where it was put? Read back from its host's kernel: the CPUs of its processes, or of its vCPUs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,14 +31,17 @@ class Task:
     """Those that it may run on, in the kernel's notation."""
 
 
-async def read(handle: Handle, site: Site, cpuset: str) -> Readback | None:
-    """Whether a machine's tasks are on its cpuset. None for a machine that is not ours to place."""
+async def read(handle: Handle, site: Site, cpuset: str, kept: Set[int] = frozenset()) -> Readback | None:
+    """Whether a machine's tasks are on its cpuset. None for a machine that is not ours to place.
+
+    `kept`: CPUs of the site from which all was moved that is not measured.
+    """
     pids = await processes(handle, site)
     if not cpuset or not pids:
         return None
     text = await must(site, "sh", "-c", _TASKS, "tasks", *map(str, pids))
     pinned = handle.hardware.pinned if handle.hardware else {}
-    return judged([_task(line) for line in text.decode().splitlines()], cpuset, pinned)
+    return judged([_task(line) for line in text.decode().splitlines()], cpuset, pinned, kept)
 
 
 async def processes(handle: Handle, site: Site) -> list[int]:
@@ -57,7 +60,7 @@ def _task(line: str) -> Task:
     return Task(name, allowed)
 
 
-def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[int, int]) -> Readback:
+def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[int, int], kept: Set[int] = frozenset()) -> Readback:
     """Pure. `pinned` has the CPU of each vCPU by its number; it is empty if none has one of its own."""
     allowed = set(cpu_lists.parse(cpuset))
     used = set().union(*(cpu_lists.parse(task.cpus) for task in tasks))
@@ -65,8 +68,9 @@ def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[int, int]) -> Rea
     problems = [
         f"{task.name} may run on {task.cpus}" for task in tasks if not set(cpu_lists.parse(task.cpus)) <= allowed
     ]
-    if used != allowed and not problems:
-        problems.append(f"nothing of it may run on {cpu_lists.show(allowed - used)}")
+    unused = allowed - used - kept
+    if unused and not problems:
+        problems.append(f"nothing of it may run on {cpu_lists.show(unused)}")
     if pinned:
         found = {vcpu[1]: task.cpus for task in tasks if (vcpu := _VCPU.match(task.name))}
         wanted = {str(vcpu): str(cpu) for vcpu, cpu in pinned.items()}

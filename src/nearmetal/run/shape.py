@@ -24,6 +24,7 @@ def share(resolved: Resolved, available: list[int], layout: Layout, elsewhere: l
         resolved.clients.cpus,
         layout,
         kept_free=kernel.keeps_cpus(resolved.server),
+        leave_last=resolved.server.alone,
     )
     return shared if elsewhere is None else Share(shared.servers, resolved.clients.cpus or cpu_lists.show(elsewhere))
 

@@ -1,7 +1,7 @@
 """Is a machine what was asked for? Read back from inside it, by the probe's facts. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from nearmetal import cpu_lists
@@ -34,16 +34,24 @@ QUOTA_STEP = 0.001
 """CPUs by which a quota may be off: kernels count it in microseconds of a period."""
 
 
-def resources(spec: MachineSpec, facts: Mapping[str, Any], handle: Handle, ram: int | None = None) -> Readback:
+def resources(
+    spec: MachineSpec,
+    facts: Mapping[str, Any],
+    handle: Handle,
+    ram: int | None = None,
+    kept: Set[int] = frozenset(),
+) -> Readback:
     """CPUs and their quota, memory and, of a virtual machine, its hardware against the study.
 
     `facts` are the probe's, from inside; `handle` is what the environment wrote down when it made the machine. `ram`:
     the memory that a virtual machine's kernel found, if it tells.
+    `kept`: CPUs of the host that are the machine's, but from which all was moved that is not measured.
     """
     made, image = handle.hardware, handle.image
     # In a guest all that are online are the machine's, also one that its kernel keeps its programs away from.
     processor = facts["processor"]
-    cpus = len(cpu_lists.parse(processor["online"])) if made else int(processor["allowed_count"])
+    online, allowed = (cpu_lists.parse(processor[name]) for name in ("online", "allowed"))
+    cpus = len(online if made else {*allowed, *kept})
     memory = memory_of(facts)
     # A guest does not see what its monitor may use.
     quota = made.quota if made else facts["limits"].get("cpu_quota")

@@ -25,6 +25,7 @@ def share(
     client_cpus: str | None,
     layout: Layout = UNKNOWN,
     kept_free: bool = False,
+    leave_last: bool = False,
 ) -> Share:
     """Servers get the highest CPUs, each its own while there are enough; clients get what is left.
 
@@ -36,6 +37,8 @@ def share(
     CPUs that the kernel keeps free go with `kept_free` to servers before all others, so that each has one as its last,
     on which is measured, wherever such a set can be had. Else, and to clients, only those of them go that are
     available, and only where the others are too few.
+
+    With `leave_last` clients have none of the servers' last CPUs, on which is measured, if there are others.
     """
     isolated = layout.isolated if kept_free else frozenset()
     ordinary = [cpu for cpu in available if cpu not in layout.isolated]
@@ -49,7 +52,9 @@ def share(
         taken.update(cpus)
     rest = [cpu for cpu in ordinary if cpu not in taken] or [cpu for cpu in available if cpu not in taken]
     whole = [cpu for cpu in rest if layout.core(cpu).isdisjoint(taken)]
-    clients = parse(client_cpus) if client_cpus is not None else (whole or rest or ordinary or available)
+    shared = ordinary or available
+    left = [cpu for cpu in shared if not (leave_last and cpu in {max(cpus) for cpus in sets})]
+    clients = parse(client_cpus) if client_cpus is not None else (whole or rest or left or shared)
     return Share(tuple(show(cpus) for cpus in sets), show(clients))
 
 
