@@ -1,4 +1,5 @@
-"""A CPU kept free on machines of every environment, and given back; afterwards the whole host is as it was before.
+"""A CPU kept free on machines of every environment for a workload that knows nothing of it, and given back; afterwards
+the whole host is as it was before.
 
 Alone, because a machine that shares the host's kernel has everybody on this host moved, and the whole host is looked
 at.
@@ -66,6 +67,8 @@ async def _kept_free_and_given_back(lab: Lab, machine: Machine, spec: MachineSpe
     readback = await plugin.verify(stage, level)
     holds = readback.ok and not applied.refused
     assert holds or (level == "kernel+user" and (readback.reason or applied.refused))
+    if holds:
+        await treating.runs_where_it_is_to(stage)
     during = await look()
     assert [name for name, value in before.items() if during.get(name, value) != value]
     assert {undone.outcome for undone in await lab.undo()} <= {"restored", "already so"}

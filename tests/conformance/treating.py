@@ -56,6 +56,23 @@ def stage(lab: Lab, server: Machine, spec: MachineSpec, cpus: list[int]) -> LabS
     return LabStage((server,), (), dict(lab.sites), spec, LinkSpec(), "shared", {server.name: 0}, {server.name: cpus})
 
 
+async def runs_where_it_is_to(stage: LabStage) -> None:
+    """As a workload that knows nothing of isolation: what serves and what is measured is on the CPU kept free."""
+    (server,) = stage.servers
+    kept = str(max(stage.cpus[server.name]))
+    service = await stage.serve(server, ["sleep", "600"])
+    try:
+        (ended,) = await stage.together([(server, ["grep", "Cpus_allowed_list", "/proc/self/status"])], 60)
+        assert ended.text.split()[-1] == kept
+        found = await stage.verify_placement()
+        assert found.ok, found.reason
+        programs = [{"program": "grep", "cpus": kept}, {"program": "sleep", "cpus": kept}]
+        assert found.values == {server.name: {"cpu": int(kept), "programs": programs}}
+    finally:
+        assert (await service.stop()).status != 0
+    assert not await service.alive()
+
+
 async def cards(machine: Machine) -> list[str]:
     """All that ethtool tells of the features of its data link, at the ends that are known."""
     told = [(await machine.exec(["ethtool", "-k", machine.interface])).text]

@@ -1,4 +1,4 @@
-"""A CPU of a real guest kept free: by its kernel, by moving everybody away, and given back exactly. Two boots."""
+"""A CPU kept free: of a real guest by its kernel, by moving everybody away, and given back exactly; and for whom."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -19,8 +19,9 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Change, Level, LinkSpec, Machine, Readback
 from nearmetal.treatments.isolation import plugin
+from tests.conftest import CPUS
 
-from .laboratory import laboratory, machine, spec
+from .laboratory import laboratory, machine, spec, study
 from .placed import same, snapshot
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
@@ -147,3 +148,44 @@ async def serves_alone(stage: LabStage) -> None:
         assert (await server.exec(["taskset", "-pc", pid])).text.rsplit(":", 1)[1].strip() == "1"
     finally:
         await served.finish(stage)
+
+
+STUDY = """
+name = "kept"
+[factors]
+environment = ["{environment}"]
+isolation = ["{level}"]
+[machine]
+vcpus = 2
+accel = "tcg"
+[[workloads]]
+name = "where"
+kind = "command"
+argv = ["grep", "Cpus_allowed_list", "/proc/self/status"]
+response = "cpu"
+better = "higher"
+match = ":\\\\s*([0-9]+)$"
+[[workloads]]
+name = "web"
+kind = "http"
+duration = "1s"
+[design]
+blocks = 1
+share_boot = true
+"""
+
+
+@pytest.mark.parametrize(("environment", "level", "own"), [("qemu", "kernel", [0, 1]), ("host", "user", CPUS[-2:])])
+@pytest.mark.skipif(len(CPUS) < 2, reason="of one CPU none can be kept free")
+async def test_what_any_workload_measures_runs_on_the_cpu_kept_free(
+    lab_image: Image, tmp_path: Path, environment: str, level: str, own: list[int]
+) -> None:
+    """Of `own`, the machine's CPUs by its own numbers, the last. `host` needs no third for its client."""
+    records = await study(tmp_path / "run", STUDY.format(environment=environment, level=level))
+    assert [(record.status, record.reason) for record in records] == [("ok", None)] * 2
+    for record in records:
+        ((_, found),) = record.observers["placement"].items()
+        program = "grep" if record.trial.workload == "where" else "lighttpd"
+        assert found == {"cpu": own[-1], "programs": [{"program": program, "cpus": str(own[-1])}]}
+    (cpu,) = (record.responses["cpu"].value for record in records if record.trial.workload == "where")
+    assert cpu == own[-1]
