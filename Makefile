@@ -71,23 +71,34 @@ image: $(PROBE)
 demo: setup
 	@$(PYTHON) -m nearmetal.demo $(if $(RESUME),'$(RESUME)')
 
-check: .venv/python
+check: check-python check-probe
+
+check-python: .venv/python
 	.venv/bin/ruff check src tests bench validation build_probe.py
 	.venv/bin/ruff format --check src tests bench validation build_probe.py
 	.venv/bin/mypy
+
+check-probe: .venv/python
 	cargo fmt --check
 	$(CARGO_STATIC) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 
-# What needs the host to itself comes last and alone; the rest shares the CPUs, the live ones two at a time because a
-# guest that is emulated takes a CPU. worksteal, because neighbours share what takes long to make. Tests start Python some
-# hundred times: with its bytecode kept, whatever the environment says, that takes less.
+# Run one part of the tests, and note how long it took.
+PARTS = build/parts
+part  = @mkdir -p $(dir $(PARTS)); began=$$(date +%s); $(2) && printf '%5d s  %s\n' $$(($$(date +%s) - began)) "$(1)" >>$(PARTS)
+
+# The tests that need the host to themselves come last. All others wait as long as they compute, so there are more
+# processes than CPUs: four, and three for live tests, because an emulated guest takes a CPU. Neighbours share expensive
+# fixtures: worksteal keeps them together. Tests start Python hundreds of times, which is faster with bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
-test: setup check
-	$(CARGO_STATIC) test $(CARGO_FLAGS)
-	$(PYTHON) -m pytest -q -n auto --dist worksteal -m "not live and not long"
-	$(PYTHON) -m tests.vcenter
-	$(PYTHON) -m pytest -q -n 2 --dist worksteal -m "live and not long and not alone" --durations=10
-	$(PYTHON) -m pytest -q -m "live and alone and not long" --durations=10
+test: setup
+	@rm -f $(PARTS)
+	$(call part,check,$(MAKE) --no-print-directory -j 2 --output-sync=target check)
+	$(call part,tests of the probe,$(CARGO_STATIC) test $(CARGO_FLAGS))
+	$(call part,tests that are not live,$(PYTHON) -m pytest -q -n 4 --dist worksteal -m "not live and not long")
+	$(call part,the simulated vCenter,$(PYTHON) -m tests.vcenter)
+	$(call part,live tests,$(PYTHON) -m pytest -q -n 3 --dist worksteal -m "live and not long and not alone" --durations=10)
+	$(call part,live tests alone on the host,$(PYTHON) -m pytest -q -m "live and alone and not long" --durations=10)
+	@echo "== how long each part took"; cat $(PARTS); awk '{all += $$1} END {printf "%5d s  all\n", all}' $(PARTS)
 
 long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest -m "hypothesis and not live" --hypothesis-profile=exploring
@@ -113,4 +124,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup probe image demo check test long-test runsc bench clean
+.PHONY: help setup probe image demo check check-python check-probe test long-test runsc bench clean
