@@ -79,8 +79,14 @@ def test_a_run_beside_it_says_so(before: State, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "delay"),
     [
-        *((1, 0.0), (2, 0.0), (4, 0.0), (ALL, 0.0), (ALL, 0.005), (ALL, 0.02), (ALL, 0.05)),
-        *((ALL - 1, 0.0), (ALL - 1, 0.01), (ALL - 1, 0.015), (ALL - 1, 0.02), (ALL - 1, 0.03)),
+        *((1, 0.0), (ALL, 0.005), (ALL - 1, 0.015)),
+        *(
+            pytest.param(count, delay, marks=pytest.mark.long)
+            for count, delay in (
+                *((2, 0.0), (4, 0.0), (ALL, 0.0), (ALL, 0.02), (ALL, 0.05)),
+                *((ALL - 1, 0.0), (ALL - 1, 0.01), (ALL - 1, 0.02), (ALL - 1, 0.03)),
+            )
+        ),
     ],
 )
 def test_killed_while_it_isolates(before: State, count: int, delay: float) -> None:
@@ -95,7 +101,16 @@ def test_killed_while_it_isolates(before: State, count: int, delay: float) -> No
     same(before, state())
 
 
-@pytest.mark.parametrize(("count", "delay"), [(1, 0.0), (2, 0.0), (3, 0.0), (1, 0.01), (1, 0.015), (1, 0.02)])
+@pytest.mark.parametrize(
+    ("count", "delay"),
+    [
+        *((1, 0.0), (1, 0.015)),
+        *(
+            pytest.param(count, delay, marks=pytest.mark.long)
+            for count, delay in ((2, 0.0), (3, 0.0), (1, 0.01), (1, 0.02))
+        ),
+    ],
+)
 def test_killed_while_it_gives_back(before: State, count: int, delay: float) -> None:
     """The first that is undone are all bystanders, the second programs."""
     nearmetal("isolate", "on")

@@ -58,7 +58,7 @@ async def nearmetal(*arguments: str, engine: str, kill_after: float | None = Non
 @pytest.mark.parametrize(
     ("environment", "kills", "longest", "blocks"),
     [
-        ("docker", 10, 4.0, 4),
+        ("docker", 4, 4.0, 4),
         pytest.param("docker", 100, 4.0, 20, marks=pytest.mark.long),
         pytest.param("qemu", 10, 25.0, 12, marks=pytest.mark.long),
     ],
