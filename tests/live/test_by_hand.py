@@ -226,15 +226,13 @@ def sleeping(length: str) -> list[str]:
 _ON_AND_ON = "while :; do echo y; done"
 
 
-@pytest.mark.parametrize(
-    "words", [("exec", "m", "--", "sh", "-c", _ON_AND_ON), ("ssh", "m", _ON_AND_ON)], ids=["exec", "ssh"]
-)
-def test_what_nobody_reads_any_more_ends_in_containers_too(container: dict[str, Any], words: tuple[str, ...]) -> None:
-    word = f"before-head-{time.monotonic_ns()}"
-    unread = ["bash", "-c", '"$@" | head -1; exit ${PIPESTATUS[0]}', "bash", *command(*words, f"#{word}")]
-    ended = subprocess.run(unread, capture_output=True, timeout=60)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"y\n", b"")
-    assert still_running(word) == []
+def test_what_nobody_reads_any_more_ends_in_containers_too(container: dict[str, Any]) -> None:
+    for words in (("exec", "m", "--", "sh", "-c", _ON_AND_ON), ("ssh", "m", _ON_AND_ON)):
+        word = f"before-head-{time.monotonic_ns()}"
+        unread = ["bash", "-c", '"$@" | head -1; exit ${PIPESTATUS[0]}', "bash", *command(*words, f"#{word}")]
+        ended = subprocess.run(unread, capture_output=True, timeout=60)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"y\n", b""), words
+        assert still_running(word) == [], words
 
 
 def test_what_cannot_say_any_more_ends_in_containers_too(container: dict[str, Any]) -> None:
@@ -255,20 +253,22 @@ def test_what_a_program_left_in_the_background_goes_on_in_containers(container: 
     assert sleeping(length)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_what_exec_started_in_a_container_ends_when_it_is_told_to(
-    container: dict[str, Any], number: signal.Signals
-) -> None:
-    length = f"{time.monotonic_ns() / 1e9:.3f}"
-    with subprocess.Popen(command("exec", "m", "--", "sh", "-c", f"sleep {length}; :")) as running:
-        until_sleeping(length)
-        running.send_signal(number)
-        assert running.wait(30) == 128 + number
-    assert still_running(length) == []
+def test_what_exec_started_in_a_container_ends_when_it_is_told_to(container: dict[str, Any]) -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        length = f"{time.monotonic_ns() / 1e9:.3f}"
+        with subprocess.Popen(command("exec", "m", "--", "sh", "-c", f"sleep {length}; :")) as running:
+            until_sleeping(length)
+            running.send_signal(number)
+            assert running.wait(30) == 128 + number
+        assert still_running(length) == [], number
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "closed"])
-def test_what_a_terminal_started_in_a_container_ends_with_it(container: dict[str, Any], how: str) -> None:
+def test_what_a_terminal_started_in_a_container_ends_with_it(container: dict[str, Any]) -> None:
+    for how in ("Ctrl-C", "closed"):
+        check_a_terminal_that_ends(how)
+
+
+def check_a_terminal_that_ends(how: str) -> None:
     length = f"{time.monotonic_ns() / 1e9:.3f}"
     words = ("exec", "m", "--", "sleep", length) if how == "Ctrl-C" else ("ssh", "m", f"sleep {length}; :")
     pid, terminal = pty.fork()
@@ -282,7 +282,7 @@ def test_what_a_terminal_started_in_a_container_ends_with_it(container: dict[str
     else:
         os.close(terminal)
         os.waitpid(pid, 0)
-    assert still_running(length) == []
+    assert still_running(length) == [], how
 
 
 def until_sleeping(length: str) -> None:
