@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import others
+from nearmetal.lab import doctor, others
 from nearmetal.lab.lock import measuring
 from tests.command_line import called
 from tests.order import mock_run
@@ -119,13 +120,16 @@ def test_who_starts_a_run_is_told_of_another(tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["trials"]["ok"] == 4
 
 
-def test_who_has_a_machine_up_or_has_the_host_tried_beside_it_is_told(tmp_path: Path, home: Path) -> None:
+def test_who_has_a_machine_up_or_has_the_host_tried_beside_it_is_told(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "examine", AsyncMock(return_value=doctor.Examined.of([])))  # nothing is tried
     told = "measures on this host, and this disturbs it"
     with another(tmp_path / "one") as process:
         up = called("up", "mock", "--json")
-        doctor = called("doctor", "--json")
+        tried = called("doctor", "--json")
     down = called("down", "mock")
     assert (up.returncode, down.returncode) == (0, 0)
-    for said in (up, doctor):
+    for said in (up, tried):
         assert f"another nearmetal (process {process}) {told}" in said.stderr
     assert told not in called("doctor", "--json").stderr
