@@ -53,13 +53,13 @@ SHAPES = {
 def main() -> None:
     for name, (blocks, factors, parameters) in SHAPES.items():
         text = _STUDY.format(blocks=blocks, factors=factors, parameters=parameters)
-        began = time.monotonic()
+        began = time.process_time()
         study = read(text, "large.toml")
-        was_read = time.monotonic()
+        was_read = time.process_time()
         resolved = resolve_treatments(study)
         plan = planning.make(study, resolved=resolved)
         ids = checksum_trial_ids(plan)
-        planned = time.monotonic()
+        planned = time.process_time()
         with TemporaryDirectory() as place:
             folder = RunFolder(Path(place))
             folder.write_manifest(
@@ -75,16 +75,16 @@ def main() -> None:
                     host={},
                 )
             )
-            written = time.monotonic()
+            written = time.process_time()
             size = (Path(place) / "manifest.json").stat().st_size
             again = RunFolder(Path(place)).manifest()
             told = {
                 "shape": name,
                 "trials": plan.trials,
-                "seconds to read the study": round(was_read - began, 1),
-                "seconds to plan": round(planned - was_read, 1),
-                "seconds to write the manifest": round(written - planned, 1),
-                "seconds to read the manifest": round(time.monotonic() - written, 1),
+                "CPU seconds to read the study": round(was_read - began, 1),
+                "CPU seconds to plan": round(planned - was_read, 1),
+                "CPU seconds to write the manifest": round(written - planned, 1),
+                "CPU seconds to read the manifest": round(time.process_time() - written, 1),
                 "megabytes of the manifest": round(size / 1e6, 1),
             }
         assert again.plan.trials == plan.trials and again.plan.contrasts[-1] == plan.contrasts[-1]

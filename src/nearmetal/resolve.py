@@ -6,9 +6,11 @@ Done once, when a study is planned. What comes of it is data: the plan, the mani
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
+from pydantic import ValidationError
+
 from nearmetal import plugins
 from nearmetal.asked import Asked, Asking, find_targets
-from nearmetal.errors import HostCannot
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.factors import KnownNames, treatments_of
 from nearmetal.model import (
     Assignment,
@@ -156,7 +158,15 @@ def resolve_environment(study: Study, level: str, spec: MachineSpec | None = Non
 
 def resolve_alone(environment: EnvironmentSpec, spec: MachineSpec, level: str = "") -> ResolvedEnvironment:
     """An environment that is in no study, called as its kind unless it has another name. HostCannot."""
-    described = plugins.load("environments", environment.kind).describe(environment.options, spec)
+    plugin = plugins.load("environments", environment.kind)
+    try:
+        plugin.Options.model_validate(dict(environment.options), context=AS_WRITTEN)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"environments of kind {environment.kind!r} do not take `{first['loc'][0] if first['loc'] else ''}` so"
+        remedy = "docs/environments.md says what each kind takes"
+        raise BadInput(what, f"environments.{level or environment.kind}", remedy) from None
+    described = plugin.describe(environment.options, spec)
     if not isinstance(described, Description) or described.family is None:
         package = plugins.package_of("environments", environment.kind)
         raise HostCannot(

@@ -144,7 +144,7 @@ async def _prepare_again(
     async with aclosing(opener(hosts, say)) as open_site:
         await preparing.build_image(manifest.study, say)
         now = await versions(manifest.study, manifest.plan, open_site)
-        changed = {**other_versions(manifest.versions, now), **_other_plugins(manifest)}
+        changed = {**other_versions(manifest.versions, now), **find_other_plugins(manifest)}
         for name, (before, after) in changed.items():
             say(f"since the run began {name} has changed: {before} before, {after} now")
         await preparing.prepare_environments(manifest, open_site)
@@ -174,8 +174,8 @@ def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None
     for one in manifest.plan.resolved:
         try:
             now = resolver.resolve(one.assignment)
-        except (ValidationError, ValueError, KeyError) as error:
-            reason = str(error).splitlines()[0]
+        except (ValidationError, BadInput, ValueError, KeyError) as error:
+            reason = error.what if isinstance(error, BadInput) else str(error).splitlines()[0]
             raise BadInput(
                 f"{words.key(one.assignment)} means nothing any more: {reason}", str(folder.path), again
             ) from None
@@ -196,7 +196,7 @@ def _find_other(before: Resolved, now: Resolved) -> str | None:
     return next((name for name in _PARTS if getattr(before, name) != getattr(now, name)), None)
 
 
-def _other_plugins(manifest: Manifest) -> Mapping[str, tuple[str, str]]:
+def find_other_plugins(manifest: Manifest) -> Mapping[str, tuple[str, str]]:
     """Plugins of other packages that are of another version now."""
     now = {(one.group, one.plugin): one for one in collect_plugins(manifest.plan.resolved)}
     found = {}

@@ -1,0 +1,83 @@
+"""What makes `resume` refuse: that what is installed now would run something else than what was planned."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal import plugins
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.model import PluginVersion
+from nearmetal.resolve import resolve_treatments
+from nearmetal.run import session
+from nearmetal.store.folder import RunFolder
+from nearmetal.study import read
+from tests.order import mock_run
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kept") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEARMETAL_HOME", str(folder.parent / "home"))
+        asyncio.run(mock_run.run(folder))
+    return folder
+
+
+def changed(kept: Path, place: Path, change: Callable[[dict[str, Any]], object]) -> RunFolder:
+    manifest = json.loads((kept / "manifest.json").read_text())
+    change(manifest)
+    place.mkdir()
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    (place / "journal.jsonl").write_bytes((kept / "journal.jsonl").read_bytes())
+    return RunFolder(place)
+
+
+def refusal(folder: RunFolder) -> str:
+    with pytest.raises(BadInput) as error:
+        session.refuse_what_is_not_as_planned(folder, folder.manifest())
+    assert error.value.remedy
+    return error.value.what
+
+
+def test_a_run_as_it_was_planned_goes_on(kept: Path) -> None:
+    folder = RunFolder(kept)
+    session.refuse_what_is_not_as_planned(folder, folder.manifest())
+
+
+def test_trials_that_would_have_other_names(kept: Path, tmp_path: Path) -> None:
+    folder = changed(kept, tmp_path / "run", lambda manifest: manifest.update(trial_ids="0" * 64))
+    assert "its trials are not those" in refusal(folder)
+
+
+def test_treatments_that_would_be_others(kept: Path, tmp_path: Path) -> None:
+    def faster(manifest: dict[str, Any]) -> None:
+        manifest["study"]["environments"]["slow"]["speed"] = 0.25
+
+    assert "its environment is not as it was planned" in refusal(changed(kept, tmp_path / "run", faster))
+
+
+def test_options_that_the_kind_does_not_take_any_more(kept: Path, tmp_path: Path) -> None:
+    def misspelt(manifest: dict[str, Any]) -> None:
+        manifest["study"]["environments"]["slow"]["sped"] = 0.5
+
+    assert "`sped`" in refusal(changed(kept, tmp_path / "run", misspelt))
+
+
+def test_a_plugin_of_another_version_is_told(kept: Path) -> None:
+    manifest = RunFolder(kept).manifest()
+    before = PluginVersion(group="workloads", plugin="http", distribution="theirs", version="1.0")
+    older = manifest.model_copy(update={"plugins": (before,)})
+    (told,) = session.find_other_plugins(older).values()
+    assert told[0] == "1.0"
+    assert session.find_other_plugins(manifest) == {}
+
+
+def test_a_kind_that_describes_no_family_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = read(mock_run.STUDY, "s.toml")
+    monkeypatch.setattr(type(plugins.load("environments", "mock")), "describe", lambda self, options, spec: None)
+    with pytest.raises(HostCannot, match="do not describe of which family"):
+        resolve_treatments(study)
