@@ -107,7 +107,6 @@ class TempdirMachine:
 class Tempdir:
     kind: ClassVar[str] = "tempdir"
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
-    on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.1
     Options: ClassVar[type[Frozen]] = TempdirOptions
 
