@@ -104,9 +104,19 @@ fn segments_of_any_fields_are_placed_somewhere() {
 }
 
 #[test]
+fn a_capture_of_any_length_is_told() {
+    cut_every(31);
+}
+
+#[test]
+#[ignore = "takes minutes: for make long-test"]
 fn every_length_of_a_capture_is_told() {
+    cut_every(1);
+}
+
+fn cut_every(bytes: usize) {
     for capture in captures() {
-        for length in (0..capture.len()).step_by(7) {
+        for length in (0..capture.len()).step_by(bytes) {
             entries::capture(&capture[..length]);
         }
     }
