@@ -4,8 +4,6 @@ Each is compared as an exploratory response is: the pseudomedian of the blocks' 
 the signed-rank test at alpha. None is corrected for how many there are, and none is a proof of cause: they go along.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass

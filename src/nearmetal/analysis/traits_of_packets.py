@@ -1,7 +1,5 @@
 """What captures, and kernels beside them, tell of packets, for one trial at a time: for each request, MiB or packet."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any

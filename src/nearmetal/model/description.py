@@ -1,7 +1,5 @@
 """What an environment says of its machines before any is made."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from nearmetal.model.study import HostSpec

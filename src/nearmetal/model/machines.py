@@ -1,7 +1,5 @@
 """What commands run on, and what makes it: sites, machines, environments, the stage of a trial."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a plan is made of."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cached_property

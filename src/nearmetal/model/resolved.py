@@ -4,8 +4,6 @@ The plan resolves each treatment once. Manifest, stage, record and report carry 
 treatment's meaning again from names or from whatever plugins happen to be installed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What shapes machines, loads them and listens in: treatments, workloads, observers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol
 

@@ -1,7 +1,5 @@
 """The words that all the types here share, and the base of those that are data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """What the observer `capture` left of a run: figures from the records, distributions from few trials' documents."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence

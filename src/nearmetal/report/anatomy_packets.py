@@ -1,7 +1,5 @@
 """What each request took in packets, what became of them, and how treatments differ in that: tables of the anatomy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from nearmetal.analysis.attribution import attributed

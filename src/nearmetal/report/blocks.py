@@ -1,7 +1,5 @@
 """What a section of the report is made of: data, never markup. The renderers decide how each kind of block looks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal

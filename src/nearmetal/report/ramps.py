@@ -1,7 +1,5 @@
 """The steps of ramps, from the documents that the load generators left with the trials."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Everything a report is made from, read from a run's folder alone."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the observer `usage` left of a run: averages from the records, courses of few trials from their samples."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import defaultdict

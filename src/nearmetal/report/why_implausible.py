@@ -1,7 +1,5 @@
 """Rankings that are not plausible by themselves, a virtual machine ahead of its host: what to check, what was seen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from nearmetal.analysis.attribution import Attributed

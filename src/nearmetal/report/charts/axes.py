@@ -1,7 +1,5 @@
 """Where values lie on an axis: a domain that shows them all, and round numbers within it. Pure arithmetic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

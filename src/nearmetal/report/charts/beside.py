@@ -1,7 +1,5 @@
 """Measured ratios with what somebody else published of the same: a point on its interval, and a hollow square."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

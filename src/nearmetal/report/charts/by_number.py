@@ -3,8 +3,6 @@
 Lines of one colour and dash differ in the shape of their points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

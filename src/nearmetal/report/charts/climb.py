@@ -1,7 +1,5 @@
 """A ramp: what went out, what came back and what failed at each offered rate, and where the server was saturated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

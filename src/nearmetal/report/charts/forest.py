@@ -1,7 +1,5 @@
 """Contrasts as a forest: estimates on their intervals, against the reference."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

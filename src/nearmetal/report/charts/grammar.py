@@ -1,7 +1,5 @@
 """What all pictures share: the look, and the few shapes of the grammar that they are put together from."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence

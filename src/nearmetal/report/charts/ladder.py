@@ -4,8 +4,6 @@ What happens at both ends is drawn as it was seen at each, so that a slanted lin
 the client's end alone saw is a dashed arrow that goes half the way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

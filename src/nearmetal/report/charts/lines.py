@@ -1,7 +1,5 @@
 """Values over blocks and positions as lines: what drifts."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

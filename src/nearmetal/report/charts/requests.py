@@ -1,7 +1,5 @@
 """Requests over time: a bar for each, a row for each connection, with the phases that it went through."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What CPUs did over time: the share of each state in each interval, stacked; what is blank was idle."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Segments by size: a bar for each power of two, as a share of all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A picture is laid out before anybody knows the reader's font, so a text is measu
 those that a browser falls back to.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 SIZE = 13.0
