@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.factors import KnownNames, NoTarget, Target, fill, placeholders, target
+from nearmetal.factors import KnownNames, NoTarget, Target, placeholders, target
+from nearmetal.levels import fill_placeholders
 from nearmetal.model import (
     CAPTURE_KEYS,
     Assignment,
@@ -87,7 +88,8 @@ class Asking:
 
     def _filled(self, levels: Assignment) -> tuple[WorkloadSpec, ...]:
         return tuple(
-            WorkloadSpec.model_validate(fill(workload.model_dump(), levels)) for workload in self._study.workloads
+            WorkloadSpec.model_validate(fill_placeholders(workload.model_dump(), levels))
+            for workload in self._study.workloads
         )
 
     def _settings_of(self, assignment: Assignment) -> tuple[Setting, ...]:

@@ -9,14 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from nearmetal.levels import (
-    fill_placeholders,
-    find_placeholders,
-    format_assignment,
-    format_level,
-    identify_level,
-    is_same_level,
-)
+from nearmetal.levels import find_placeholders, format_level, identify_level, is_same_level
 from nearmetal.model import (
     CAPTURE_KEYS,
     Assignment,
@@ -31,15 +24,6 @@ from nearmetal.model import (
     WorkloadSpec,
     identify_assignment,
 )
-
-identity = identify_assignment
-typed = identify_level
-same = is_same_level
-key = format_assignment
-show = format_level
-fill = fill_placeholders
-placeholders_in = find_placeholders
-"""Other names of these, for callers that still have them."""
 
 Table = Literal["machine", "clients", "link", "observe"]
 Kind = Literal["environment", "treatment", "placeholder"] | Table
@@ -111,7 +95,7 @@ def target(name: str, factor: FactorSpec, study: Study, known: KnownNames) -> Ta
 
 def placeholders(study: Study) -> set[str]:
     """Every name that stands in braces in a workload."""
-    return {name for workload in study.workloads for name in placeholders_in(workload.parameters)}
+    return {name for workload in study.workloads for name in find_placeholders(workload.parameters)}
 
 
 def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]]:
@@ -119,7 +103,7 @@ def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]
     for name, factor in study.factors.items():
         if target(name, factor, study, known).kind == "placeholder":
             for workload in study.workloads:
-                if name not in placeholders_in(workload.parameters):
+                if name not in find_placeholders(workload.parameters):
                     yield workload, name
 
 
@@ -134,7 +118,7 @@ def conditions(factor: FactorSpec) -> Mapping[str, tuple[Level, ...]]:
 def applies(factor: FactorSpec, assignment: Assignment) -> bool:
     """Whether a factor means something in a combination: every condition names a factor that is there and holds."""
     return all(
-        name in assignment and any(same(assignment[name], level) for level in levels)
+        name in assignment and any(is_same_level(assignment[name], level) for level in levels)
         for name, levels in conditions(factor).items()
     )
 
@@ -168,8 +152,8 @@ def demands(factors: Mapping[str, FactorSpec], name: str) -> dict[str, tuple[Lev
         visited.add(inner)
         for outer, levels in conditions(factors[inner]).items():
             possible = met.get(outer, factors[outer].levels)
-            wanted = {typed(level) for level in levels}
-            met[outer] = tuple(level for level in possible if typed(level) in wanted)
+            wanted = {identify_level(level) for level in levels}
+            met[outer] = tuple(level for level in possible if identify_level(level) in wanted)
             waiting.append(outer)
     return met
 
@@ -244,8 +228,8 @@ def one_at_a_time(study: Study) -> Iterator[dict[str, Level]]:
         wanted = {**study.reference, **_met(study, name)}
         for level in factors[name].levels:
             combination = completed(factors, {**wanted, name: level})
-            if identity(combination) not in seen:
-                seen.add(identity(combination))
+            if identify_assignment(combination) not in seen:
+                seen.add(identify_assignment(combination))
                 yield combination
 
 
@@ -254,7 +238,7 @@ def _met(study: Study, name: str) -> dict[str, Level]:
     met: dict[str, Level] = {}
     for outer, levels in demands(study.factors, name).items():
         usual = study.reference.get(outer, study.factors[outer].levels[0])
-        met[outer] = usual if not levels or any(same(usual, level) for level in levels) else levels[0]
+        met[outer] = usual if not levels or any(is_same_level(usual, level) for level in levels) else levels[0]
     return met
 
 
@@ -277,8 +261,8 @@ class Unnamed(ValueError):
 
     def __init__(self, factor: str, name: str, level: Level) -> None:
         super().__init__(
-            f"compared with {name} = {show(level)}, the factor `{factor}` comes in, and the reference does not say at "
-            "which level"
+            f"compared with {name} = {format_level(level)}, the factor `{factor}` comes in, and the reference "
+            "does not say at which level"
         )
         self.remedy = f"name it: reference = {{ …, {factor} = … }}"
 

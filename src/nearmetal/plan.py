@@ -11,7 +11,8 @@ from typing import Any
 
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
-from nearmetal.model import Assignment, ContrastPlan, Look, Plan, Resolved, SequentialBlocks, Study
+from nearmetal.levels import is_same_level
+from nearmetal.model import Assignment, ContrastPlan, Look, Plan, Resolved, SequentialBlocks, Study, identify_assignment
 from nearmetal.resolve import resolve_treatments
 
 _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {}
@@ -40,9 +41,9 @@ def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[R
 
     `resolved` are all its treatments, if they have been resolved already.
     """
-    without = {words.identity(treatment) for treatment in left_out}
+    without = {identify_assignment(treatment) for treatment in left_out}
     every = resolve_treatments(study) if resolved is None else resolved
-    kept = tuple(one for one in every if words.identity(one.assignment) not in without)
+    kept = tuple(one for one in every if identify_assignment(one.assignment) not in without)
     contrasts = tuple(contrasts_of(study, [one.assignment for one in kept]))
     level = study.design.alpha / max(1, len(contrasts))
     return Plan(
@@ -70,16 +71,16 @@ def _looks(blocks: int | SequentialBlocks, level: float) -> tuple[Look, ...]:
 
 def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[ContrastPlan]:
     """Each treatment against its reference: for each factor that the reference names, all other factors alike."""
-    planned = {words.identity(treatment) for treatment in treatments}
+    planned = {identify_assignment(treatment) for treatment in treatments}
     for name, level in words.reference_of(study).items():
         for treatment in treatments:
-            if name not in treatment or words.same(treatment[name], level):
+            if name not in treatment or is_same_level(treatment[name], level):
                 continue
             try:
                 other = words.counterpart(study, treatment, name)
             except words.Unnamed as error:
                 raise BadInput(str(error), study.name, error.remedy) from None
-            if words.identity(other) in planned:
+            if identify_assignment(other) in planned:
                 for workload in study.workloads:
                     yield ContrastPlan(workload=workload.name, treatment=treatment, reference=other)
 

@@ -12,8 +12,7 @@ from nearmetal.blocks import plan_block
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Course, Fate
 from nearmetal.dashboard.so_far import so_far
-from nearmetal.factors import identity
-from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus
+from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.report.words import Labels
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events, records
@@ -65,7 +64,7 @@ def ended(block: BlockPlan, **statuses: TrialStatus) -> Iterator[TrialRecord]:
 
 
 def row(environment: str, workload: str = "web") -> Row:
-    return Row(identity({"environment": environment}), workload)
+    return Row(identify_assignment({"environment": environment}), workload)
 
 
 def fates(course: Course, environment: str, workload: str = "web") -> list[Fate]:

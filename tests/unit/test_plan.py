@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearmetal import factors, plan, plugins
+from nearmetal import plan, plugins
 from nearmetal.analysis.sequential import looks
 from nearmetal.blocks import plan_block, plan_blocks
 from nearmetal.errors import BadInput
+from nearmetal.levels import format_assignment
 from nearmetal.model import BlockPlan, Plan, Study
 from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.study import read
@@ -27,7 +28,7 @@ def made(text: str = GOOD, *overrides: str) -> Plan:
 
 def order(block: BlockPlan) -> list[str]:
     return [
-        f"{factors.key(boot.treatment)}: {trial.workload} {trial.repeat}"
+        f"{format_assignment(boot.treatment)}: {trial.workload} {trial.repeat}"
         for boot in block.boots
         for trial in boot.trials
     ]
@@ -35,7 +36,7 @@ def order(block: BlockPlan) -> list[str]:
 
 def test_each_block_has_everything_once() -> None:
     found = made(GOOD.replace("\n[design]", SECOND), "design.repeats=2")
-    treatments = [factors.key(one) for one in found.treatments]
+    treatments = [format_assignment(one) for one in found.treatments]
     assert len(treatments) == 6
     wanted = Counter(f"{t}: {w} {r}" for t in treatments for w in ("web", "sums") for r in (0, 1))
     assert found.blocks == 6
@@ -79,7 +80,7 @@ def test_leaving_a_treatment_out_does_not_move_the_others() -> None:
     whole = plan.make(study)
     left_out = whole.treatments[2]
     for with_it, without in zip(plan_blocks(whole), plan_blocks(plan.make(study, [left_out])), strict=True):
-        kept = [one for one in order(with_it) if not one.startswith(f"{factors.key(left_out)}:")]
+        kept = [one for one in order(with_it) if not one.startswith(f"{format_assignment(left_out)}:")]
         assert order(without) == kept
 
 
@@ -134,7 +135,7 @@ def test_positions_are_spread_over_blocks() -> None:
     places: Counter[tuple[str, int]] = Counter()
     for block in plan_blocks(found):
         for place, boot in enumerate(block.boots):
-            places[factors.key(boot.treatment), place] += 1
+            places[format_assignment(boot.treatment), place] += 1
     assert len(places) == 36
     assert min(places.values()) > 60 and max(places.values()) < 150
 
@@ -143,7 +144,7 @@ def test_positions_are_spread_over_blocks() -> None:
 
 
 def compared(found: Plan) -> list[tuple[str, str]]:
-    return [(factors.key(one.treatment), factors.key(one.reference)) for one in found.contrasts]
+    return [(format_assignment(one.treatment), format_assignment(one.reference)) for one in found.contrasts]
 
 
 def test_for_each_factor_in_the_reference_the_others_are_alike() -> None:

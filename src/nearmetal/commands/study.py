@@ -13,6 +13,7 @@ from rich.text import Text
 from nearmetal import factors, plan_sight, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
+from nearmetal.levels import format_assignment
 from nearmetal.model import Plan, Study, WorkloadSpec
 from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json, print_table, unfolded
@@ -195,7 +196,8 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
         levels = figures.count(len(study.factors[name].levels), "level")
         console.print(f"`reference` does not name {name}: its {levels} are not compared with each other")
     for contrast in plan.contrasts:
-        compared = f"{contrast.workload}: {factors.key(contrast.treatment)} against {factors.key(contrast.reference)}"
+        treatment, reference = map(format_assignment, (contrast.treatment, contrast.reference))
+        compared = f"{contrast.workload}: {treatment} against {reference}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
         console.print(

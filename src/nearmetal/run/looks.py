@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nearmetal import factors as words
+from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.run.events import LookTaken
 from nearmetal.store.manifest import Manifest
@@ -51,12 +51,12 @@ def _found(
     design = manifest.study.design
     arms = arms_of_study(records, design)
     primary = primary_contrasts(manifest.plan, arms, design.margin, blocks)
-    gone = {words.key(treatment) for treatment in withdrawn}
+    gone = {format_assignment(treatment) for treatment in withdrawn}
     still_open = [
         contrast
         for contrast in primary
         if contrast.verdict is Verdict.UNDECIDED
         and contrast.reason not in NEVER_DECIDED
-        and not gone & {words.key(contrast.treatment), words.key(contrast.reference)}
+        and not gone & {format_assignment(contrast.treatment), format_assignment(contrast.reference)}
     ]
     return sum(contrast.verdict is not Verdict.UNDECIDED for contrast in primary), len(still_open)

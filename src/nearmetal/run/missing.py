@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nearmetal import cpu_lists, plugins
-from nearmetal import factors as words
 from nearmetal.errors import HostCannot
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.cpus.layout import Layout
@@ -13,6 +12,7 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
+from nearmetal.levels import format_assignment
 from nearmetal.model import Finding, HostSpec, Level, LinkSpec, MachineSpec, Resolved, ResolvedEnvironment, Site, Study
 from nearmetal.resolve import collect_hosts
 from nearmetal.run import shape
@@ -36,7 +36,7 @@ def by_finding(missing: Missing) -> dict[Finding, list[str]]:
     """What is lacking, each thing once, with the treatments that lack it."""
     found: dict[Finding, list[str]] = {}
     for treatment, lacking in missing:
-        found.setdefault(lacking, []).append(words.key(treatment))
+        found.setdefault(lacking, []).append(format_assignment(treatment))
     return found
 
 

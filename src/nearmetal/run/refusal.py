@@ -10,7 +10,7 @@ from nearmetal import factors as words
 from nearmetal import files
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.in_short import in_short
-from nearmetal.model import Study
+from nearmetal.model import Study, identify_assignment
 from nearmetal.run.missing import Missing, by_finding
 from nearmetal.run.preparing import makes_machines
 from nearmetal.store import runs
@@ -88,8 +88,8 @@ def must_be_able_to_make(study: Study) -> None:
 
 def refusal(study: Study, missing: Missing) -> HostCannot:
     """What cannot run here, and that the rest can, if there is any. Pure."""
-    lacking_something = {words.identity(treatment) for treatment, _ in missing}
-    others_can = any(words.identity(one) not in lacking_something for one in words.treatments_of(study))
+    lacking_something = {identify_assignment(treatment) for treatment, _ in missing}
+    others_can = any(identify_assignment(one) not in lacking_something for one in words.treatments_of(study))
     of_each = by_finding(missing)
     lines = [f"  {one.what}: {one.detail}: {in_short(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()]
     remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)

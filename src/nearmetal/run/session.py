@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from nearmetal import factors as words
 from nearmetal import files, plugins
 from nearmetal import plan as planning
 from nearmetal.blocks import checksum_trial_ids
@@ -23,6 +22,7 @@ from nearmetal.lab.lock import measuring
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
+from nearmetal.levels import format_assignment
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
 from nearmetal.run import preparing, runner
@@ -177,10 +177,11 @@ def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None
         except (ValidationError, BadInput, ValueError, KeyError) as error:
             reason = error.what if isinstance(error, BadInput) else str(error).splitlines()[0]
             raise BadInput(
-                f"{words.key(one.assignment)} means nothing any more: {reason}", str(folder.path), again
+                f"{format_assignment(one.assignment)} means nothing any more: {reason}", str(folder.path), again
             ) from None
         if (other := _find_other(one, now)) is not None:
-            why = f"{words.key(one.assignment)} would be another treatment now: its {other} is not as it was planned"
+            treatment = format_assignment(one.assignment)
+            why = f"{treatment} would be another treatment now: its {other} is not as it was planned"
             raise BadInput(why, str(folder.path), again)
 
 

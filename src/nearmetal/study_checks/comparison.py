@@ -3,6 +3,7 @@
 from itertools import islice
 
 from nearmetal import factors as words
+from nearmetal.levels import is_same_level
 from nearmetal.lines import KeyPath
 from nearmetal.model import Study
 from nearmetal.study_checks.factors import is_among, listed
@@ -59,7 +60,7 @@ def check_counterparts(study: Study, where: StudyText) -> None:
         if name not in decisive:
             continue
         for treatment in islice(words.treatments_of(skeleton), LOOKED_AT):
-            if name in treatment and not words.same(treatment[name], level):
+            if name in treatment and not is_same_level(treatment[name], level):
                 try:
                     words.counterpart(study, treatment, name)
                 except words.Unnamed as error:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nearmetal import factors as words
+from nearmetal.levels import identify_level, is_same_level
 from nearmetal.model import FactorSpec, Level, Study
 from nearmetal.study_text import StudyText, as_name, did_you_mean, shown
 
@@ -28,9 +29,9 @@ def check_factors(study: Study, where: StudyText) -> None:
                 raise where.wrong(
                     path, f"{shown(level)} cannot be a level of `{name}`", "at most 200 characters, on one line"
                 )
-            if words.typed(level) in seen:
+            if identify_level(level) in seen:
                 raise where.wrong(path, f"the factor `{name}` has the level {shown(level)} twice", "remove one")
-            seen.add(words.typed(level))
+            seen.add(identify_level(level))
     outer = study.factors["environment"]
     if outer.when or outer.sets:
         key = "when" if outer.when else "sets"
@@ -72,7 +73,7 @@ def _check_named(name: str, factor: FactorSpec, study: Study, where: StudyText) 
 
 
 def is_among(level: Level, levels: Iterable[Level]) -> bool:
-    return any(words.same(level, known) for known in levels)
+    return any(is_same_level(level, known) for known in levels)
 
 
 def listed(levels: Sequence[Level]) -> str:

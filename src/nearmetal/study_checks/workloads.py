@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import BadInput
+from nearmetal.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.lines import KeyPath
-from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload, WorkloadSpec
+from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload, WorkloadSpec, identify_assignment
 from nearmetal.resolve import build_workload
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 
@@ -32,7 +33,7 @@ def check_workloads(study: Study, where: StudyText) -> None:
 
 def _placeholders(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:
     for key, value in workload.parameters.items():
-        for name in words.placeholders_in(value):
+        for name in find_placeholders(value):
             path = ("workloads", index, key)
             if name not in study.factors:
                 what = f"the placeholder {{{name}}} has no factor"
@@ -45,9 +46,9 @@ def _placeholders(index: int, workload: WorkloadSpec, study: Study, where: Study
 def check_workload_parameters(study: Study, where: StudyText) -> None:
     """Every workload, filled with every combination of the levels that stand in it, must make sense."""
     for index, workload in enumerate(study.workloads):
-        names = list(dict.fromkeys(words.placeholders_in(workload.parameters)))
+        names = list(dict.fromkeys(find_placeholders(workload.parameters)))
         for levels in _combined(names, study):
-            filled = words.fill(workload.model_dump(), levels)
+            filled = fill_placeholders(workload.model_dump(), levels)
             spec = WorkloadSpec.model_validate(filled)
             _primary(index, spec, _parameters(index, spec, levels, where), study.design.share_boot, where)
 
@@ -61,8 +62,8 @@ def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
     seen: set[Identity] = set()
     for treatment in words.treatments_of(study):
         found = {name: treatment[name] for name in names}
-        if words.identity(found) not in seen:
-            seen.add(words.identity(found))
+        if identify_assignment(found) not in seen:
+            seen.add(identify_assignment(found))
             yield found
 
 
@@ -98,7 +99,7 @@ def _wrong_parameter(
 ) -> BadInput:
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
-    with_levels = f" (with {words.key(levels)})" if levels else ""
+    with_levels = f" (with {format_assignment(levels)})" if levels else ""
     subject = f"workload {spec.name!r}{with_levels}" + (f", `{name}`" if name else "")
     if first["type"] == "missing":
         return where.wrong(("workloads", index), f"{subject} is missing", _MANUAL)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from nearmetal.errors import ToolFailed
-from nearmetal.factors import show
+from nearmetal.levels import format_level
 from nearmetal.model import (
     COSTS,
     Better,
@@ -34,7 +34,7 @@ LARGEST = 16 * 2**20
 
 def _word(value: object) -> object:
     """A factor's level in the place of a word comes with its type; a program takes text."""
-    return show(value) if isinstance(value, bool | int | float) else value
+    return format_level(value) if isinstance(value, bool | int | float) else value
 
 
 def _without_nul(word: str) -> str:
