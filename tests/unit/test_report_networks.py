@@ -19,8 +19,8 @@ from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
 from nearmetal.report.cells import for_people
 from nearmetal.report.chapters import sections
+from nearmetal.report.courses import label
 from nearmetal.report.reading import ReportInput, read
-from nearmetal.report.settings import settings, without_clients
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
@@ -356,15 +356,19 @@ def test_what_was_published_is_told_with_its_source_and_oddities(shared: RunFold
 
 
 def test_settings_follow_the_factor_that_sets_them_and_else_the_study(shared: RunFolder, counted: RunFolder) -> None:
-    plan = shared.manifest().plan
+    report = read(shared)
     five: dict[str, Level] = {"environment": "qemu", "clients": 5}
-    asked = settings(plan, five)
-    assert (asked.kind, asked.nic, asked.clients, asked.several_hosts) == ("qemu", "virtio-net", 5, False)
-    assert asked.parameter("udp", "rate") == "900Mbit/s" and asked.parameter("nothing", "rate") is None
-    assert without_clients(plan, five) == {"environment": "qemu"}
-    other = counted.manifest().plan
-    four = settings(other, {"environment": "qemu", "nic": "e1000", "offload": False, "workers": 4})
-    assert (four.nic, four.treatment("offload", True), four.parameter("transactions", "workers")) == ("e1000", False, 4)
+    asked = report.asked(five)
+    assert (asked.environment.kind, asked.server.nic, asked.clients.count) == ("qemu", "virtio-net", 5)
+    assert asked.server.host == asked.clients.host
+    assert report.parameter(five, "udp", "rate") == "900Mbit/s" and report.parameter(five, "udp", "nothing") is None
+    cells = [cell for cell in report.analysis.cells if cell.treatment == five]
+    assert {label(cell, report) for cell in cells} == {"qemu"}
+    other = read(counted)
+    four: dict[str, Level] = {"environment": "qemu", "nic": "e1000", "offload": False, "workers": 4}
+    asked = other.asked(four)
+    assert (asked.server.nic, asked.treatments["offload"]) == ("e1000", False)
+    assert other.parameter(four, "transactions", "workers") == 4
 
 
 def cell(values: list[float], scale: str) -> Cell:

@@ -12,7 +12,6 @@ from nearmetal.analysis.traits_of_packets import is_whole, traces
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 
 OBSERVER = "capture"
 TRACE = "trace-"
@@ -163,7 +162,6 @@ def problems(report: ReportInput) -> Iterator[str]:
 
 def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str]:
     """A sentence for each workload of requests that were not found where packets were taken."""
-    plan = report.manifest.plan
     kinds = {workload.name: workload.kind for workload in report.manifest.study.workloads}
     having = {(one.workload, key_of(one.treatment)) for one in found}
     lacking: dict[str, dict[str, int]] = {}
@@ -171,7 +169,7 @@ def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str
         name, treatment = record.trial.workload, record.trial.treatment
         is_told = any("requests" in one for place, one in record.observers.get(OBSERVER, {}).items() if TRACE in place)
         if is_told and kinds.get(name) in _OF_REQUESTS and (name, key_of(treatment)) not in having:
-            capture = settings(plan, treatment).asked.observe.capture
+            capture = report.asked(treatment).observe.capture
             lacking.setdefault(name, {})[report.labels.treatment(treatment)] = capture.snap if capture else _HEADS
     for name, treatments in lacking.items():
         text = f"The captures of {words.workload(name)} hold no HTTP request ({figures.listing(treatments)})."

@@ -9,7 +9,6 @@ from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen
 from nearmetal.report.blocks import Badge, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 
 _OVERTAKEN = "packets overtaken"
 _SHARES = (("packets lost", "loss", "lost"), (_OVERTAKEN, "reorder", "overtaken"))
@@ -67,7 +66,7 @@ def _row(held: _Held, bounds: int) -> tuple[Value, ...]:
 
 
 def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[_Held]:
-    link = settings(report.manifest.plan, one.treatment).asked.link
+    link = report.asked(one.treatment).link
     # Means are over those that have it: not all may.
     crossed = one.figures.get("crossed", 0.0) * one.crossing
     for what, name, figure in _SHARES:
@@ -82,7 +81,7 @@ def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[_Held]:
 
 
 def _of_writes(one: Seen, report: ReportInput) -> Iterator[_Held]:
-    asked = settings(report.manifest.plan, one.treatment).parameter(one.workload, "writes")
+    asked = report.parameter(one.treatment, one.workload, "writes")
     if not isinstance(asked, str) or asked.startswith("1x"):
         return
     count, size = one.figures.get("writes"), one.figures.get("write_size")

@@ -8,7 +8,6 @@ from nearmetal.analysis.results import Cell
 from nearmetal.report import words
 from nearmetal.report.charts.by_number import Course, Point
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings, without_clients
 
 
 def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
@@ -18,7 +17,7 @@ def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
     for cell in cells:
         if any(cell.censored):
             continue
-        clients = settings(report.manifest.plan, cell.treatment).clients
+        clients = report.asked(cell.treatment).clients.count
         along.setdefault((cell.workload, label(cell, report)), []).append((clients, cell))
     several = len({workload for workload, _ in along}) > 1
     return [
@@ -48,9 +47,12 @@ def _share(point: Point) -> Point:
 
 def label(cell: Cell, report: ReportInput) -> str:
     """A treatment's name without its number of clients."""
-    return report.labels.treatment(without_clients(report.manifest.plan, cell.treatment))
+    keys = {one.factor: one.key for one in report.asked(cell.treatment).settings}
+    return report.labels.treatment(
+        {name: of for name, of in cell.treatment.items() if keys.get(name) != "clients.count"}
+    )
 
 
 def protocol(cell: Cell, report: ReportInput) -> str:
     """ "udp" where the workload says so, else "tcp"."""
-    return str(settings(report.manifest.plan, cell.treatment).parameter(cell.workload, "protocol") or "tcp")
+    return str(report.parameter(cell.treatment, cell.workload, "protocol") or "tcp")

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nearmetal.analysis.responses import Arms, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis
-from nearmetal.model import Assignment, TrialRecord
+from nearmetal.model import Assignment, Resolved, TrialRecord
 from nearmetal.report import figures, palette
 from nearmetal.report.blocks import Section
 from nearmetal.report.words import Labels
@@ -49,6 +49,14 @@ class ReportInput:
         levels = [str(treatment.get("environment", "")) for treatment in self.manifest.plan.treatments]
         reference = study.reference.get("environment") or (levels[0] if levels else None)
         return palette.environments(levels, None if reference is None else str(reference))
+
+    def asked(self, treatment: Assignment) -> Resolved:
+        """What a treatment comes down to."""
+        return self.manifest.plan.resolved_of(treatment)
+
+    def parameter(self, treatment: Assignment, workload: str, name: str) -> object:
+        """What a workload is given, placeholders filled; None if the study leaves it to the workload."""
+        return self.asked(treatment).workload(workload).parameters.get(name)
 
     def colour(self, treatment: Assignment) -> str:
         return self.colours.get(str(treatment.get("environment", "")), palette.REFERENCE)

@@ -10,7 +10,6 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
 from nearmetal.report.connections import PERCENTILES, ROWS, means
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 from nearmetal.studies import published
 from nearmetal.studies.published import Published
 
@@ -136,8 +135,8 @@ def _published(found: Published, level: object, connections: object) -> dict[str
 
 
 def _connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
-    asked = settings(report.manifest.plan, treatment)
-    return next((found for name in _COUNTS if (found := asked.parameter(workload, name)) is not None), None)
+    given = report.asked(treatment).workload(workload).parameters
+    return next((found for name in _COUNTS if (found := given.get(name)) is not None), None)
 
 
 def _latency(

@@ -9,7 +9,6 @@ from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Secti
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.courses import courses, label, protocol
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 from nearmetal.studies import published
 from nearmetal.studies.published import Published
 
@@ -31,7 +30,7 @@ class Network:
         study = report.manifest.study
         workloads = {workload.name for workload in study.workloads if workload.kind == "iperf3"}
         cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
-        if len({settings(report.manifest.plan, cell.treatment).clients for cell in cells}) < 2:
+        if len({report.asked(cell.treatment).clients.count for cell in cells}) < 2:
             return None
         panels = tuple(_panel(response, chosen, report) for response in _RESPONSES if (chosen := _of(cells, response)))
         alpha = study.design.alpha
@@ -75,7 +74,7 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
     )
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
-        clients = settings(report.manifest.plan, cell.treatment).clients
+        clients = report.asked(cell.treatment).clients.count
         found = centre.of(cell, study.design.alpha)
         low, high = found.interval or (None, None)
         rows.append(
@@ -137,21 +136,22 @@ def _rows_beside(
     alone: dict[str, float] = {}
     placed = sorted(
         ((label(cell, report), cell) for cell in cells),
-        key=lambda place: settings(report.manifest.plan, place[1].treatment).clients,
+        key=lambda place: report.asked(place[1].treatment).clients.count,
     )
     for name in dict.fromkeys(name for name, _ in placed):
         for cell in (cell for other, cell in placed if other == name):
-            asked = settings(report.manifest.plan, cell.treatment)
-            each = cell.mean / asked.clients
-            if asked.clients == 1:
+            asked = report.asked(cell.treatment)
+            clients = asked.clients.count
+            each = cell.mean / clients
+            if clients == 1:
                 alone[name] = each
-            environment = found.named(asked.kind, asked.nic)
-            figure = None if environment is None else printed.at(environment=environment, clients=asked.clients)
+            environment = found.named(asked.environment.kind, asked.server.nic)
+            figure = None if environment is None else printed.at(environment=environment, clients=clients)
             first = None if environment is None else printed.at(environment=environment, clients=1)
             theirs = None if figure is None else _mean(found.si(printed, figure))
             yield (
                 name,
-                asked.clients,
+                clients,
                 Quantity(each, cell.unit),
                 f"{each / alone[name]:.3f} ×" if alone.get(name) else None,
                 None if theirs is None else Quantity(theirs, cell.unit),

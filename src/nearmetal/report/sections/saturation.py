@@ -13,7 +13,6 @@ from nearmetal.report.charts.climb import Rates, climb
 from nearmetal.report.courses import courses, of_each
 from nearmetal.report.ramps import Ramp, ramps
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 from nearmetal.studies import published
 from nearmetal.studies.published import Published
 
@@ -58,7 +57,7 @@ class Saturation:
 def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
     """Saturation over the number of clients, of all together and of each; nothing where the number is always one."""
     study = report.manifest.study
-    if len({settings(report.manifest.plan, cell.treatment).clients for cell in cells}) < 2:
+    if len({report.asked(cell.treatment).clients.count for cell in cells}) < 2:
         return []
     together = courses(cells, report)
     if not together:
@@ -97,7 +96,7 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
     for cell in cells:
         middle = centre.of(cell, study.design.alpha)
         low, high = middle.interval or (None, None)
-        clients = settings(report.manifest.plan, cell.treatment).clients
+        clients = report.asked(cell.treatment).clients.count
         rows.append(
             (
                 words.workload(cell.workload),
@@ -123,8 +122,8 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
 
 def _published(found: Published, cell: Cell, report: ReportInput) -> str | None:
     """The published saturation of as many clients in the same environment: "17 to 20 requests/s"."""
-    asked = settings(report.manifest.plan, cell.treatment)
-    at = {"environment": found.named(asked.kind, asked.nic), "clients": asked.clients}
+    asked = report.asked(cell.treatment)
+    at = {"environment": found.named(asked.environment.kind, asked.server.nic), "clients": asked.clients.count}
     for statement in found.statements:
         if statement.what.startswith(_RESPONSE) and dict(statement.at) == at:
             return f"{statement.low:g} to {statement.high:g} {statement.unit}"
@@ -160,7 +159,7 @@ def _pictures(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInpu
                     words.plain(ramp.workload) if len(workloads) > 1 else "",
                     rates,
                     report.colour(ramp.treatment),
-                    None if total is None else total / settings(report.manifest.plan, ramp.treatment).clients,
+                    None if total is None else total / report.asked(ramp.treatment).clients.count,
                 ),
             )
         )

@@ -8,7 +8,6 @@ from nearmetal.model import Assignment, Level
 from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Section, Statement, Statements, Table, Value
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 from nearmetal.studies import published
 from nearmetal.studies.published import Claim, Published
 
@@ -60,9 +59,9 @@ def _table_of(workload: str, response: str, report: ReportInput) -> str | None:
 
 def _place(treatment: Assignment, found: Published, report: ReportInput) -> dict[str, Level] | None:
     """Which of the published tests a treatment is; None where it is none of them."""
-    asked = settings(report.manifest.plan, treatment)
-    machine = asked.asked.server
-    environment, memory = found.named(asked.kind, asked.nic), _MEMORY.get(machine.memory)
+    asked = report.asked(treatment)
+    machine = asked.server
+    environment, memory = found.named(asked.environment.kind, machine.nic), _MEMORY.get(machine.memory)
     if environment is None or memory is None or machine.accel == "auto":
         return None
     place: dict[str, Level] = {"environment": environment, "memory": memory, "cpus": machine.vcpus}
@@ -106,7 +105,7 @@ def _order(workload: str, cell: Cell, report: ReportInput) -> tuple[int, int]:
 
 def _size(workload: str, report: ReportInput) -> str:
     """Of its files, and of the published ones, for a test of files."""
-    given = settings(report.manifest.plan, report.manifest.plan.treatments[0]).parameter(workload, "total_size")
+    given = report.parameter(report.manifest.plan.treatments[0], workload, "total_size")
     return "" if given is None else f", on {given} of files (published: on 2 GiB of the 4 GiB that were prepared)"
 
 

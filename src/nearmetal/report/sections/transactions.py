@@ -10,7 +10,6 @@ from nearmetal.model import Assignment
 from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.settings import settings
 from nearmetal.studies import published
 from nearmetal.studies.published import Figure, Published
 
@@ -44,9 +43,7 @@ class Transactions:
 def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
     """As the published table is laid out: a column for each number of workers, where that number is a factor."""
     study = report.manifest.study
-    workers = {
-        id(cell): settings(report.manifest.plan, cell.treatment).parameter(cell.workload, "workers") for cell in cells
-    }
+    workers = {id(cell): report.parameter(cell.treatment, cell.workload, "workers") for cell in cells}
     numbers = sorted(dict.fromkeys(workers.values()), key=lambda number: number if isinstance(number, int) else 0)
     rows: dict[tuple[str, str], dict[object, Cell]] = {}
     for cell in cells:
@@ -122,7 +119,7 @@ def _without_workers(cell: Cell, report: ReportInput) -> Assignment:
 
 def _length(cells: Sequence[Cell], report: ReportInput) -> str:
     """ "in 60 s", where the study says so and says it once."""
-    given = {settings(report.manifest.plan, cell.treatment).parameter(cell.workload, "duration") for cell in cells}
+    given = {report.parameter(cell.treatment, cell.workload, "duration") for cell in cells}
     lengths = {units.duration(one) for one in given if isinstance(one, str)}
     return f"in {figures.quantity(lengths.pop(), 's')}" if len(given) == len(lengths) == 1 else "in a run"
 
@@ -132,13 +129,13 @@ def _length(cells: Sequence[Cell], report: ReportInput) -> str:
 
 def _published_count(treatment: Assignment, workload: str, counts: Published, report: ReportInput) -> Figure | None:
     """The count of the same environment, card, offload and workers; None where it was not published."""
-    asked = settings(report.manifest.plan, treatment)
-    environment = counts.named(asked.kind, asked.nic)
-    workers = asked.parameter(workload, "workers")
-    offload = asked.treatment("offload", True)
+    asked = report.asked(treatment)
+    environment = counts.named(asked.environment.kind, asked.server.nic)
+    workers = report.parameter(treatment, workload, "workers")
+    offload = asked.treatments.get("offload", True)
     if environment is None or not isinstance(workers, int) or not isinstance(offload, bool):
         return None
-    table = counts.table(_TABLES[asked.several_hosts])
+    table = counts.table(_TABLES[asked.server.host != asked.clients.host])
     return table.at(environment=environment, offloading=offload, workers=workers)
 
 
