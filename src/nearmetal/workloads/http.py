@@ -1,10 +1,10 @@
 """HTTP requests from every client, by the probe's load generator: a closed loop, an open loop or a ramp."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
+from nearmetal.model import Completed, Frozen, Measurement, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
@@ -22,30 +22,15 @@ class Http:
     kind: ClassVar[str] = "http"
     Parameters: ClassVar[type[Frozen]] = HttpParameters
     has_clients: ClassVar[bool] = True
+    preparing = 0.0
 
     def __init__(self, parameters: HttpParameters) -> None:
         self._parameters = parameters
+        self.responses = _load_responses.RAMP if parameters.mode == "ramp" else _load_responses.RATE
+        self.primary = {"closed": "throughput", "open": "latency_p50", "ramp": "saturation"}[parameters.mode]
+        self.duration = parameters.warmup + parameters.expected_seconds
+        self.limit = parameters.longest_seconds
         self._servers = Servers(parameters, parameters.all_paths)
-
-    @property
-    def responses(self) -> Mapping[str, ResponseKind]:
-        return _load_responses.RAMP if self._parameters.mode == "ramp" else _load_responses.RATE
-
-    @property
-    def primary(self) -> str:
-        return {"closed": "throughput", "open": "latency_p50", "ramp": "saturation"}[self._parameters.mode]
-
-    @property
-    def duration(self) -> float:
-        return self._parameters.warmup + self._parameters.expected_seconds
-
-    @property
-    def preparing(self) -> float:
-        return 0.0
-
-    @property
-    def limit(self) -> float:
-        return self._parameters.longest_seconds
 
     async def prepare(self, stage: Stage) -> None:
         await self._servers.start(stage)

@@ -1,11 +1,10 @@
 """HTTP requests from every client by httperf, the open-loop generator of two of the published studies."""
 
 import json
-from collections.abc import Mapping
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
+from nearmetal.model import Completed, Frozen, Measurement, Stage
 from nearmetal.workloads import _httperf_gates, _httperf_responses
 from nearmetal.workloads._httperf_output import figure, figures
 from nearmetal.workloads._httperf_parameters import HttperfParameters
@@ -21,30 +20,15 @@ class Httperf:
     kind: ClassVar[str] = "httperf"
     Parameters: ClassVar[type[Frozen]] = HttperfParameters
     has_clients: ClassVar[bool] = True
+    responses = _httperf_responses.KINDS
+    primary = "latency_mean"
+    preparing = 0.0
 
     def __init__(self, parameters: HttperfParameters) -> None:
         self._parameters = parameters
+        self.duration = parameters.warmup + parameters.expected_seconds
+        self.limit = parameters.longest_seconds
         self._servers = Servers(parameters, parameters.one_path)
-
-    @property
-    def responses(self) -> Mapping[str, ResponseKind]:
-        return _httperf_responses.KINDS
-
-    @property
-    def primary(self) -> str:
-        return "latency_mean"
-
-    @property
-    def duration(self) -> float:
-        return self._parameters.warmup + self._parameters.expected_seconds
-
-    @property
-    def preparing(self) -> float:
-        return 0.0
-
-    @property
-    def limit(self) -> float:
-        return self._parameters.longest_seconds
 
     async def prepare(self, stage: Stage) -> None:
         given = self._parameters

@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import ClassVar
 
 from nearmetal.errors import TimedOut, ToolFailed
-from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Service, Stage, Warned
+from nearmetal.model import Completed, Frozen, Machine, Measurement, Service, Stage, Warned
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
@@ -33,30 +32,15 @@ class Iperf3:
     kind: ClassVar[str] = "iperf3"
     Parameters: ClassVar[type[Frozen]] = Iperf3Parameters
     has_clients: ClassVar[bool] = True
+    primary = "bandwidth"
+    preparing = 0.0
 
     def __init__(self, parameters: Iperf3Parameters) -> None:
         self._parameters = parameters
+        self.responses = _iperf3_responses.kinds(parameters)
+        self.duration = parameters.whole
+        self.limit = STARTS * (parameters.whole + SLACK + SETTLED)
         self._services: list[Service] = []
-
-    @property
-    def responses(self) -> Mapping[str, ResponseKind]:
-        return _iperf3_responses.kinds(self._parameters)
-
-    @property
-    def primary(self) -> str:
-        return "bandwidth"
-
-    @property
-    def duration(self) -> float:
-        return self._parameters.whole
-
-    @property
-    def preparing(self) -> float:
-        return 0.0
-
-    @property
-    def limit(self) -> float:
-        return STARTS * (self._parameters.whole + SLACK + SETTLED)
 
     async def prepare(self, stage: Stage) -> None:
         must_connect(stage, "iperf3, of UDP too,")

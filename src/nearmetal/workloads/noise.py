@@ -30,29 +30,14 @@ class Noise:
     kind: ClassVar[str] = "noise"
     Parameters: ClassVar[type[Frozen]] = NoiseParameters
     has_clients: ClassVar[bool] = False
+    responses = KINDS
+    primary = "lost"
+    preparing = 0.0
 
     def __init__(self, parameters: NoiseParameters) -> None:
         self._parameters = parameters
-
-    @property
-    def responses(self) -> Mapping[str, ResponseKind]:
-        return KINDS
-
-    @property
-    def primary(self) -> str:
-        return "lost"
-
-    @property
-    def duration(self) -> float:
-        return self._parameters.duration
-
-    @property
-    def preparing(self) -> float:
-        return 0.0
-
-    @property
-    def limit(self) -> float:
-        return self._parameters.duration + SLACK
+        self.duration = parameters.duration
+        self.limit = parameters.duration + SLACK
 
     async def prepare(self, stage: Stage) -> None:
         """Nothing serves."""

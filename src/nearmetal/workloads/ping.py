@@ -77,30 +77,15 @@ class Ping:
     kind: ClassVar[str] = "ping"
     Parameters: ClassVar[type[Frozen]] = PingParameters
     has_clients: ClassVar[bool] = True
+    responses = RESPONSES
+    primary = "rtt_p50"
+    preparing = 0.0
 
     def __init__(self, parameters: PingParameters) -> None:
         self._parameters = parameters
+        self.duration = parameters.duration
+        self.limit = parameters.duration + parameters.timeout + SLACK
         self._services: list[Service] = []
-
-    @property
-    def responses(self) -> Mapping[str, ResponseKind]:
-        return RESPONSES
-
-    @property
-    def primary(self) -> str:
-        return "rtt_p50"
-
-    @property
-    def duration(self) -> float:
-        return self._parameters.duration
-
-    @property
-    def preparing(self) -> float:
-        return 0.0
-
-    @property
-    def limit(self) -> float:
-        return self._parameters.duration + self._parameters.timeout + SLACK
 
     async def prepare(self, stage: Stage) -> None:
         faced = [stage.facing(index) for index in range(len(stage.clients))]

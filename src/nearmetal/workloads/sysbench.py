@@ -2,11 +2,10 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
 from typing import ClassVar
 
 from nearmetal.errors import MachineError, ToolFailed
-from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage
+from nearmetal.model import Completed, Frozen, Machine, Measurement, Stage
 from nearmetal.units import show_size
 from nearmetal.workloads import _sysbench_cache as cache
 from nearmetal.workloads import _sysbench_output as output
@@ -34,28 +33,13 @@ class Sysbench:
 
     def __init__(self, parameters: SysbenchParameters) -> None:
         self._parameters = parameters
+        self.responses = responses.kinds(parameters)
+        self.primary = next(iter(self.responses))
+        self.duration = parameters.expected_seconds
+        self.preparing = parameters.total_size / USUAL_DISK if parameters.test == "fileio" else 0.0
+        self.limit = parameters.longest_seconds
         self._cache: cache.Cache | None = None
         """What came of dropping it, where that was asked for."""
-
-    @property
-    def responses(self) -> Mapping[str, ResponseKind]:
-        return responses.kinds(self._parameters)
-
-    @property
-    def primary(self) -> str:
-        return next(iter(self.responses))
-
-    @property
-    def duration(self) -> float:
-        return self._parameters.expected_seconds
-
-    @property
-    def preparing(self) -> float:
-        return self._parameters.total_size / USUAL_DISK if self._parameters.test == "fileio" else 0.0
-
-    @property
-    def limit(self) -> float:
-        return self._parameters.longest_seconds
 
     @property
     def _file_limit(self) -> float:
