@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, MachineLost, TimedOut
+from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.feeding import feed
@@ -16,13 +15,14 @@ from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import pauses
 from nearmetal.lab.containers.api import Engine, Refused, frames
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
-from nearmetal.model import Completed, ControlGroup, Handle, Running, Site
+from nearmetal.lab.reached.remote import StartedCommands
+from nearmetal.model import ControlGroup, Handle, Site
 
 Signal = Callable[[str, int], Awaitable[None]]
 """Signals a command's process group: by the signal's name, and by the process that the engine knows it by."""
 
 
-class Container(SharedKernelMachine):
+class Container(StartedCommands, SharedKernelMachine):
     """A `Machine` that an engine runs."""
 
     called = "a container"
@@ -38,28 +38,7 @@ class Container(SharedKernelMachine):
         self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
         return self._group
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        timeout: float = LIMITS.command,
-    ) -> Completed:
-        running = await self._begin(argv, env, stdin)
-        try:
-            return await running.wait(timeout)
-        except TimedOut:
-            await running.kill()
-            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        except asyncio.CancelledError:
-            await running.kill()
-            raise
-
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        return await self._begin(argv, env, b"")
-
-    async def _begin(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
+    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
         refuse_zero_bytes(argv, env)
         refuse_no_text(argv, env)
         await self.first.require(self.site, self.name)

@@ -68,5 +68,5 @@ class SandboxedContainer(Container):
     async def _signal_inside(self, number: str, name: str, _pid: int) -> None:
         """What the engine knows the command by is a process of the runtime's, which passes no signal on to a group."""
         with contextlib.suppress(MachineLost):
-            killing = await self._begin(["sh", "-c", _KILL, number, name], None, b"")
+            killing = await self.start(["sh", "-c", _KILL, number, name], None, b"")
             await killing.wait(LIMITS.stop)

@@ -17,22 +17,16 @@ class Killable(SiteRunning, Protocol):
         ...
 
 
-class RemoteCommands(ABC):
-    """`Commands`, of which those who inherit start each."""
+class StartedCommands(ABC):
+    """`exec` and `spawn` of `Commands`. Those who inherit start each command."""
 
+    name: str
     trouble: MachineLost | None = None
     """Why it counts as lost although it answers, once that is so."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
     @abstractmethod
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> Killable:
         """MachineLost; BadInput for words that no program can be given."""
-
-    @abstractmethod
-    def lost(self, error: BaseException | None = None) -> MachineLost:
-        """What is told when the connection fails, with its error where there is one."""
 
     async def exec(
         self,
@@ -59,6 +53,17 @@ class RemoteCommands(ABC):
         if self.trouble:
             raise self.trouble
         return await self.start(argv, env, stdin)
+
+
+class RemoteCommands(StartedCommands):
+    """`Commands` on the other side."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def lost(self, error: BaseException | None = None) -> MachineLost:
+        """What is told when the connection fails, with its error where there is one."""
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         await lab_machine.put(self, content, path, mode)
