@@ -74,6 +74,10 @@ class PlanDocument(Frozen):
     share_boot: bool
 
 
+_ALIKE = PlanDocument.model_fields.keys() - {"treatments", "contrasts"}
+"""What a plan and its document have in common."""
+
+
 class _Table:
     """Collects distinct parts, each with its place."""
 
@@ -128,19 +132,11 @@ def pack_plan(plan: Plan) -> PlanDocument:
         **parts,
     )
     return PlanDocument.model_construct(
-        study=plan.study,
-        seed=plan.seed,
         treatments=treatments,
         contrasts=tuple(
             (one.workload, plan.place_of(one.treatment), plan.place_of(one.reference)) for one in plan.contrasts
         ),
-        primaries=plan.primaries,
-        level=plan.level,
-        looks=plan.looks,
-        blocks=plan.blocks,
-        workloads=plan.workloads,
-        repeats=plan.repeats,
-        share_boot=plan.share_boot,
+        **{name: getattr(plan, name) for name in _ALIKE},
     )
 
 
@@ -185,17 +181,9 @@ def unpack_plan(document: PlanDocument) -> Plan:
     except (IndexError, ValueError):
         raise PydanticCustomError(damage.UNLIKE, "names a part that is not there") from None
     return Plan.model_construct(
-        study=document.study,
-        seed=document.seed,
         resolved=tuple(resolved),
         contrasts=contrasts,
-        primaries=document.primaries,
-        level=document.level,
-        looks=document.looks,
-        blocks=document.blocks,
-        workloads=document.workloads,
-        repeats=document.repeats,
-        share_boot=document.share_boot,
+        **{name: getattr(document, name) for name in _ALIKE},
     )
 
 

@@ -5,9 +5,9 @@ plugins of that time knew is not there any more: the families of machines are No
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import ConfigDict, Field
 
 from nearmetal.asked import Asked, Asking, find_targets_of_run
 from nearmetal.blocks import checksum_trial_ids, plan_block
@@ -16,7 +16,6 @@ from nearmetal.model import (
     BlockPlan,
     ContrastPlan,
     Description,
-    Document,
     Frozen,
     Level,
     Look,
@@ -28,7 +27,7 @@ from nearmetal.model import (
     Study,
 )
 from nearmetal.store import version_1
-from nearmetal.store.manifest import MachineFacts, Manifest, check_left_out, check_moment
+from nearmetal.store.manifest import Manifest
 
 _UNDESCRIBED = Description(family=None, kernel=None, placement=None)
 
@@ -47,30 +46,22 @@ class PlanV1(Frozen):
     blocks: tuple[BlockPlan, ...]
 
 
-class ManifestV1(Document):
+class ManifestV1(Frozen):
+    """What is other than in version 2; the rest is read as that has it."""
+
+    model_config = ConfigDict(extra="allow")
+
     schema_: Annotated[Literal["manifest.v1"], Field(alias="schema")]
-    run: str
-    created: Annotated[str, AfterValidator(check_moment)]
     study: Study
-    source: str
-    overrides: tuple[str, ...] = ()
-    quick: bool = False
     plan: PlanV1
-    left_out: tuple[Mapping[str, Level], ...] = ()
-    left_out_why: Annotated[tuple[str, ...], AfterValidator(check_left_out), Field(validate_default=True)] = ()
-    versions: Mapping[str, str]
-    images: Mapping[str, str] = {}
-    host: Mapping[str, Any]
-    kept_free: str = ""
-    fairness: tuple[MachineFacts, ...] = ()
 
 
 def upgrade_v1(document: object) -> Manifest:
     """A manifest of version 1 as one of version 2. pydantic's ValidationError when it is damaged."""
     old: ManifestV1 = ManifestV1.from_json(document)
     plan = _upgrade_plan(old.study, old.plan)
-    kept = {name: getattr(old, name) for name in ManifestV1.model_fields if name not in ("schema_", "plan")}
-    return Manifest(plan=plan, trial_ids=checksum_trial_ids(plan) if _has_same_blocks(old.plan, plan) else None, **kept)
+    ids = checksum_trial_ids(plan) if _has_same_blocks(old.plan, plan) else None
+    return Manifest.model_validate({**(old.model_extra or {}), "study": old.study, "plan": plan, "trial_ids": ids})
 
 
 def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
