@@ -5,198 +5,96 @@ that provisions, changes, loads or listens is reached through a Protocol, so tha
 workload or observer is one file that imports this package, and none of its modules.
 """
 
-from nearmetal.model.description import Description, Family, KernelSource, Placement
-from nearmetal.model.handle import (
-    ControlGroup,
-    CpuModel,
-    Handle,
-    Hardware,
-    Login,
-    MachineImage,
-    Port,
-    ProcessId,
-    SharedNetwork,
-    VirtualDisk,
-)
-from nearmetal.model.machines import (
-    VIRTUAL_HARDWARE,
-    Commands,
-    Completed,
-    Cost,
-    Door,
-    Environment,
-    Finding,
-    Machine,
-    Order,
-    Recorder,
-    Running,
-    Service,
-    Site,
-    SiteRunning,
-    Stage,
-)
-from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Look, Plan, TrialPlan
-from nearmetal.model.record import (
-    COSTS,
-    CPU_STATES,
-    CPUS_JUDGED_FROM,
-    OF_THE_BOOT,
-    Artifact,
-    BootRecord,
-    MachineRecord,
-    Response,
-    ResponseKind,
-    TrialAddress,
-    TrialCounts,
-    TrialRecord,
-    TrialStatus,
-    Warned,
-)
-from nearmetal.model.resolved import (
-    CAPTURE_KEYS,
-    PluginVersion,
-    Resolved,
-    ResolvedClients,
-    ResolvedEnvironment,
-    ResolvedWorkload,
-    Setting,
-    SettingTarget,
-)
-from nearmetal.model.seams import (
-    Change,
-    ChangeKind,
-    Measurement,
-    Observation,
-    Observer,
-    Readback,
-    Treatment,
-    Watch,
-    Workload,
-)
-from nearmetal.model.shared_folder import SharedFolder
-from nearmetal.model.study import (
-    PRETENDED,
-    CaptureSpec,
-    ClientsSpec,
-    DesignSpec,
-    EnvironmentSpec,
-    FactorSpec,
-    HostSpec,
-    LinkSpec,
-    MachineSpec,
-    ObserveSpec,
-    SequentialBlocks,
-    Study,
-    WorkloadSpec,
-)
-from nearmetal.model.words import (
-    Assignment,
-    Better,
-    Document,
-    Frozen,
-    Identity,
-    Level,
-    Name,
-    Number,
-    Provision,
-    Role,
-    Scale,
-    Whole,
-    identify_assignment,
-)
-
-__all__ = [
-    "CAPTURE_KEYS",
-    "COSTS",
-    "CPUS_JUDGED_FROM",
-    "CPU_STATES",
-    "OF_THE_BOOT",
-    "PRETENDED",
-    "VIRTUAL_HARDWARE",
-    "Artifact",
-    "Assignment",
-    "Better",
-    "BlockPlan",
-    "BootPlan",
-    "BootRecord",
-    "CaptureSpec",
-    "Change",
-    "ChangeKind",
-    "ClientsSpec",
-    "Commands",
-    "Completed",
-    "ContrastPlan",
-    "ControlGroup",
-    "Cost",
-    "CpuModel",
-    "Description",
-    "DesignSpec",
-    "Document",
-    "Door",
-    "Environment",
-    "EnvironmentSpec",
-    "FactorSpec",
-    "Family",
-    "Finding",
-    "Frozen",
-    "Handle",
-    "Hardware",
-    "HostSpec",
-    "Identity",
-    "KernelSource",
-    "Level",
-    "LinkSpec",
-    "Login",
-    "Look",
-    "Machine",
-    "MachineImage",
-    "MachineRecord",
-    "MachineSpec",
-    "Measurement",
-    "Name",
-    "Number",
-    "Observation",
-    "ObserveSpec",
-    "Observer",
-    "Order",
-    "Placement",
-    "Plan",
-    "PluginVersion",
-    "Port",
-    "ProcessId",
-    "Provision",
-    "Readback",
-    "Recorder",
-    "Resolved",
-    "ResolvedClients",
-    "ResolvedEnvironment",
-    "ResolvedWorkload",
-    "Response",
-    "ResponseKind",
-    "Role",
-    "Running",
-    "Scale",
-    "SequentialBlocks",
-    "Service",
-    "Setting",
-    "SettingTarget",
-    "SharedFolder",
-    "SharedNetwork",
-    "Site",
-    "SiteRunning",
-    "Stage",
-    "Study",
-    "Treatment",
-    "TrialAddress",
-    "TrialCounts",
-    "TrialPlan",
-    "TrialRecord",
-    "TrialStatus",
-    "VirtualDisk",
-    "Warned",
-    "Watch",
-    "Whole",
-    "Workload",
-    "WorkloadSpec",
-    "identify_assignment",
-]
+from nearmetal.model.description import Description as Description
+from nearmetal.model.description import Family as Family
+from nearmetal.model.description import KernelSource as KernelSource
+from nearmetal.model.description import Placement as Placement
+from nearmetal.model.handle import ControlGroup as ControlGroup
+from nearmetal.model.handle import CpuModel as CpuModel
+from nearmetal.model.handle import Handle as Handle
+from nearmetal.model.handle import Hardware as Hardware
+from nearmetal.model.handle import Login as Login
+from nearmetal.model.handle import MachineImage as MachineImage
+from nearmetal.model.handle import Port as Port
+from nearmetal.model.handle import ProcessId as ProcessId
+from nearmetal.model.handle import SharedNetwork as SharedNetwork
+from nearmetal.model.handle import VirtualDisk as VirtualDisk
+from nearmetal.model.machines import VIRTUAL_HARDWARE as VIRTUAL_HARDWARE
+from nearmetal.model.machines import Commands as Commands
+from nearmetal.model.machines import Completed as Completed
+from nearmetal.model.machines import Cost as Cost
+from nearmetal.model.machines import Door as Door
+from nearmetal.model.machines import Environment as Environment
+from nearmetal.model.machines import Finding as Finding
+from nearmetal.model.machines import Machine as Machine
+from nearmetal.model.machines import Order as Order
+from nearmetal.model.machines import Recorder as Recorder
+from nearmetal.model.machines import Running as Running
+from nearmetal.model.machines import Service as Service
+from nearmetal.model.machines import Site as Site
+from nearmetal.model.machines import SiteRunning as SiteRunning
+from nearmetal.model.machines import Stage as Stage
+from nearmetal.model.plan import BlockPlan as BlockPlan
+from nearmetal.model.plan import BootPlan as BootPlan
+from nearmetal.model.plan import ContrastPlan as ContrastPlan
+from nearmetal.model.plan import Look as Look
+from nearmetal.model.plan import Plan as Plan
+from nearmetal.model.plan import TrialPlan as TrialPlan
+from nearmetal.model.record import COSTS as COSTS
+from nearmetal.model.record import CPU_STATES as CPU_STATES
+from nearmetal.model.record import CPUS_JUDGED_FROM as CPUS_JUDGED_FROM
+from nearmetal.model.record import OF_THE_BOOT as OF_THE_BOOT
+from nearmetal.model.record import Artifact as Artifact
+from nearmetal.model.record import BootRecord as BootRecord
+from nearmetal.model.record import MachineRecord as MachineRecord
+from nearmetal.model.record import Response as Response
+from nearmetal.model.record import ResponseKind as ResponseKind
+from nearmetal.model.record import TrialAddress as TrialAddress
+from nearmetal.model.record import TrialCounts as TrialCounts
+from nearmetal.model.record import TrialRecord as TrialRecord
+from nearmetal.model.record import TrialStatus as TrialStatus
+from nearmetal.model.record import Warned as Warned
+from nearmetal.model.resolved import CAPTURE_KEYS as CAPTURE_KEYS
+from nearmetal.model.resolved import PluginVersion as PluginVersion
+from nearmetal.model.resolved import Resolved as Resolved
+from nearmetal.model.resolved import ResolvedClients as ResolvedClients
+from nearmetal.model.resolved import ResolvedEnvironment as ResolvedEnvironment
+from nearmetal.model.resolved import ResolvedWorkload as ResolvedWorkload
+from nearmetal.model.resolved import Setting as Setting
+from nearmetal.model.resolved import SettingTarget as SettingTarget
+from nearmetal.model.seams import Change as Change
+from nearmetal.model.seams import ChangeKind as ChangeKind
+from nearmetal.model.seams import Measurement as Measurement
+from nearmetal.model.seams import Observation as Observation
+from nearmetal.model.seams import Observer as Observer
+from nearmetal.model.seams import Readback as Readback
+from nearmetal.model.seams import Treatment as Treatment
+from nearmetal.model.seams import Watch as Watch
+from nearmetal.model.seams import Workload as Workload
+from nearmetal.model.shared_folder import SharedFolder as SharedFolder
+from nearmetal.model.study import PRETENDED as PRETENDED
+from nearmetal.model.study import CaptureSpec as CaptureSpec
+from nearmetal.model.study import ClientsSpec as ClientsSpec
+from nearmetal.model.study import DesignSpec as DesignSpec
+from nearmetal.model.study import EnvironmentSpec as EnvironmentSpec
+from nearmetal.model.study import FactorSpec as FactorSpec
+from nearmetal.model.study import HostSpec as HostSpec
+from nearmetal.model.study import LinkSpec as LinkSpec
+from nearmetal.model.study import MachineSpec as MachineSpec
+from nearmetal.model.study import ObserveSpec as ObserveSpec
+from nearmetal.model.study import SequentialBlocks as SequentialBlocks
+from nearmetal.model.study import Study as Study
+from nearmetal.model.study import WorkloadSpec as WorkloadSpec
+from nearmetal.model.words import Assignment as Assignment
+from nearmetal.model.words import Better as Better
+from nearmetal.model.words import Document as Document
+from nearmetal.model.words import Frozen as Frozen
+from nearmetal.model.words import Identity as Identity
+from nearmetal.model.words import Level as Level
+from nearmetal.model.words import Name as Name
+from nearmetal.model.words import Number as Number
+from nearmetal.model.words import Provision as Provision
+from nearmetal.model.words import Role as Role
+from nearmetal.model.words import Scale as Scale
+from nearmetal.model.words import Whole as Whole
+from nearmetal.model.words import identify_assignment as identify_assignment

@@ -5,29 +5,21 @@ report may take. Labels and figures arrive as data, never as part of an expressi
 code. Rows are numbered and their names drawn as text above or beside them, which keeps a picture readable in 328 px.
 """
 
-from nearmetal.report.charts.axes import TOO_FAR, Axis, difference_axis, ratio_axis
-from nearmetal.report.charts.forest import Arm, Group, forest
-from nearmetal.report.charts.grammar import HALF, NARROW, WIDE, Spec
-from nearmetal.report.charts.lines import Line, lines, thinned
-from nearmetal.report.charts.strips import ROOMY, Strip, strips, told
-
-__all__ = [
-    "HALF",
-    "NARROW",
-    "ROOMY",
-    "TOO_FAR",
-    "WIDE",
-    "Arm",
-    "Axis",
-    "Group",
-    "Line",
-    "Spec",
-    "Strip",
-    "difference_axis",
-    "forest",
-    "lines",
-    "ratio_axis",
-    "strips",
-    "thinned",
-    "told",
-]
+from nearmetal.report.charts.axes import TOO_FAR as TOO_FAR
+from nearmetal.report.charts.axes import Axis as Axis
+from nearmetal.report.charts.axes import difference_axis as difference_axis
+from nearmetal.report.charts.axes import ratio_axis as ratio_axis
+from nearmetal.report.charts.forest import Arm as Arm
+from nearmetal.report.charts.forest import Group as Group
+from nearmetal.report.charts.forest import forest as forest
+from nearmetal.report.charts.grammar import HALF as HALF
+from nearmetal.report.charts.grammar import NARROW as NARROW
+from nearmetal.report.charts.grammar import WIDE as WIDE
+from nearmetal.report.charts.grammar import Spec as Spec
+from nearmetal.report.charts.lines import Line as Line
+from nearmetal.report.charts.lines import lines as lines
+from nearmetal.report.charts.lines import thinned as thinned
+from nearmetal.report.charts.strips import ROOMY as ROOMY
+from nearmetal.report.charts.strips import Strip as Strip
+from nearmetal.report.charts.strips import strips as strips
+from nearmetal.report.charts.strips import told as told
