@@ -22,8 +22,8 @@ from nearmetal.by_hand.down import down
 from nearmetal.by_hand.wanted import cpuset, refuse_what_cannot_be, wanted
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
-from nearmetal.environments.host import limits_found
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.image import Recipe, store
 from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import kept

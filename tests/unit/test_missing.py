@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nearmetal import plugins
-from nearmetal.environments.host import limits_found
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.site import LocalSite

@@ -20,7 +20,6 @@ from pydantic import IPvAnyAddress
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS
-from nearmetal.environments.host import limits_found
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.borrowed import lock
 from nearmetal.lab.borrowed.machine import (
@@ -32,6 +31,7 @@ from nearmetal.lab.borrowed.machine import (
     borrowed,
     measured,
 )
+from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import (

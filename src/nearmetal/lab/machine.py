@@ -10,7 +10,7 @@ from nearmetal.lab import image as images
 from nearmetal.lab.commands.refused import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls, pinned
-from nearmetal.model import Commands, Completed, Finding, Handle, MachineImage, MachineSpec, Order, Site
+from nearmetal.model import Commands, Completed, ControlGroup, Finding, Handle, MachineImage, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -99,6 +99,24 @@ def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *plac
     `place` are options of its verb `launch`.
     """
     return [probe, "launch", *place, "--at-home", "--clear-env", *given(env), "--", *argv]
+
+
+def launch_on(
+    site: Site,
+    argv: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    *,
+    group: ControlGroup | None = None,
+    inside: int | None = None,
+) -> list[str]:
+    """The command of a site by which a program of a machine starts: in a control group, inside its namespaces.
+
+    `inside` is the number of a process whose namespaces and root it enters. It begins at its home, has
+    `env` in its environment besides what every machine's programs have, and ends with the
+    controller, however that ends.
+    """
+    entered = () if inside is None else ("--enter", str(inside))
+    return launch(site.probe, argv, env, *site.bound, *entered, *(group.joined if group else ()))
 
 
 def by_env(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:

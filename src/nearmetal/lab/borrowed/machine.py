@@ -177,7 +177,7 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"what runs on it cannot be confined: {error}", self.name) from None
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        return lab_machine.launch(self.probe, argv, env, *self.there.bound)
+        return lab_machine.launch_on(self.there, argv, env)
 
     async def reboot(self) -> None:
         with contextlib.suppress(MachineLost, TimedOut):

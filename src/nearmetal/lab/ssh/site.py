@@ -145,7 +145,7 @@ class SshSite(SshCommands):
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         # Who has the probe launch something has told it how to end; and words in braces are for that launch alone.
         if self.probe and list(argv[:2]) != [self.probe, "launch"]:
-            return lab_machine.launch(self.probe, argv, env, *self.bound)
+            return lab_machine.launch_on(self, argv, env)
         if "--clear-env" in argv[: argv.index("--") if "--" in argv else 0]:
             return list(argv)  # which is `launch` too: `env` would be one more program to start
         return lab_machine.by_env(argv, env)

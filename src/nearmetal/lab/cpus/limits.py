@@ -1,0 +1,26 @@
+"""Whether what a machine may use of its host can be limited there: its CPUs and its memory, by control groups."""
+
+from pathlib import Path
+
+from nearmetal.lab import cgroup
+from nearmetal.lab.cpus import layout
+from nearmetal.lab.findings import enough_cpus, finding
+from nearmetal.model import Finding, MachineSpec, Site
+
+
+async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
+    """Whether a machine's CPUs and memory can be limited on a site."""
+    return [
+        enough_cpus(machine.vcpus, len(await layout.usable(machine, site))),
+        finding(
+            "control groups",
+            await _has_groups(site),
+            f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory",
+            "mount them, and boot without cgroup_disable",
+        ),
+    ]
+
+
+async def _has_groups(site: Site) -> bool:
+    parents = [str(Path(folder).parent) for folder in cgroup.named("x", await cgroup.version(site)).folders]
+    return all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])

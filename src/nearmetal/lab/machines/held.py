@@ -1,0 +1,156 @@
+"""Machines made of namespaces over a root filesystem, each held by `nearmetal-probe hold` as long as it lives.
+
+The holder mounts an empty overlay over the root, and starts the machine's first process in namespaces of its own for
+mounts, processes, host name, IPC and, unless it is to share its host's, the network. It ends with the process that
+made it, or with its connection to the host: start it from a thread that lives as long as the machine shall.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import NotProvisioned, TimedOut
+from nearmetal.lab import cgroup, probe
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
+from nearmetal.lab.site import LocalSite, must
+from nearmetal.model import Completed, ControlGroup, Door, Handle, Running, Site, SiteRunning
+
+# What a machine writes lies in its folder, with a probe of its own, to which it may do what it likes: set-user-ID
+# programs too, so the folder is root's alone. The mode of `upper` is that of the machine's `/`. Every program that is
+# started here costs time.
+_LAY_OUT = """
+set -e
+mkdir -p -m 700 -- "$2"
+mkdir -m 755 -- "$2/upper" "$2/cgroup" "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory" "$2/cgroup/cpu"
+exec cp -- "$1" "$2/nearmetal-probe"
+"""
+
+
+async def make_scratch(folder: str, site: Site) -> None:
+    """Make the folder of a site for all that a machine writes, as `start_holder` needs it. HostCannot."""
+    await must(site, "sh", "-c", _LAY_OUT, "lay-out", site.probe, folder)
+
+
+async def start_holder(
+    name: str,
+    root: str,
+    folder: str,
+    group: ControlGroup,
+    site: Site,
+    *,
+    own_network: bool = True,
+    share: str | None = None,
+) -> SiteRunning:
+    """Start the holder of a machine over a root filesystem, in a control group; `find_first_process` tells it is up.
+
+    `folder` is one that `make_scratch` made. `own_network`: a network namespace of its own, with a loopback that is
+    down. `share`: a directory of the host to be seen inside, as "HOST:INSIDE". HostCannot.
+    """
+    hold = [
+        *(("unshare", "--net", "--") if own_network else ()),
+        *(site.probe, "hold", *site.bound),
+        *("--root", root, "--scratch", folder, "--hostname", name[:63]),
+        *("--bind", f"{folder}/nearmetal-probe:{probe.INSIDE}"),
+        *(word for bind in _show_groups(folder, group) for word in ("--bind", bind)),
+        *(("--bind-read-only", share) if share else ()),
+        *group.joined,
+    ]
+    # What is in the environment of who runs nearmetal is nothing to the machine.
+    return await site.spawn(lab_machine.by_env(hold))
+
+
+async def find_first_process(holder: SiteRunning, name: str, site: Site) -> FirstProcess:
+    """Wait until a holder's machine is up; its first process. NotProvisioned, with what the holder said."""
+    try:
+        line = await holder.first_line(LIMITS.command)
+    except TimedOut:
+        await holder.stop()
+        raise NotProvisioned(f"it was not ready within {LIMITS.command:g} s", name) from None
+    if not line:
+        ended = await holder.wait(LIMITS.command)
+        raise NotProvisioned(f"its holder ended with status {ended.status}: {ended.complaint[-2000:]}", name)
+    first = await FirstProcess.of(int(json.loads(line)["pid"]), site)
+    if first is None:
+        raise NotProvisioned("its first process ended at once", name)
+    return first
+
+
+def _show_groups(folder: str, group: ControlGroup) -> list[str]:
+    """Binds that show a machine its own control group where programs look for their limits, and no other."""
+    if group.version == 2:
+        return [f"{group.memory}:{cgroup.ROOT}"]
+    shown = {"cpuset": group.cpuset, "cpuacct": group.cpuacct, "memory": group.memory}
+    if group.cpu:
+        shown["cpu"] = group.cpu
+    return [
+        f"{folder}/cgroup:{cgroup.ROOT}",
+        *(f"{directory}:{cgroup.ROOT}/{controller}" for controller, directory in shown.items()),
+    ]
+
+
+class HeldMachine(SharedKernelMachine):
+    """A `Machine` that a holder made, in this control group. Its handle's `life` is its first process.
+
+    Who inherits says what such a machine is `called`.
+    """
+
+    probe = probe.INSIDE
+
+    def __init__(self, handle: Handle, group: ControlGroup, site: Site) -> None:
+        super().__init__(handle, site)
+        self._group = group
+
+    async def group(self) -> ControlGroup:
+        return self._group
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        await self.first.require(self.site, self.name)
+        try:
+            ended = await self.site.exec(self._launch(argv, env), stdin=stdin, timeout=timeout)
+        except TimedOut:
+            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
+        await self.first.outlived(ended.status, self.site, self.name)
+        return ended
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        await self.first.require(self.site, self.name)
+        return _HeldRunning(self, await self.site.spawn(self._launch(argv, env)))
+
+    def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
+        return lab_machine.launch_on(self.site, argv, env, group=self._group, inside=self.first.pid)
+
+
+class _HeldRunning:
+    def __init__(self, on: HeldMachine, running: Running) -> None:
+        self._on = on
+        self._running = running
+
+    async def wait(self, timeout: float) -> Completed:
+        ended = await self._running.wait(timeout)
+        await self._on.first.outlived(ended.status, self._on.site, self._on.name)
+        return ended
+
+    async def stop(self) -> Completed:
+        return await self._running.stop()
+
+
+def held_door(handle: Handle, group: ControlGroup) -> Door:
+    """The way for people into a `HeldMachine` of this host. NotProvisioned if its creation was interrupted."""
+    site, first = LocalSite(), FirstProcess.in_ledger(handle)
+
+    def build_command(argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+        # A terminal belongs to one session, and a machine's programs have their own: `script` gives one inside.
+        inside = ["script", "-qec", shlex.join(argv), "/dev/null"] if terminal else argv
+        return lab_machine.launch_on(site, inside, env, group=group, inside=first.pid)
+
+    return Door(build_command)
