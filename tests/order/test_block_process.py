@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -9,16 +10,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nearmetal.errors import BadInput
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import TrialStatus
 from nearmetal.run import block_runner
 from nearmetal.run.block import BlockTask
-from nearmetal.run.block_lines import BlockFailed, read_event, write_event
+from nearmetal.run.block_child import read_task
+from nearmetal.run.block_lines import Beat, BlockFailed, read_event, write_event
 from nearmetal.run.events import BlockEnded, Event, Step, TrialEnded, TrialStarted
 from nearmetal.run.runner import plan_task
+from nearmetal.say import silent
 from nearmetal.store.folder import RunFolder
 from tests.order import mock_run
 
@@ -35,6 +40,14 @@ def processes(name: str) -> list[int]:
             if is_called_so and own in (path / "environ").read_bytes().split(b"\0"):
                 found[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
     return [process for process, parent in found.items() if parent not in found]
+
+
+class Gathered:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
 
 
 def at_first(kind: type[Event], act: Callable[[], None]) -> Callable[[Event], None]:
@@ -79,6 +92,45 @@ async def test_one_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
     (reason,) = {record.reason for record in records if record.status is TrialStatus.LOST}
     assert "no sign of life for 1 s" in str(reason)
     assert await mock_run.left_over() == []
+
+
+async def test_when_the_process_that_forks_is_killed_another_takes_its_place(tmp_path: Path) -> None:
+    def kill() -> None:
+        os.kill(processes("nm-forks")[0], signal.SIGKILL)
+
+    _, records = await mock_run.run(tmp_path / "run", listener=at_first(TrialStarted, kill))
+    assert [record.status for record in records] == [TrialStatus.OK] * 4
+    assert not processes("nm-block") and not processes("nm-forks")
+
+
+async def test_a_journal_that_takes_no_more_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fill() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left"):
+        await mock_run.run(tmp_path / "run", listener=at_first(TrialStarted, fill))
+    assert not processes("nm-block")
+    assert await mock_run.left_over() == []
+
+
+async def test_one_is_told_to_end_also_while_it_says_something(tmp_path: Path) -> None:
+    await mock_run.run(tmp_path / "run")
+    task = plan_task(RunFolder(tmp_path / "run").manifest().plan, 0, artifacts=tmp_path)
+    for steps in range(8):  # of the loop, between what it says and when it is told
+        heard = block_runner._Heard(task, Gathered(), silent)
+        (tasks, to_tasks), (from_events, events) = os.pipe(), os.pipe()
+        await heard.open(to_tasks, from_events)
+        listening = asyncio.ensure_future(heard.listen())
+        await asyncio.sleep(0.01)
+        os.write(events, write_event(Beat()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        listening.cancel()
+        await asyncio.wait({listening}, timeout=2)
+        assert listening.cancelled(), steps
+        heard.close()
+        os.close(tasks)
+        os.close(events)
 
 
 async def test_what_is_no_event_ends_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,12 +187,50 @@ async def test_the_command_runs_a_task_from_its_standard_input(tmp_path: Path) -
     assert not list(ledgers_folder().glob("*.jsonl"))
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (b"", "it is not JSON"),
+        (b"rubbish", "it is not JSON (line 1, column 1)"),
+        (b"[" * 10**5, "it is not JSON"),
+        (b"[]", "it is no JSON object"),
+        (b"{}", "`plan` is missing"),
+        (b'{"schema": "block-task.v9"}', "`schema` cannot be 'block-task.v9'"),
+        (
+            b'{"plan": "", "resolved": [], "mtu": 1500, "artifacts": "", "block": {"index": 0, "attempt": 0, '
+            b'"boots": [{"treatment": {"environment": "a"}, "trials": []}]}}',
+            "`block` has a treatment that is not among `resolved`",
+        ),
+    ],
+)
+def test_what_is_no_task(given: bytes, told: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read_task(given + b"\n")
+    assert f"this is no task: {told}" in str(refused.value)
+
+
 def test_the_command_refuses_what_is_no_task() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "nearmetal", "block"], input=b"{}\n", capture_output=True, timeout=60, check=False
-    )
+    ended = run_command(input=b"{}\n")
     assert ended.returncode == 2
-    assert b"nearmetal block: this is no task" in ended.stderr and b"Traceback" not in ended.stderr
+    assert b"this is no task: `plan` is missing" in ended.stderr and b"Traceback" not in ended.stderr
+
+
+def test_the_command_ends_when_nobody_gives_it_a_task() -> None:
+    """Its controller was killed between two lines of its own."""
+    ended = run_command(input=b"")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (4, b"", b"")
+
+
+def test_the_command_refuses_a_file(tmp_path: Path) -> None:
+    (tmp_path / "task.json").write_text("{}\n")
+    with (tmp_path / "task.json").open() as file:
+        ended = run_command(stdin=file)
+    assert ended.returncode == 2 and b"a task comes by a pipe" in ended.stderr
+
+
+def run_command(**given: Any) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "nearmetal", "block"]
+    return subprocess.run(command, capture_output=True, timeout=60, check=False, **given)
 
 
 async def test_a_task_is_json_and_nothing_else(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
@@ -13,6 +14,7 @@ from nearmetal.model import BlockPlan, Document, HostSpec, Resolved, TrialPlan, 
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.booted import BootTask
 from nearmetal.run.events import BlockSink, BlockStarted
+from nearmetal.store import damage
 
 
 class BlockTask(Document):
@@ -35,6 +37,14 @@ class BlockTask(Document):
     mtu: int
     artifacts: str
     """The folder for the files of its trials."""
+
+    @field_validator("block")
+    @classmethod
+    def _check_treatments(cls, block: BlockPlan, info: ValidationInfo) -> BlockPlan:
+        resolved = {identify_assignment(one.assignment) for one in info.data.get("resolved", ())}
+        if any(identify_assignment(boot.treatment) not in resolved for boot in block.boots):
+            raise PydanticCustomError(damage.UNLIKE, "has a treatment that is not among `resolved`")
+        return block
 
 
 class BlockRunner(Protocol):

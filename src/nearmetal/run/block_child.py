@@ -6,22 +6,26 @@ input ends. `nearmetal block` runs one for whoever is on another host; a run on 
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
+import stat
 import sys
 import traceback
 from contextlib import aclosing
 from pathlib import Path
 from typing import IO
 
-from nearmetal import system_errors
-from nearmetal.errors import ExitCode, NearmetalError
+from pydantic import ValidationError
+
+from nearmetal.errors import BadInput, ExitCode, NearmetalError
 from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
 from nearmetal.run.events import BlockSink, Event, emit_left
+from nearmetal.store import damage
 
 BEAT = 5.0
 """Seconds between two signs of life."""
@@ -41,15 +45,37 @@ class PipeSink:
 
 
 def run_child(tasks: IO[bytes], events: int) -> int:
-    """Run the task in the first line of `tasks`, with its events going to the descriptor `events`. The exit code."""
+    """Run the task in the first line of `tasks`, with its events going to the descriptor `events`. The exit code.
+
+    BadInput when that is no task. A line without an end is none, and nobody is there any more who would hear so.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text("nm-block")
-    task: BlockTask = BlockTask.model_validate_json(tasks.readline())
+    line = tasks.readline()
+    if not line.endswith(b"\n"):
+        return ExitCode.INTERRUPTED
+    task = read_task(line)
     sink = PipeSink(events)
     try:
         return asyncio.run(_until_told(task, sink, tasks))
     except BrokenPipeError:  # whoever wanted to know is gone, and all is cleared
         return ExitCode.INTERRUPTED
+
+
+def read_task(line: bytes) -> BlockTask:
+    """BadInput."""
+    try:
+        return BlockTask.model_validate_json(line)
+    except ValidationError as error:
+        what = _tell_fault(line, error)
+    raise BadInput(f"this is no task: {what}", "standard input", "`nearmetal run` makes tasks, and runs studies")
+
+
+def _tell_fault(line: bytes, error: ValidationError) -> str:
+    try:
+        return damage.not_as_declared(error, json.loads(line))
+    except (ValueError, RecursionError) as unreadable:
+        return damage.not_json(unreadable)
 
 
 async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
@@ -104,14 +130,16 @@ async def run_task(task: BlockTask, sink: BlockSink) -> None:
 
 
 def main() -> int:
-    """`nearmetal block`. What plugins print goes to standard error: the events have standard output to themselves."""
+    """`nearmetal block`. What plugins print goes to standard error: the events have standard output to themselves.
+
+    BadInput, OSError.
+    """
+    if stat.S_ISREG(os.fstat(0).st_mode):
+        raise BadInput(
+            "a task comes by a pipe, whose end ends the block: this is a file",
+            "standard input",
+            "`cat FILE - | nearmetal block`",
+        )
     events = os.dup(1)
     os.dup2(2, 1)
-    try:
-        return run_child(sys.stdin.buffer, events)
-    except ValueError as error:
-        print(f"nearmetal block: this is no task: {str(error).splitlines()[0]}", file=sys.stderr)
-        return ExitCode.BAD_INPUT
-    except OSError as error:
-        print(f"nearmetal block: {system_errors.in_full(error)}", file=sys.stderr)
-        return ExitCode.HOST_CANNOT
+    return run_child(sys.stdin.buffer, events)

@@ -100,7 +100,7 @@ def _be_block(
         from nearmetal.lab import others
 
         others.act_for(request["controller"])
-        status = block_child.run_child(open(tasks, "rb", buffering=0), events)  # noqa: SIM115, PTH123
+        status = block_child.run_child(open(tasks, "rb"), events)  # noqa: SIM115, PTH123
     except BaseException:
         import traceback
 

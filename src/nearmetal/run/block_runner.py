@@ -47,8 +47,11 @@ class BlockProcesses:
         why = None
         try:
             why = await heard.listen()
-        except asyncio.CancelledError:
+        except BaseException as error:
+            # Told to end, or the disk of the journal is full: first it is to put right what it made.
             _signal(process.pid, signal.SIGTERM)
+            if not isinstance(error, asyncio.CancelledError):
+                heard.mute()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(heard.listen(), LIMITS.boot)
             raise
@@ -56,6 +59,8 @@ class BlockProcesses:
             if heard.is_open:  # it hangs, or says what nobody understands
                 _signal(process.pid, signal.SIGKILL)
             status = await process.wait(self._order)
+            if status is None:
+                await self._forget_forks()
             heard.close()
         self._preload = heard.modules or self._preload
         if heard.failed is not None:
@@ -68,31 +73,38 @@ class BlockProcesses:
 
     async def close(self) -> Iterable[Left]:
         """Nothing remains of a block but what was told."""
+        await self._forget_forks()
+        return ()
+
+    async def _fork(self, task: BlockTask, heard: "_Heard") -> "_Forked":
+        for _ in range(2):
+            order = await self._started()
+            tasks, to_tasks = os.pipe2(os.O_CLOEXEC)
+            from_events, events = os.pipe2(os.O_CLOEXEC)
+            request = json.dumps({"controller": os.getpid(), "preload": self._preload}).encode()
+            try:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    socket.send_fds(order, [request], [tasks, events])
+            finally:
+                os.close(tasks)
+                os.close(events)
+            await heard.open(to_tasks, from_events)
+            answer = await _Forked.answered(order, "forked")
+            if answer is not None:
+                await heard.give(task)
+                return _Forked(int(answer["forked"]))
+            # It was killed, between two blocks or just now. A process that it forked meanwhile is given no task.
+            heard.close()
+            await self._forget_forks()
+        raise ToolFailed("the process that forks blocks ended by itself, and so did the next one")
+
+    async def _forget_forks(self) -> None:
+        """It is gone: the next block starts another."""
         if self._order is not None:
             self._order.close()
         if self._forks is not None:
             await self._forks.wait()
-        return ()
-
-    async def _fork(self, task: BlockTask, heard: "_Heard") -> "_Forked":
-        order = await self._started()
-        tasks, to_tasks = os.pipe2(os.O_CLOEXEC)
-        from_events, events = os.pipe2(os.O_CLOEXEC)
-        try:
-            request = json.dumps({"controller": os.getpid(), "preload": self._preload}).encode()
-            socket.send_fds(order, [request], [tasks, events])
-        finally:
-            os.close(tasks)
-            os.close(events)
-        await heard.open(to_tasks, from_events)
-        answer = await _Forked.answered(order, "forked")
-        if answer is None:
-            heard.close()
-            self._forks = self._order = None
-            raise ToolFailed("the process that forks blocks ended by itself")
-        forked = _Forked(int(answer["forked"]))
-        await heard.give(task)
-        return forked
+        self._forks = self._order = None
 
     async def _started(self) -> socket.socket:
         if self._order is None:
@@ -151,6 +163,8 @@ class _Heard:
         self._reader: asyncio.StreamReader | None = None
         self._transports: list[asyncio.BaseTransport] = []
         self._writer: asyncio.WriteTransport | None = None
+        self._reading: asyncio.Future[bytes] | None = None
+        self._is_muted = False
         self.is_open = False
         self.is_finished = False
         self.failed: BlockFailed | None = None
@@ -170,14 +184,22 @@ class _Heard:
         assert self._writer is not None
         self._writer.write(task.model_dump_json().encode() + b"\n")
 
+    def mute(self) -> None:
+        """Pass nothing on any more."""
+        self._is_muted = True
+
     async def listen(self) -> str | None:
         """Until it has nothing more to say; why it cannot be listened to any more, if that is so."""
         assert self._reader is not None
         while True:
-            try:
-                line = await asyncio.wait_for(self._reader.readline(), SILENT)
-            except TimeoutError:
+            # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if a line comes at that moment, and
+            # since then it drops a line that came while this process was stopped for longer than the limit.
+            self._reading = self._reading or asyncio.ensure_future(self._reader.readline())
+            ended, _ = await asyncio.wait({self._reading}, timeout=SILENT)
+            if not ended:
                 return f"it gave no sign of life for {SILENT:g} s"
+            try:
+                line, self._reading = self._reading.result(), None
             except ValueError:
                 return "it printed a line without an end"
             if not line:
@@ -189,6 +211,8 @@ class _Heard:
                 event = read_event(line)
             except ValueError as error:
                 return f"it printed rubbish: {error}"
+            if self._is_muted:
+                continue
             if isinstance(event, Said):
                 self._say(event.text)
             elif isinstance(event, BlockFinished):
@@ -217,6 +241,8 @@ class _Heard:
                     self._sink.emit(TrialEnded(record=record))
 
     def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
         for transport in self._transports:
             transport.close()
 
