@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nearmetal.store.checksum import without_checksum
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import render_line
 
 
 @contextmanager
 def changed(journal: Path) -> Iterator[list[dict[str, Any]]]:
     """All its lines, records and events: what is made of them within is written back, as a run writes them."""
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    lines = [json.loads(without_checksum(line)) for line in journal.read_bytes().splitlines()]
     yield lines
-    journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    journal.write_bytes(b"".join(map(render_line, lines)))
 
 
 @contextmanager

@@ -60,7 +60,8 @@ def documents() -> Mapping[str, Any]:
     return {
         "study.v1": _study(),
         "event.v1": {"anyOf": [_line(kind) for kind in _events()]},
-        **{_name(kind): _written(kind) for kind in (*_OF_A_RUN, *_PRINTED)},
+        **{_name(kind): _with_checksum(_written(kind)) for kind in _OF_A_RUN},
+        **{_name(kind): _written(kind) for kind in _PRINTED},
     }
 
 
@@ -77,7 +78,14 @@ def _line(kind: type[events.Event]) -> dict[str, Any]:
     """An event as it stands in the journal."""
     schema = _written(kind)
     names = {"schema": {"const": "event.v1"}, "event": {"const": kind.__name__}}
-    return {**schema, "properties": names | schema["properties"], "required": [*names, *schema["required"]]}
+    return _with_checksum(
+        {**schema, "properties": names | schema["properties"], "required": [*names, *schema["required"]]}
+    )
+
+
+def _with_checksum(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what stands in a run's folder: `nearmetal.store.checksum` adds one, and takes it away before it is read."""
+    return {**schema, "properties": {**schema["properties"], "sum": {"type": "string", "pattern": "^[0-9a-f]{8}$"}}}
 
 
 def _study() -> dict[str, Any]:

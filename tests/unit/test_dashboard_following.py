@@ -28,14 +28,14 @@ def test_a_last_line_is_waited_for_until_it_is_whole(file: Path, follower: Follo
     assert follower.read().lines == ()
     append(file, "one\ntwo\nthr")
     assert follower.has_changed()
-    assert list(follower.read().lines) == [b"one\n", b"two\n"]
+    assert list(follower.read().lines) == [b"one", b"two"]
     assert not follower.has_changed()
     assert list(follower.read().lines) == []
     append(file, "ee")
     assert list(follower.read().lines) == []
     append(file, "\nfour\n")
     growth = follower.read()
-    assert list(growth.lines) == [b"three\n", b"four\n"]
+    assert list(growth.lines) == [b"three", b"four"]
     assert not growth.anew
 
 
@@ -45,7 +45,7 @@ def test_a_torn_line_that_the_next_writer_cuts_off_is_no_new_beginning(file: Pat
     os.truncate(file, 4)
     append(file, "two\n")
     growth = follower.read()
-    assert (list(growth.lines), growth.anew) == ([b"two\n"], False)
+    assert (list(growth.lines), growth.anew) == ([b"two"], False)
 
 
 def test_another_file_in_its_place_is_read_from_its_beginning(file: Path, follower: Follower) -> None:
@@ -55,7 +55,7 @@ def test_another_file_in_its_place_is_read_from_its_beginning(file: Path, follow
     other.write_text("uno\ndue\n")
     other.replace(file)
     growth = follower.read()
-    assert (list(growth.lines), growth.anew) == ([b"uno\n", b"due\n"], True)
+    assert (list(growth.lines), growth.anew) == ([b"uno", b"due"], True)
 
 
 def test_a_file_cut_short_is_another(file: Path, follower: Follower) -> None:
@@ -63,7 +63,7 @@ def test_a_file_cut_short_is_another(file: Path, follower: Follower) -> None:
     follower.read()
     file.write_text("new\n")
     growth = follower.read()
-    assert (list(growth.lines), growth.anew) == ([b"new\n"], True)
+    assert (list(growth.lines), growth.anew) == ([b"new"], True)
 
 
 def test_what_is_gone_is_told_once_and_may_come_back(file: Path, follower: Follower) -> None:
@@ -77,9 +77,9 @@ def test_what_is_gone_is_told_once_and_may_come_back(file: Path, follower: Follo
     assert not follower.read().anew
     file.parent.mkdir()
     append(file, "again\n")
-    assert list(follower.read().lines) == [b"again\n"]
+    assert list(follower.read().lines) == [b"again"]
 
 
 def test_lines_end_where_the_journal_ends_them_and_nowhere_else(file: Path, follower: Follower) -> None:
     append(file, "a\rb\x0bc\u2028d\n")
-    assert list(follower.read().lines) == ["a\rb\x0bc\u2028d\n".encode()]
+    assert list(follower.read().lines) == ["a\rb\x0bc\u2028d".encode()]

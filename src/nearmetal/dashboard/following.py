@@ -1,6 +1,5 @@
 """A file that another process appends lines to, read as it grows."""
 
-import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,9 @@ class Growth:
     """What has come since the last reading."""
 
     lines: Sequence[bytes]
-    """Whole ones, each with its end; a last line that is still being written has not come yet."""
+    """Whole ones, without their ends; a last line that is still being written has not come yet."""
+    rest: bytes
+    """What there is of that one, also of a line that was begun before."""
     anew: bool
     """They begin another file than the one read so far: what that one said does not hold any more."""
 
@@ -48,9 +49,9 @@ class Follower:
             self._seen = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
             file.seek(self._offset)
             content = file.read()
-        whole = content.rfind(b"\n") + 1
-        self._offset += whole
-        return Growth(io.BytesIO(content[:whole]).readlines(), anew)
+        *whole, rest = content.split(b"\n")
+        self._offset += len(content) - len(rest)
+        return Growth(whole, rest, anew)
 
     def _is_another(self, status: os.stat_result) -> bool:
         """Replaced, or cut to less than was read: an append-only file never is."""
@@ -61,7 +62,7 @@ class Follower:
     def _gone(self) -> Growth:
         was_there = self._file is not None
         self._file, self._seen, self._offset = None, None, 0
-        return Growth((), was_there)
+        return Growth((), b"", was_there)
 
 
 def mark(path: Path) -> Mark | None:

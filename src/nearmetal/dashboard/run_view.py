@@ -107,11 +107,12 @@ class RunView:
         growth = self._follower.read()
         if growth.anew:
             self.course = self._begin()
-        for line in growth.lines:
-            try:
+        try:
+            journal.refuse_changed_end(growth.rest)
+            for line in growth.lines:
                 self.course.take(journal.parsed(line))
-            except (KeyError, TypeError, ValueError, RecursionError):
-                raise self._damaged() from None
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise self._damaged() from None
         return self.course
 
     def _begin(self) -> Course:

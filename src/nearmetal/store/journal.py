@@ -1,4 +1,7 @@
-"""The journal of a run: one JSON line per record or event, append-only, fsynced, safe against a torn last line."""
+"""The journal of a run: one JSON line per record or event, append-only, fsynced, safe against a torn last line.
+
+Each line ends with a checksum of itself (`nearmetal.store.checksum`); lines of earlier versions have none.
+"""
 
 import contextlib
 import errno
@@ -13,6 +16,7 @@ from pydantic import ValidationError
 from nearmetal.errors import BadInput
 from nearmetal.model import TrialRecord
 from nearmetal.store import damage
+from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.events import as_declared
 
 Line = TrialRecord | dict[str, Any]
@@ -29,7 +33,7 @@ class Journal:
 
     def append(self, line: dict[str, Any]) -> None:
         """OSError, which names the file, when the disk is full; the journal then ends with the line before."""
-        content = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        content = render_line(line)
         before = os.fstat(self._descriptor).st_size
         try:
             if os.write(self._descriptor, content) != len(content):
@@ -49,6 +53,11 @@ class Journal:
         whole = content.rfind(b"\n") + 1
         if whole != len(content):
             os.ftruncate(self._descriptor, whole)
+
+
+def render_line(line: Mapping[str, Any]) -> bytes:
+    """A line as it is written: with its checksum and its end."""
+    return add_checksum(json.dumps(line, separators=(",", ":")).encode()) + b"\n"
 
 
 _LONGEST_EVENT = 2**16
@@ -104,7 +113,10 @@ def read_lines(path: Path) -> Sequence[Line]:
     """Records and events in their order, each line parsed the fast way. BadInput as of `records`, which says what is
     wrong with a line that is neither."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        told = [parsed(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        *whole, rest = path.read_bytes().split(b"\n")
+        if rest:
+            refuse_changed_end(rest)
+        told = [parsed(line) for line in whole]
         ids = [one.trial.id for one in told if isinstance(one, TrialRecord)]
         if len(set(ids)) == len(ids):
             return told
@@ -132,25 +144,48 @@ def last(path: Path) -> dict[str, Any]:
         file.seek(max(0, path.stat().st_size - _LONGEST_EVENT))
         whole, _, _ = file.read().rpartition(b"\n")
     try:
-        line = json.loads(whole.rpartition(b"\n")[2])
+        line = json.loads(without_checksum(whole.rpartition(b"\n")[2]))
     except (ValueError, RecursionError):
         return {}
     return line if is_event(line) else {}
 
+
+_CHECKSUM = "sum"
 
 _RECORD = b'{"schema":"record.v1",'
 """How `Journal` begins a record."""
 
 
 def parsed(line: bytes) -> TrialRecord | dict[str, Any]:
-    """A whole line: a record, validated while it is parsed, in a third of the time that `records` takes, or an event.
-    ValueError or RecursionError when it is neither."""
-    if line.startswith(_RECORD):
-        return TrialRecord.model_validate_json(line)
-    event = json.loads(line)
-    if not is_event(event):
+    """A whole line, without its end: a record, validated while it is parsed, in a third of the time that `records`
+    takes, or an event. ValueError or RecursionError when it is neither, or was changed."""
+    content = without_checksum(line)
+    if content.startswith(_RECORD):
+        return TrialRecord.model_validate_json(content)
+    event = json.loads(content)
+    if not is_event(event) or _CHECKSUM in event:
         raise ValueError("it is no event")
     return as_declared(event)
+
+
+def refuse_changed_end(rest: bytes) -> None:
+    """Changed, when the bytes after the last end of a line are no line whose writing was cut short."""
+    if lacks_only_its_end(rest):
+        raise Changed(CHANGED)
+
+
+def is_changed(path: Path) -> bool:
+    """Whether a line is not as its checksum says. Nothing else is looked at: it costs little but the reading."""
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    without_checksum(line[:-1])
+                else:
+                    refuse_changed_end(line)
+    except Changed:
+        return True
+    return False
 
 
 def is_event(line: object) -> TypeGuard[dict[str, Any]]:
@@ -181,14 +216,20 @@ def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         return
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if not raw.endswith(b"\n"):
-                return
+            is_whole = raw.endswith(b"\n")
             try:
-                line = json.loads(raw)
+                if not is_whole:
+                    refuse_changed_end(raw)
+                    return
+                line = json.loads(without_checksum(raw[:-1]))
+            except Changed:
+                raise _damaged(path, number, CHANGED) from None
             except (ValueError, RecursionError):
                 raise _damaged(path, number, "it is not JSON") from None
             if not isinstance(line, dict):
                 raise _damaged(path, number, "it is no JSON object")
+            if _CHECKSUM in line:
+                raise _damaged(path, number, "it is not as nearmetal writes lines: its checksum cannot be compared")
             yield number, line
 
 

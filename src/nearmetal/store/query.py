@@ -353,7 +353,7 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
         unread = database.sql(_UNREAD).fetchall()[0][0]
         row = [place, run.path.name, study.name, study.question, created, manifest.plan.blocks]
         _let_in(database, "SELECT * FROM lines WHERE schema = 'record.v1'", row)
-        if unread or database.sql(_DOUBTFUL).fetchall()[0][0]:
+        if unread or database.sql(_DOUBTFUL).fetchall()[0][0] or journal.is_changed(run.journal):
             # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
             for _ in journal.records(run.journal):
                 pass

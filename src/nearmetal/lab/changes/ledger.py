@@ -38,6 +38,8 @@ def new_token() -> str:
     return os.urandom(3).hex()
 
 
+_BY_HAND = "see by hand what it names, then remove the file"
+
 _IN_MEMORY = ("/dev/", "/proc/", "/run/", "/sys/")
 """Folders whose files a boot makes anew."""
 
@@ -243,13 +245,14 @@ def _locked(path: Path) -> int:
 def _account(path: Path) -> _Account:
     """BadInput, with the line's number, where one is damaged."""
     account = _Account()
-    for number, line in enumerate(lines(path), 1):
-        try:
-            account.take(line)
-        except (KeyError, ValidationError):
-            raise BadInput(
-                f"line {number} is none that a ledger has", str(path), "see by hand what it names, then remove the file"
-            ) from None
+    try:
+        for number, line in enumerate(lines(path), 1):
+            try:
+                account.take(line)
+            except (KeyError, ValidationError):
+                raise BadInput(f"line {number} is none that a ledger has", str(path)) from None
+    except BadInput as error:
+        raise BadInput(error.what, error.where, _BY_HAND) from None
     return account
 
 
