@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from nearmetal.config import Paths
+
 from .remains import groups
 
 _OURS = ("nm-", "nearmetal-")
@@ -28,8 +30,8 @@ _VOLATILE = (
 
 
 def snapshot() -> dict[str, list[str]]:
-    """Namespaces, links with their addresses, routes, mounts, control groups, processes of ours, sysctls, and where
-    interrupts and kernel threads may run."""
+    """Namespaces, links with their addresses, routes, mounts, control groups, files and processes of ours, sysctls, and
+    where interrupts and kernel threads may run."""
     return {
         "namespaces": _lines("ip", "netns", "list"),
         "links": [line.split(":")[1].strip() for line in _lines("ip", "-o", "link")],
@@ -37,6 +39,7 @@ def snapshot() -> dict[str, list[str]]:
         "routes": _lines("ip", "route", "show", "table", "all"),
         "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
         "groups": list(map(str, groups("nearmetal-nm-"))),
+        "files": _files(),
         "processes": _processes(),
         "interrupts": sorted(
             f"{file.parent.name} {_text(file)}" for file in Path("/proc/irq").glob("*/smp_affinity_list")
@@ -44,6 +47,14 @@ def snapshot() -> dict[str, list[str]]:
         "kernel threads": _kernel_threads(),
         "sysctls": [line for line in _lines("sysctl", "-a") if not line.startswith(_VOLATILE)],
     }
+
+
+def _files() -> list[str]:
+    """Of ours, where anybody may have some, and in the folder of state."""
+    places = [Path(place) for place in ("/run", "/run/lock", "/tmp", "/var/tmp")]
+    found = [file for place in places for ours in _OURS for file in place.glob(f"{ours}*")]
+    state = Paths.default().state
+    return sorted(map(str, [*found, *state.glob("machines/*"), *state.glob("temporary/*"), *state.glob("proof-*")]))
 
 
 def changed(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:

@@ -25,6 +25,9 @@ reference = { environment = "host" }
 environment = ["host", "docker"]
 [machine]
 memory = "512MiB"
+[observe]
+capture = true
+usage = true
 [[workloads]]
 name = "web"
 kind = "http"

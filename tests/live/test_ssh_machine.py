@@ -61,6 +61,19 @@ duration = "0.5s"
 [design]
 blocks = 1
 """
+FILES = """
+[[workloads]]
+name = "files"
+kind = "sysbench"
+test = "fileio"
+total_size = "16MiB"
+duration = "60s"
+[observe]
+capture = true
+usage = true
+[design]
+blocks = 1
+"""
 ALONE = STUDY.replace('["host", "metal", "chroot"]', '["metal"]').replace('"host" }', '"metal" }')
 
 
@@ -166,6 +179,24 @@ async def test_killed_in_the_middle_nothing_of_ours_stays_there(pair: Pair, tmp_
     assert status == 0, stderr
     assert json.loads(stdout)["left"] == []
     assert ends(pair) == before
+    assert left_there(pair) == []
+
+
+async def test_files_of_a_killed_trial_are_removed_from_it(pair: Pair, tmp_path: Path) -> None:
+    """Of the workload and of observers: `clean` knows them by the machine's name in the ledger."""
+    text = ALONE.partition("[[workloads]]")[0] + FILES
+    uses = {"-sysbench", "-capture", "-usage.jsonl"}
+
+    def all_there() -> bool:
+        return all(any(file.endswith(use) for file in pair.files()) for use in uses)
+
+    command = ["run", written(tmp_path, pair.far, text), "-o", str(tmp_path / "run")]
+    status, _, stderr = await pair.nearmetal(*command, kill_when=all_there)
+    assert status == -9, stderr
+    assert all_there(), "`clean` has nothing to remove"
+    status, stdout, stderr = await pair.nearmetal("clean", "--json")
+    assert status == 0, stderr
+    assert json.loads(stdout)["left"] == []
     assert left_there(pair) == []
 
 

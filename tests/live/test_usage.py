@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from nearmetal.lab.containers.machine import Container
+from nearmetal.lab.machines import scratch
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import CPU_STATES, Observation
 from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
-from nearmetal.observers.usage import FILE, Usage
+from nearmetal.observers.usage import Usage
 
 from .laboratory import laboratory, machine, spec, stage, study
 
@@ -167,7 +168,9 @@ async def test_a_killed_sampler_is_told_and_the_rest_is_kept(
         await must(server, "kill", "-KILL", *map(bytes.decode, pids))
         await asyncio.sleep(0.5)
         observation = await watch.stop()
-        assert (await server.exec(["ls", FILE])).status != 0, "samples were left behind"
+        assert (await server.exec(["ls", scratch.path(server.name, "/run", "usage.jsonl")])).status != 0, (
+            "samples were left behind"
+        )
     told = observation.counters["server-0"]
     assert "was killed before the trial was over" in told["problem"]
     host = observation.counters["host"]

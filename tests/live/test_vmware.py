@@ -68,8 +68,9 @@ class Scene:
         file.write_text(filled.replace("CERTIFICATE", str(certificate)).replace("OPTIONS", options))
         return str(file)
 
-    async def run(self, study: str, **more: float) -> tuple[int, str]:
-        status, _, stderr = await self.pair.nearmetal("run", study, "-o", str(self.folder / "run"), **more)
+    async def run(self, study: str, kill_after: float | None = None) -> tuple[int, str]:
+        command = ("run", study, "-o", str(self.folder / "run"))
+        status, _, stderr = await self.pair.nearmetal(*command, kill_after=kill_after)
         assert "Traceback" not in stderr, stderr
         return status, stderr
 

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +35,12 @@ class Pair:
     tokens: set[str]
     """Of all labs that there have been, by their ledgers: others may be at work on this host too."""
 
-    async def nearmetal(self, *arguments: str, kill_after: float | None = None) -> tuple[int, str, str]:
-        """Status and output of the command, run on the near host; killed so many seconds after its lab began (-9)."""
+    async def nearmetal(
+        self, *arguments: str, kill_after: float | None = None, kill_when: Callable[[], object] | None = None
+    ) -> tuple[int, str, str]:
+        """Status and output of the command, run on the near host; killed so many seconds after its lab began (-9).
+        If `kill_when` sees something, with all that it started: nobody puts right what a block's process would.
+        """
         begun = asyncio.ensure_future(self._new_token())
         process = await asyncio.create_subprocess_exec(
             *("nsenter", f"--net=/run/netns/{self.near}", "--", sys.executable, "-m", "nearmetal", *arguments),
@@ -49,6 +54,10 @@ class Pair:
                 if kill_after is not None:
                     await asyncio.wait([reading, begun], return_when=asyncio.FIRST_COMPLETED)
                     limit.reschedule(asyncio.get_running_loop().time() + kill_after)
+                while kill_when is not None and not reading.done():
+                    if await asyncio.to_thread(kill_when):
+                        kill_tree(process.pid)
+                    await asyncio.sleep(0.1)
                 await asyncio.shield(reading)
         except TimeoutError:
             process.kill()
@@ -65,6 +74,10 @@ class Pair:
                 return
             await asyncio.sleep(0.05)
 
+    def files(self) -> list[str]:
+        """Of ours on the far host, where anybody may have some."""
+        return self.far.run("find", "/run", "/tmp", "/var/tmp", "-mindepth", "1", "-name", "nm-*").split()
+
     def left(self) -> list[str]:
         """What is still on either host, after a moment, that a lab made."""
         assert self.tokens
@@ -76,7 +89,17 @@ class Pair:
             found += [line for line in links.splitlines() if line.split()[0].split("@")[0] not in ("lo", "cable")]
         found += [line for line in self.far.run("ps", "-eo", "args").splitlines() if "nm-" in line]
         found += self.far.run("ip", "netns", "list").split()
+        found += self.files()
         return [*found, *map(str, (self.far.folder / "state").glob("machines/*"))]
+
+
+def kill_tree(process: int) -> None:
+    """A process and all that it started, which cannot start more in between."""
+    os.kill(process, signal.SIGSTOP)
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in children.read_text().split():
+            kill_tree(int(child))
+    os.kill(process, signal.SIGKILL)
 
 
 def left_there(pair: Pair) -> list[str]:

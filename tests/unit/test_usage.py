@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.errors import MachineLost, TimedOut, ToolFailed
 from nearmetal.model import CPU_STATES, Completed, Machine, ObserveSpec, Running, Site, SiteRunning
-from nearmetal.observers.usage import FILE, Usage
+from nearmetal.observers.usage import Usage
 from nearmetal.units import AS_WRITTEN
 
 from .workloads_stage import ScriptedStage
@@ -41,6 +41,9 @@ def lines(ahead: int = 0, boot: int = 0, whole: bool = True, **more: Any) -> byt
     usage = {"user_ns": MINUTE // 1000, "system_ns": MINUTE // 1000}
     end = {"schema": "sample.end.v1", "missed": 0, "elapsed_ns": 2 * MINUTE, "usage": usage}
     return "".join(json.dumps(one) + "\n" for one in ([header, sample, end] if whole else [header, sample])).encode()
+
+
+FILE = "/run/guest-usage.jsonl"
 
 
 class Sampler:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,18 @@ class PaperVsphere:
         self.kill_after: int | None = None
 
     def _do(self, deed: str, reference: str, **looks: Any) -> None:
+        def change() -> None:
+            now = self.machines[reference]
+            version = str(int(now.version) + 1)
+            self.machines[reference] = now.model_copy(update={"version": version} | looks)
+
+        self.note(deed, change)
+
+    def note(self, deed: str, do: Callable[[], None] = lambda: None) -> None:
         if len(self.deeds) == self.kill_before:
             raise Killed
         self.deeds.append(deed)
-        now = self.machines[reference]
-        version = str(int(now.version) + 1)
-        self.machines[reference] = now.model_copy(update={"version": version} | looks)
+        do()
         if len(self.deeds) - 1 == self.kill_after:
             raise Killed
 
@@ -132,7 +138,7 @@ def environment(vsphere: PaperVsphere, monkeypatch: pytest.MonkeyPatch) -> Vmwar
         return handle
 
     async def leave(self: Any, handle: Handle) -> None:
-        vsphere.deeds.append("leave")
+        vsphere.note("leave")
 
     monkeypatch.setattr(behind_ssh.BehindSsh, "enter", enter)
     monkeypatch.setattr(behind_ssh.BehindSsh, "leave", leave)
@@ -141,12 +147,12 @@ def environment(vsphere: PaperVsphere, monkeypatch: pytest.MonkeyPatch) -> Vmwar
 
 
 CASES: list[tuple[Provision, dict[str, str], dict[str, Any], list[str]]] = [
-    ("boot", {"vm": "web"}, {}, ["configure", "configure", "start", "stop", "configure", "configure"]),
+    ("boot", {"vm": "web"}, {}, ["configure", "configure", "start", "leave", "stop", "configure", "configure"]),
     (
         "restart",
         {"vm": "web"},
         {"power": "on", "addresses": ("10.0.0.7",)},
-        ["configure", "stop", "configure", "start", "stop", "configure", "start", "configure"],
+        ["configure", "stop", "configure", "start", "leave", "stop", "configure", "start", "configure"],
     ),
     ("boot", {"template": "web"}, {"is_template": True}, ["clone", "configure", "start", "stop", "remove"]),
 ]

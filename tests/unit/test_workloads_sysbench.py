@@ -17,9 +17,10 @@ from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads import sysbench
 from nearmetal.workloads._sysbench_parameters import SysbenchParameters
-from nearmetal.workloads.sysbench import FOLDER, SLACK, Sysbench
+from nearmetal.workloads.sysbench import SLACK, Sysbench
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
+FOLDER = "/var/tmp/server0-sysbench"
 CPU = golden("sysbench/cpu-1-thread.out").decode()
 FILEIO = golden("sysbench/fileio-rndrw.out").decode()
 
@@ -282,8 +283,8 @@ async def test_a_full_disk_is_told_and_cleaned_up() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In the place of the fixed one, for commands that are really run."""
-    monkeypatch.setattr(sysbench, "FOLDER", str(tmp_path / "files"))
+    """In the place of the usual one, for commands that are really run."""
+    monkeypatch.setattr(sysbench, "file_folder", lambda _: str(tmp_path / "files"))
     return tmp_path / "files"
 
 

@@ -9,9 +9,10 @@ import pytest
 from nearmetal.model import Completed, Measurement
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._sysbench_parameters import SysbenchParameters
-from nearmetal.workloads.sysbench import FOLDER, Sysbench
+from nearmetal.workloads.sysbench import Sysbench
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
+FOLDER = "/var/tmp/server0-sysbench"
 DROP = ["tee", "/proc/sys/vm/drop_caches"]
 FILES = 8 * 2**20
 BEFORE, AFTER = 992840 * 1024, 208400 * 1024

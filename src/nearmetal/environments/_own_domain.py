@@ -101,7 +101,7 @@ class OwnDomains:
         options = Options.model_validate(dict(order.options))
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
         guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
-        folder, identity, tap = f"{site.state}/machines/{order.name}", str(uuid.uuid4()), _tap(order.name)
+        folder, identity, tap = lab_machine.folder(order.name, site), str(uuid.uuid4()), _tap(order.name)
         handle = lab_machine.handle_of(
             "libvirt",
             order,

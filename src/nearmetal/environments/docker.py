@@ -38,6 +38,7 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.networks import network
+from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
@@ -312,6 +313,8 @@ class DockerEnvironment:
                 lifeline.close()
             await self._remove(handle.data["engine"], name)
         await network.unplug(handle.port, site)
+        # What was captured outside of it.
+        await must(site, "rm", "-rf", "--", lab_machine.folder(handle.name, site))
 
     async def _remove(self, address: str, name: str) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""

@@ -94,7 +94,7 @@ class HostEnvironment:
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         root = await placed.root(lab_machine.image(order.spec.image), site)
-        folder = f"{site.state}/machines/{order.name}"
+        folder = lab_machine.folder(order.name, site)
         handle = lab_machine.handle_of(self.kind, order, site, folder=folder)
         ledger.creating(handle)
         laid_out = asyncio.create_task(held.make_scratch(folder, site))

@@ -117,7 +117,7 @@ class QemuEnvironment:
             return await self._start(order, _Start(command, guest, parts, str(saved.disk), saved), site, ledger)
 
     async def _start(self, order: Order, start: "_Start", site: Site, ledger: Recorder) -> Handle:
-        folder = f"{site.state}/machines/{order.name}"
+        folder = lab_machine.folder(order.name, site)
         handle = lab_machine.handle_of(
             self.kind,
             order,

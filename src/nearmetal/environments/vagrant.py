@@ -190,6 +190,7 @@ class VagrantEnvironment:
         elif found == _NEW and there and handle.data["identity"] is None:
             await _refuse_unknown(place, name)
         elif found in _OFF and is_the_same and await self._is_our_boot(handle, place):
+            await self._guests.try_to_leave(handle)
             await place.halt(name)
         self._started.discard(handle.name)
         self._machines.pop(handle.name, None)

@@ -246,7 +246,7 @@ class VmwareEnvironment:
         if now is not None and borrowed.clone:
             await lending.remove(api, now)
         elif now is not None and borrowed.loan is not None:
-            await lending.give_back(api, now, borrowed.loan)
+            await lending.give_back(api, now, borrowed.loan, lambda: self._guests.try_to_leave(handle))
 
 
 async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: Provision) -> list[Finding]:

@@ -73,6 +73,11 @@ def image_found(name: str) -> Finding:
     return provided(f"image {name}", lambda: image(name)).model_copy(update={"fatal": name != Recipe().name})
 
 
+def folder(name: str, site: Site) -> str:
+    """Where a machine of that name has its files on its site. Its environment removes them with the machine. Pure."""
+    return f"{site.state}/machines/{name}"
+
+
 def described(name: str) -> str:
     """What a machine is made of, for the record: an image of ours with its digest, or what the user named."""
     found = _image(name)

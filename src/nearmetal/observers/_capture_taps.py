@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
+from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import up_to
-from nearmetal.lab.machines import kernel
+from nearmetal.lab.machines import kernel, scratch
 from nearmetal.lab.machines.identity import Contained
 from nearmetal.lab.networks import network
 from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
@@ -50,7 +51,7 @@ def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
             machine,
             (),
             machine.interface,
-            f"/tmp/{machine.name}-capture/capture.pcap",
+            f"{scratch.path(machine.name, '/tmp', 'capture')}/capture.pcap",
             setting.snap,
             bound,
             machine.name,
@@ -60,7 +61,7 @@ def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     else:
         name, _, interface = str(machine.peer).partition("/")
         namespace = network.namespace_path(name)
-    file = f"{site.state}/machines/{machine.name}/capture/capture.pcap"
+    file = f"{lab_machine.folder(machine.name, site)}/capture/capture.pcap"
     launched = (site.probe, "launch", *site.bound, "--netns", namespace, "--")
     return Tap(site, launched, interface, file, setting.snap, bound, f"{machine.name}, outside on {site.name}")
 
@@ -207,9 +208,5 @@ class Tap:
         try:
             # Pretended machines have files alone.
             await self.on.exec(["rm", "-rf", "--", self._folder, *self.bound.files(self.file)])
-            if self.launched:
-                # The machine's own folder stays: it is not empty, or its environment removes it.
-                parent = str(PurePosixPath(self._folder).parent)
-                await self.on.exec(["rmdir", "--ignore-fail-on-non-empty", parent])
         except (NearmetalError, OSError):
             return

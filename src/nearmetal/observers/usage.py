@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
-from nearmetal.lab.machines import groups, kernel
+from nearmetal.lab.machines import groups, kernel, scratch
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
 from nearmetal.observers._usage_exits import exits
@@ -24,8 +24,6 @@ READY = 10.0
 """Seconds within which a sampler has to have begun."""
 PAUSE = 0.05
 """Seconds between two looks whether it has."""
-FILE = "/run/nearmetal-usage.jsonl"
-"""Where the samples lie in a machine until the trial is over."""
 HOST = "host"
 """What the samples of the servers' host are called."""
 UNTOLD = "untold"
@@ -109,12 +107,13 @@ class Usage:
 
     async def _in_machine(self, name: str, machine: Machine, own: Own) -> _Sampler:
         ahead = await _ahead(machine)
-        running = await machine.spawn([*self._command(machine.probe), "--output", FILE])
-        await _until_sampling(machine, running)
+        file = scratch.path(machine.name, "/run", "usage.jsonl")
+        running = await machine.spawn([*self._command(machine.probe), "--output", file])
+        await _until_sampling(machine, running, file)
 
         async def filed(stdout: bytes) -> bytes:
-            content = await machine.get(FILE)
-            await machine.exec(["rm", "-f", FILE])
+            content = await machine.get(file)
+            await machine.exec(["rm", "-f", file])
             return content
 
         return _Sampler(name, running, filed, own, ahead)
@@ -123,11 +122,11 @@ class Usage:
         return [probe, "sample", "--json", "--interval", f"{self._interval:g}s"]
 
 
-async def _until_sampling(machine: Machine, running: Running) -> None:
+async def _until_sampling(machine: Machine, running: Running, file: str) -> None:
     """Until there is a line in its file, the header."""
     until = time.monotonic() + READY
     while time.monotonic() < until:
-        if (await machine.exec(["cat", FILE])).stdout:
+        if (await machine.exec(["cat", file])).stdout:
             return
         with contextlib.suppress(TimedOut):
             raise _did_not_begin(machine.name, await running.wait(PAUSE))

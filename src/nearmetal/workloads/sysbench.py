@@ -5,6 +5,7 @@ import json
 from typing import ClassVar
 
 from nearmetal.errors import MachineError, ToolFailed
+from nearmetal.lab.machines import scratch
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Stage
 from nearmetal.units import show_size
 from nearmetal.workloads import _sysbench_cache as cache
@@ -13,8 +14,6 @@ from nearmetal.workloads import _sysbench_responses as responses
 from nearmetal.workloads._stage import succeeded
 from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 
-FOLDER = "/var/tmp/nearmetal-sysbench"
-"""Where the files lie: on the machine's own disk, and always here, so that a run removes what a lost one left."""
 SLACK = 45.0
 """Seconds beyond `duration`: sysbench finishes the event that it is in, and writes files back at the end."""
 SLOWEST_DISK = 2 * 2**20
@@ -24,6 +23,11 @@ USUAL_DISK = 100e6
 """Bytes per second. The host itself was seen to take in four times as much, an emulated guest half of it."""
 
 _FULL = b"No space left on device"
+
+
+def file_folder(server: Machine) -> str:
+    """Where the files lie: on the machine's own disk. Pure."""
+    return scratch.path(server.name, "/var/tmp", "sysbench")
 
 
 class Sysbench:
@@ -50,23 +54,24 @@ class Sysbench:
         if self._parameters.test == "fileio":
             server = stage.servers[0]
             # One that is there already may be somebody else's, whose links lead elsewhere: it is removed, not taken.
-            for step in (["rm", "-rf", FOLDER], ["mkdir", "-m", "700", FOLDER]):
-                succeeded(await server.exec(step, timeout=SLACK), f"{step[0]} {FOLDER}", server)
+            folder = file_folder(server)
+            for step in (["rm", "-rf", folder], ["mkdir", "-m", "700", folder]):
+                succeeded(await server.exec(step, timeout=SLACK), f"{step[0]} {folder}", server)
             await self._write_files(server)
             if self._parameters.cache == "dropped":
-                self._cache = await cache.dropped(server, FOLDER, self._parameters.total_size, self._file_limit)
+                self._cache = await cache.dropped(server, folder, self._parameters.total_size, self._file_limit)
 
     async def finish(self, stage: Stage) -> None:
         if self._parameters.test == "fileio":
             with contextlib.suppress(MachineError):  # with its machine, the files are gone too
-                await stage.servers[0].exec(["rm", "-rf", FOLDER], timeout=SLACK)
+                await stage.servers[0].exec(["rm", "-rf", file_folder(stage.servers[0])], timeout=SLACK)
 
     async def run(self, stage: Stage) -> Measurement:
         server = stage.servers[0]
         kept = {"cache.json": self._cache.document} if self._cache else {}
         if self._cache and self._cache.problem:
             return Measurement(responses={}, events=0, artifacts=kept, invalid=self._cache.problem)
-        argv = self._cpu() if self._parameters.test == "cpu" else [*self._fileio(), "run"]
+        argv = self._cpu() if self._parameters.test == "cpu" else [*self._fileio(server), "run"]
         (ended,) = await stage.together([(server, argv)], self._parameters.longest_seconds + SLACK)
         found = self.measurement(succeeded(ended, "sysbench", server))
         given = self._parameters
@@ -94,11 +99,11 @@ class Sysbench:
             "run",
         ]
 
-    def _fileio(self) -> list[str]:
+    def _fileio(self, server: Machine) -> list[str]:
         given = self._parameters
         return [
             "env",
-            f"--chdir={FOLDER}",
+            f"--chdir={file_folder(server)}",
             "sysbench",
             "fileio",
             f"--file-total-size={given.total_size}",
@@ -115,7 +120,7 @@ class Sysbench:
         ]
 
     async def _write_files(self, server: Machine) -> None:
-        ended = await server.exec([*self._fileio(), "prepare"], timeout=self._file_limit)
+        ended = await server.exec([*self._fileio(server), "prepare"], timeout=self._file_limit)
         if ended.status != 0 and _FULL in ended.stdout + ended.stderr:
             raise ToolFailed(
                 f"its disk is full: {show_size(self._parameters.total_size)} of files do not fit",

@@ -119,10 +119,16 @@ class BehindSsh:
             await self._borrowing.give_back(handle.name, await self._again(handle))
         await self.let_go(handle)
 
+    async def try_to_leave(self, handle: Handle) -> None:
+        """Take away what is ours in a machine that is about to be stopped, if it answers. Idempotent."""
+        with contextlib.suppress(NearmetalError):
+            await self.leave(handle)
+
     async def power_off(self, handle: Handle) -> bool:
         """Tell it from inside to power itself off, where one gets in, and close what leads there. Whether it heard."""
         is_told = False
         if "way" in handle.data:
+            await self.try_to_leave(handle)
             with contextlib.suppress(NearmetalError):
                 telling = await (await self._again(handle)).spawn(["poweroff"])
                 is_told = True

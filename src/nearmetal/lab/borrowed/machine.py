@@ -18,6 +18,7 @@ from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisi
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.borrowed import lock
+from nearmetal.lab.machines import scratch
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh.commands import SshCommands
@@ -115,7 +116,7 @@ class Borrowing:
     async def _confine(self, name: str, spec: MachineSpec, cpus: str, there: Site) -> ControlGroup:
         """A control group for a machine's programs, which goes with the connection, and they with it."""
         group = await cgroup.create(name, spec, cpus, there, limit_memory=True)
-        pipe = f"{lock.FILE}-{name}"
+        pipe = scratch.path(name, "/run", "watch")
         watchman = await there.spawn(["sh", "-c", _WATCH, "watch", pipe, cgroup.REMOVE, *group.folders])
         self._watchmen[name] = watchman
         if await watchman.first_line(LIMITS.command) != b"watching":
@@ -127,6 +128,7 @@ class Borrowing:
         """What was made there goes; the machine stays. Idempotent."""
         self.let_go(name)
         await cgroup.remove(name, there)
+        await scratch.remove(name, there)
         watchman = self._watchmen.pop(name, None)
         if watchman:
             with contextlib.suppress(MachineLost):

@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import socket
+from collections.abc import Awaitable, Callable
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.vmware import machine as machines
@@ -104,8 +105,11 @@ async def remove(api: Api, clone: Seen) -> None:
         await api.remove(now.reference)
 
 
-async def give_back(api: Api, now: Seen, loan: Loan) -> None:
-    """As it was found. HostCannot while it runs for somebody else, and once for what somebody else has changed."""
+async def give_back(api: Api, now: Seen, loan: Loan, leave: Callable[[], Awaitable[None]]) -> None:
+    """As it was found; `leave` takes away what is ours in the guest, before it is stopped.
+
+    HostCannot while it runs for somebody else, and once for what somebody else has changed.
+    """
     way = machines.back(loan, now)
     if way is None:
         return
@@ -116,6 +120,7 @@ async def give_back(api: Api, now: Seen, loan: Loan) -> None:
             "stop it, then: nearmetal clean",
         )
     if way.stop:
+        await leave()
         await api.stop(now.reference)
     if way.change != Wanted():
         await api.configure(await _must_see(api, now.reference), way.change)
