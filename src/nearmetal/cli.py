@@ -1,7 +1,9 @@
 """The command line: its commands, and how each ends. What they take is in `nearmetal.arguments`."""
 
+import contextlib
 import os
 import sys
+import threading
 from typing import NoReturn
 
 import click
@@ -26,6 +28,8 @@ def main() -> None:
         status = _interrupted()
     except KeyboardInterrupt:
         status = _interrupted()
+    if status == ExitCode.INTERRUPTED and any(not thread.daemon for thread in threading.enumerate()[1:]):
+        _end(status)  # Python would wait for what goes on in them
     sys.exit(int(status or 0))
 
 
@@ -78,12 +82,18 @@ def _interrupted() -> ExitCode:
 
 def _leave() -> NoReturn:
     """As one who is killed: an end in good order would wait for what is still under way. Ledgers know all of it."""
-    try:
+    with contextlib.suppress(OSError):
         click.echo("nearmetal: left at once; what is not put right yet: nearmetal clean", err=True)
+    _end(ExitCode.INTERRUPTED)
+
+
+def _end(status: int) -> NoReturn:
+    """Wait for nothing."""
+    try:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(ExitCode.INTERRUPTED)
+        os._exit(status)
 
 
 def _complain(text: str) -> None:

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator
+from pathlib import Path
 
 import pytest
 
 from nearmetal.errors import LeftAtOnce
 from nearmetal.interrupts import until_interrupted
-from nearmetal.say import Say
+from nearmetal.say import Say, silent
 
 
 @pytest.fixture(autouse=True)
@@ -55,43 +56,96 @@ def test_whoever_waits_is_told_once_what_is_going_on_and_what_was_begun_is_tidie
 
 
 LEAVING = """
-import asyncio, os, signal, threading
+import asyncio, os, signal, threading, time
 from nearmetal.errors import LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 
-def tell():
-    os.kill(os.getpid(), signal.SIGINT)
-
 async def in_the_middle_of_tidying_up():
     try:
-        tell()
+        os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(600)
     finally:
-        tell()
-        await asyncio.sleep(600)
-
-async def while_a_thread_goes_on():
-    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
-    try:
-        tell()
-        await asyncio.sleep(600)
-    finally:
-        threading.Timer(1, tell).start()
+        {again}
 
 try:
-    until_interrupted({work}())
+    until_interrupted(in_the_middle_of_tidying_up())
 except LeftAtOnce:
     print("left", flush=True)
 os._exit(4)
 """
 
 
-@pytest.mark.parametrize("work", ["in_the_middle_of_tidying_up", "while_a_thread_goes_on"])
-def test_ctrl_c_once_more_waits_for_nothing(work: str) -> None:
+@pytest.mark.parametrize(
+    "again",
+    [
+        "os.kill(os.getpid(), signal.SIGINT); await asyncio.sleep(600)",
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start(); time.sleep(600)",
+        "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM)).start(); await asyncio.sleep(600)",
+    ],
+    ids=["waiting", "deaf", "SIGTERM"],
+)
+def test_once_more_waits_for_nothing(again: str) -> None:
     """Whoever is left so has to end: by a process of its own, therefore."""
-    script = [sys.executable, "-c", LEAVING.format(work=work)]
+    script = [sys.executable, "-c", LEAVING.format(again=again)]
     ended = subprocess.run(script, capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stdout, ended.stderr) == (4, "left\n", "")
+
+
+def test_sigterm_to_a_process_and_to_its_group_is_one() -> None:
+    """As `timeout` sends it."""
+
+    async def work() -> None:
+        try:
+            tell(signal.SIGTERM)
+            await asyncio.sleep(60)
+        finally:
+            tell(signal.SIGTERM)
+            await asyncio.sleep(0.05)
+
+    assert not is_finished(work(), silent)
+
+
+DEAF = """
+import asyncio, os, re, signal, threading
+from nearmetal.interrupts import {run}
+
+async def work():
+    print("at work", flush=True)
+    try:
+        {deaf}
+    finally:
+        print("tidied up", flush=True)
+
+try:
+    assert not {run}(work())
+except KeyboardInterrupt:
+    pass
+print("ended", flush=True)
+os._exit(4)
+"""
+
+
+@pytest.mark.parametrize("run", ["until_interrupted", "run_until_done"])
+@pytest.mark.parametrize(
+    "deaf",
+    [
+        "all(iter(lambda: True, False))",
+        "re.search('(a*)*b', 'a' * 40)",
+        "os.mkfifo(fifo := f'/proc/self/cwd/{os.getpid()}'); open(fifo)",
+        "await asyncio.to_thread(threading.Event().wait)",
+    ],
+    ids=["computing", "pattern", "file", "thread"],
+)
+def test_nothing_that_blocks_keeps_one_signal_from_ending_it(deaf: str, run: str, tmp_path: Path) -> None:
+    script = [sys.executable, "-c", DEAF.replace("{run}", run).replace("{deaf}", deaf)]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at work\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.stdout.read() == "tidied up\nended\n"
+        finally:
+            process.kill()
 
 
 def test_a_terminal_that_is_gone_keeps_nobody_from_tidying_up(caplog: pytest.LogCaptureFixture) -> None:

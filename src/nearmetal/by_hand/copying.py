@@ -4,7 +4,6 @@ On either side it is unpacked beside its destination and takes its name only whe
 that is cut off in the middle leaves no half file under that name. What comes from a machine is unpacked by `unpacking`.
 """
 
-import asyncio
 import contextlib
 import posixpath
 import re
@@ -29,7 +28,7 @@ from nearmetal.by_hand.enter import attached, guarded_where_needed, handling, re
 from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
-from nearmetal.interrupts import ending
+from nearmetal.interrupts import ending, run_until_done
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import Kept
@@ -131,7 +130,7 @@ def _tidy_when_told_to_end() -> Iterator[None]:
 
 def _entered(remote: Remote) -> tuple[Kept, Door | None]:
     kept = written.find(remote.name)
-    return kept, asyncio.run(require(kept))
+    return kept, run_until_done(require(kept))
 
 
 # ── To a machine ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -314,6 +313,6 @@ def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Await
             await work(machine)
 
     try:
-        asyncio.run(there())
+        run_until_done(there())
     except ToolFailed as error:
         raise HostCannot(f"it could not be copied: {error}", kept.name) from None

@@ -1,6 +1,5 @@
 """Running a program in a machine that is up, with this process' own stdin, stdout and stderr."""
 
-import asyncio
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from nearmetal.by_hand.doors import build_command, open_door
 from nearmetal.by_hand.marked import Inside, Marked, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.interrupts import ending
+from nearmetal.interrupts import ending, run_until_done
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Completed, Door, Machine
@@ -37,7 +36,7 @@ async def require(kept: Kept) -> Door | None:
 
 def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     """The program's status, 128 + signal for one that was killed. MachineLost."""
-    door = asyncio.run(require(kept))
+    door = run_until_done(require(kept))
     if door is None:
         return _run_without_door(kept, argv, terminal)
     with guarded_where_needed(door) as marked:
@@ -54,7 +53,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
 def require_after(status: int, kept: Kept, door: Door) -> None:
     """MachineLost when the way in ended so because the machine is gone, or its engine."""
     if status != 0:
-        asyncio.run(require(kept))
+        run_until_done(require(kept))
     if status in door.own_failures:
         _require_answer(kept, build_command(door, ["true"]))
 
@@ -136,7 +135,7 @@ def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
             f"nearmetal exec {kept.name} -- COMMAND",
         )
     given = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
-    ended = asyncio.run(_exec(kept, argv, given))
+    ended = run_until_done(_exec(kept, argv, given))
     pipes.write_whole(sys.stdout.buffer, ended.stdout)
     pipes.write_whole(sys.stderr.buffer, ended.stderr)
     return ended.status

@@ -4,7 +4,6 @@ Modules are imported where they are needed: to import them all takes longer than
 and the keeper of a machine that is to come up imports its own meanwhile.
 """
 
-import asyncio
 import shlex
 import signal
 import sys
@@ -15,6 +14,7 @@ import click
 
 from nearmetal import pipes, system_errors
 from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
+from nearmetal.interrupts import run_until_done
 from nearmetal.printing import beside, console_for, print_json
 from nearmetal.units import show_size
 
@@ -58,7 +58,7 @@ def down(name: str, as_json: bool) -> int:
     from nearmetal.by_hand.documents import Down
     from nearmetal.by_hand.down import down as end
 
-    left = asyncio.run(end(name, beside))
+    left = run_until_done(end(name, beside))
     if as_json:
         print_json(Down(name=name, left=tuple(left)))
         return ExitCode.HOST_CANNOT if left else ExitCode.DONE
@@ -120,7 +120,7 @@ def machines() -> "list[MachineUp]":
     async def all_told() -> "list[MachineUp]":
         return [machine_up(kept, await _state(kept)) for kept in everything()]
 
-    return asyncio.run(all_told())
+    return run_until_done(all_told())
 
 
 async def _state(kept: "Kept") -> "State":

@@ -1,6 +1,5 @@
 """`doctor` and `clean`: what this host can do, and what dead runs left on it."""
 
-import asyncio
 import os
 import textwrap
 
@@ -8,7 +7,7 @@ import click
 from rich.text import Text
 
 from nearmetal.errors import ExitCode, Interrupted
-from nearmetal.interrupts import until_interrupted
+from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.plain import plain
 from nearmetal.printing import beside, console_for, print_json, warn
 
@@ -55,7 +54,7 @@ def clean(as_json: bool) -> int:
         await kept.forget_dead()
         return done
 
-    cleaned = asyncio.run(put_right())
+    cleaned = run_until_done(put_right())
     if as_json:
         print_json(cleaned)
     else:

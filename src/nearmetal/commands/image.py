@@ -1,6 +1,5 @@
 """What the commands about images do."""
 
-import asyncio
 import shlex
 from itertools import product
 from pathlib import Path
@@ -9,7 +8,7 @@ import click
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted, LeftAtOnce
-from nearmetal.interrupts import until_interrupted
+from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.lab import image, machine
 from nearmetal.lab.containers import copies
 from nearmetal.lab.containers.api import BRANDS
@@ -123,7 +122,7 @@ def rm(name: str) -> int:
     left = False
     for removed, brand in product(gone, BRANDS):
         try:
-            if address := asyncio.run(copies.remove(removed, brand)):
+            if address := run_until_done(copies.remove(removed, brand)):
                 click.echo(f"removed {copies.tag(removed)} from the {brand.called} at {address}")
         except HostCannot as error:
             beside(f"nearmetal: {error}")

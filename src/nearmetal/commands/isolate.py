@@ -1,6 +1,5 @@
 """What the commands about isolating CPUs of this host do."""
 
-import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from rich.console import Console
 
 from nearmetal import cpu_lists
 from nearmetal.errors import ExitCode, HostCannot
+from nearmetal.interrupts import run_until_done
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.documents import (
@@ -40,7 +40,7 @@ _TOLD = {"bystanders": "everybody else", "cpuset": "programs"}
 
 
 def plan(cpus: str | None, as_json: bool) -> None:
-    asyncio.run(_plan(LocalSite(), cpus, as_json))
+    run_until_done(_plan(LocalSite(), cpus, as_json))
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _way(cpusets: Cpusets) -> Way:
 
 
 def on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
-    return asyncio.run(_on(LocalSite(), cpus, boot, strict, as_json))
+    return run_until_done(_on(LocalSite(), cpus, boot, strict, as_json))
 
 
 async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
@@ -198,7 +198,7 @@ def must_be_root() -> None:
 
 
 def off(as_json: bool) -> int:
-    return asyncio.run(_off(LocalSite(), as_json))
+    return run_until_done(_off(LocalSite(), as_json))
 
 
 async def _off(site: LocalSite, as_json: bool) -> int:
@@ -239,7 +239,7 @@ def _told(undone: Iterable[Undone], *outcomes: str) -> tuple[str, ...]:
 
 
 def status(as_json: bool) -> int:
-    return asyncio.run(_status(LocalSite(), as_json))
+    return run_until_done(_status(LocalSite(), as_json))
 
 
 async def _status(site: LocalSite, as_json: bool) -> int:

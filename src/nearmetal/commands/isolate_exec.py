@@ -1,6 +1,5 @@
 """What `nearmetal isolate exec` does."""
 
-import asyncio
 import os
 from collections.abc import Sequence
 from typing import NoReturn
@@ -8,6 +7,7 @@ from typing import NoReturn
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.commands.isolate import must_be_root
 from nearmetal.errors import HostCannot
+from nearmetal.interrupts import run_until_done
 from nearmetal.isolate import standing
 from nearmetal.lab.site import LocalSite
 
@@ -19,7 +19,7 @@ def become(program: Sequence[str]) -> int:
 
 def _become(site: LocalSite, program: Sequence[str]) -> NoReturn:
     must_be_root()
-    words = [*asyncio.run(_within(site)), *program]
+    words = [*run_until_done(_within(site)), *program]
     os.execv(words[0], words)
 
 

@@ -1,6 +1,5 @@
 """`run` and `resume`, and what looks at runs: `report`, `show` and `ls`."""
 
-import asyncio
 import errno
 import os
 import statistics
@@ -22,7 +21,7 @@ from nearmetal import plan as planning
 from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_missing
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
-from nearmetal.interrupts import until_interrupted
+from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.plain import plain
 from nearmetal.printing import beside, console_for, print_json, print_table, unfolded, warn
@@ -56,7 +55,7 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
     console = unfolded(console_for(as_json))
     resolved = resolve_treatments(study)
-    missing = asyncio.run(session.what_is_missing(study, resolved)) if available else []
+    missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     say_missing(missing, "left out", console)
     plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
     if plan.treatments and not plan.contrasts:

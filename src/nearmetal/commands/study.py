@@ -1,6 +1,5 @@
 """`studies` and `plan`: what would be measured, how long that takes, and whether it can be measured here."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from rich.text import Text
 from nearmetal import factors, plan_sight, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
+from nearmetal.interrupts import run_until_done
 from nearmetal.levels import format_assignment
 from nearmetal.model import Plan, Study, WorkloadSpec
 from nearmetal.plain import plain
@@ -135,7 +135,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     """HOST_CANNOT where `run` with the same words would refuse."""
     study = opened.study
     resolved = resolve_treatments(study)
-    missing = asyncio.run(session.what_is_missing(study, resolved))
+    missing = run_until_done(session.what_is_missing(study, resolved))
     plan = planning.make(study, [treatment for treatment, _ in missing] if available else (), resolved)
     needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks))
     refused = bool(missing) and not (available and plan.treatments)

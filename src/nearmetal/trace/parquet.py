@@ -4,13 +4,13 @@ Integers have a sign, though most of them are never negative: who takes one time
 a difference of some 2^64, where the earlier one comes first.
 """
 
-import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.interrupts import run_until_done
 from nearmetal.lab import probe
 from nearmetal.lab.commands import process
 
@@ -59,7 +59,7 @@ def columns(schema: Schema) -> dict[str, str]:
 
 
 def _schema() -> Schema:
-    told = asyncio.run(process.run([str(probe.path()), "schema", "trace.request.v1"]))
+    told = run_until_done(process.run([str(probe.path()), "schema", "trace.request.v1"]))
     schema: Schema = json.loads(told.stdout)
     return schema
 
