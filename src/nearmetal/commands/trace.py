@@ -1,10 +1,8 @@
 """What `nearmetal trace` does: captures in words, a request as a ladder, a page, lines for notebooks."""
 
-import asyncio
 import os
 import shutil
 import sys
-import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +13,11 @@ from rich.console import Console
 
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.files import write_whole
+from nearmetal.interrupts import run_until_done
 from nearmetal.printing import console_for, warn
 from nearmetal.report import words
 from nearmetal.tables import Column, fitted
+from nearmetal.temporary import temporary_folder
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.summary import Summary, are_strangers, summary
@@ -43,7 +43,7 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
     _check(captures, html, requests)
     with _lines(requests) as lines:
         with console_for(as_json).status("reading " + " and ".join(words.plain(one.name) for one in captures)):
-            traced = asyncio.run(analyser.analyse(captures, lines))
+            traced = run_until_done(analyser.analyse(captures, lines))
         document = traced.document
         if traced.problem is not None:
             if as_json:
@@ -141,8 +141,8 @@ def _lines(requests: Path | None) -> Iterator[Path]:
     """Where a line for each request goes: beside the user's file, which is replaced when all went well, or into one
     that is needed no longer afterwards."""
     if requests is None or requests == _STDOUT or _is_parquet(requests):
-        with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
-            yield Path(folder, "requests.jsonl")
+        with temporary_folder() as folder:
+            yield folder / "requests.jsonl"
         return
     unfinished = requests.with_name(f".{requests.name}.new")
     try:

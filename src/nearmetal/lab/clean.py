@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal import system_errors
+from nearmetal import system_errors, temporary
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.changes.ledger import (
@@ -55,6 +55,7 @@ async def clean(say: Say = silent) -> Cleaned:
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))
     alive = [what for path in living for what in _holds(path)]
     cleaned = await put_right(dead, say)
+    await asyncio.to_thread(temporary.sweep)
     await asyncio.to_thread(snapshot.sweep)
     await asyncio.to_thread(accelerator.sweep, Paths.default().state)
     return cleaned.model_copy(update={"in_use": len(living) + cleaned.in_use, "alive": tuple(alive)})

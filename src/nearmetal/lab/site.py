@@ -4,8 +4,8 @@ import asyncio
 import json
 import os
 import platform
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,16 +97,22 @@ class LocalSite:
 
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[str]:
-        # By way of the folder's descriptor, because a socket's path may have 107 bytes only.
         folder, _, name = path.rpartition("/")
-        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield f"/proc/self/fd/{descriptor}/{name}"
-        finally:
-            os.close(descriptor)
+        with short_path(folder) as short:
+            yield f"{short}/{name}"
 
     async def place(self, file: Path, sha256: str) -> str:
         return str(file)
+
+
+@contextmanager
+def short_path(folder: str | Path) -> Iterator[str]:
+    """A folder's path in this process by its descriptor, because a socket's path may have 107 bytes only. OSError."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _remedy(error: OSError) -> str:

@@ -5,7 +5,6 @@ While a trial measures, packets go to a file where they are taken and nowhere el
 """
 
 import asyncio
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ from nearmetal.errors import NearmetalError
 from nearmetal.model import CaptureSpec, Observation, Stage
 from nearmetal.observers import _capture_counters
 from nearmetal.observers._capture_taps import Tap, tapped
+from nearmetal.temporary import temporary_folder
 from nearmetal.trace import analyser, events
 from nearmetal.trace.figures import figures
 
@@ -106,7 +106,7 @@ def _joins(stage: Stage, captured: Mapping[str, bytes]) -> dict[str, Sequence[st
 
 async def _traced(captures: Mapping[str, bytes]) -> tuple[bytes, dict[str, Any]]:
     """The probe's document, and a handful of its figures for the record."""
-    with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
+    with temporary_folder() as folder:
         lines = Path(folder, "requests.jsonl")
         files = [Path(folder, name) for name in captures]
         try:

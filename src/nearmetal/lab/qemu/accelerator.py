@@ -23,6 +23,8 @@ _LIMIT_OF_TYPE = 30.0
 _MEMORY = 256 * 2**20
 _TRIED = "proof-"
 """What is booted from is called so in the state folder, and by whose it is."""
+# Once QEMU has the file open it needs no name, so that a killed controller leaves none on a host.
+_BOOT = 'exec 3<"$1"; rm -f -- "$1"; shift; exec "$@"'
 _WORD = "nearmetal: this guest has booted"
 _INIT = f"""#!/bin/sh
 /bin/busybox mount -t proc proc /proc
@@ -87,9 +89,9 @@ async def prove(accel: str, image: Image, limit: float, site: Site, machine: str
     parts = await placed.parts(image, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
-        *(site.probe, "launch", *site.bound, "--"),
+        *(site.probe, "launch", *site.bound, "--", "sh", "-c", _BOOT, "boot", initrd),
         *common(machine, accel, "max", 1, _MEMORY),
-        *("-kernel", parts.kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1"),
+        *("-kernel", parts.kernel, "-initrd", "/proc/self/fd/3", "-append", "console=ttyS0 quiet panic=-1"),
         *("-serial", "stdio", "-no-reboot"),
     ]
     try:

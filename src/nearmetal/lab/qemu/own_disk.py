@@ -5,7 +5,6 @@ itself is never written to.
 """
 
 import json
-import tempfile
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, Machine, MachineSpec, Port, Provision, Site
+from nearmetal.temporary import temporary_folder
 
 from .arguments import CONTROL_ADDRESS, CONTROL_MAC
 
@@ -125,10 +125,11 @@ def first_of(said: str) -> str:
 
 
 async def _head(path: str, kind: str, site: Site) -> bytes:
-    with tempfile.NamedTemporaryFile(prefix="nearmetal-") as file:
+    with temporary_folder() as folder:
+        file = folder / "head"
         size = (f"bs={_SECTOR}", f"count={_HEAD}")
-        await must(site, "qemu-img", "dd", "-f", kind, "-O", "raw", *size, f"if={path}", f"of={file.name}")
-        return Path(file.name).read_bytes()
+        await must(site, "qemu-img", "dd", "-f", kind, "-O", "raw", *size, f"if={path}", f"of={file}")
+        return file.read_bytes()
 
 
 def problem_of(head: bytes) -> str | None:

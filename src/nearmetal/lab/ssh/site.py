@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
@@ -21,11 +20,12 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
-from nearmetal.lab.site import must
+from nearmetal.lab.site import must, short_path
 from nearmetal.lab.ssh.commands import SshCommands, begun
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.model import HostSpec
 from nearmetal.say import Say
+from nearmetal.temporary import temporary_folder
 from nearmetal.units import show_size
 
 CACHE = "/var/cache/nearmetal"
@@ -178,13 +178,13 @@ class SshSite(SshCommands):
 
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[str]:
-        with tempfile.TemporaryDirectory(prefix="nearmetal-") as folder:
+        with temporary_folder() as folder, short_path(folder) as short:
             try:
-                listener = await self.connection.forward_local_path(f"{folder}/socket", path)
+                listener = await self.connection.forward_local_path(f"{short}/socket", path)
             except (asyncssh.Error, OSError) as error:
                 raise self.lost(error) from None
             try:
-                yield f"{folder}/socket"
+                yield f"{short}/socket"
             finally:
                 listener.close()
                 await listener.wait_closed()

@@ -1,0 +1,53 @@
+"""Folders for what one command needs while it runs. `clean` removes those of a command that was killed."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from nearmetal.config import Paths
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """For its owner alone, and removed at the end. It is locked meanwhile, by which `sweep` knows that it is in use.
+
+    OSError if none can be made.
+    """
+    parent = _parent()
+    try:
+        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:  # a user without a folder of state can analyse a capture all the same
+        parent = Path(tempfile.gettempdir())
+    with ExitStack() as held:
+        with _locked(parent, fcntl.LOCK_SH):  # no sweep comes between the folder and its lock
+            made = Path(tempfile.mkdtemp(dir=parent, prefix="nearmetal-"))
+            held.enter_context(_locked(made, fcntl.LOCK_EX))
+        held.callback(shutil.rmtree, made, ignore_errors=True)
+        yield made
+
+
+def sweep() -> None:
+    """Remove the folders whose commands are dead. Blocks."""
+    with suppress(OSError), _locked(_parent(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for folder in _parent().iterdir():
+            with suppress(OSError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """OSError, also if it is locked already and `how` is not to wait."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _parent() -> Path:
+    return Paths.default().state / "temporary"
