@@ -13,31 +13,15 @@ from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 
-HERE = Path(__file__).parent
+from .installing import HERE, install, with_package
+
 PACKAGE = HERE / "nearmetal-example"
 STUDY = PACKAGE / "hashing.toml"
-ROOT = HERE.parents[1]
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as pip installs it, in a folder of its own; nothing is fetched."""
-    target = tmp_path_factory.mktemp("site-packages")
-    offline = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *offline, "--target", target, PACKAGE], check=True)
-    return target
-
-
-def with_package(installed: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """`python -m WORDS` with the package beside nearmetal."""
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), *sys.path])},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    return install(PACKAGE, tmp_path_factory.mktemp("site-packages"))
 
 
 def test_without_the_package_its_names_are_unknown() -> None:

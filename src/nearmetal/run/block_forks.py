@@ -25,6 +25,9 @@ _LONGEST = 1 << 20
 def main() -> None:
     from nearmetal.run import block_child
 
+    # What plugins print goes to standard error, which a block's process flushes: standard output is for results.
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's, which tells us
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text("nm-forks")
@@ -46,7 +49,6 @@ def main() -> None:
                 # What cannot be imported here is the block's to say.
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
-            sys.stdout.flush()
             process = os.fork()
             if not process:
                 _be_block(block_child, order, (woken, waking), descriptors, request)
