@@ -1,11 +1,15 @@
-"""Files that are as before or complete, never in between, whoever looks and whatever ends their writer."""
+"""Files that are as before or complete, never in between, whoever looks and whatever ends their writer; and how a file
+of ours is opened that somebody else may have put there."""
 
 import contextlib
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from nearmetal.errors import BadInput
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -63,6 +67,22 @@ def claim(path: Path, content: bytes) -> bool:
     finally:
         Path(unfinished).unlink()
     return True
+
+
+def open_regular(path: Path, remedy: str, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+    """A descriptor of a regular file. BadInput, with that remedy, for a pipe or a device: whoever opens or reads one of
+    these waits for its other end, or finds no end. OSError."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BadInput("this is not a file", str(path), remedy)
+    return descriptor
+
+
+def read_regular(path: Path, remedy: str) -> bytes:
+    """The content of a regular file. BadInput and OSError as of `open_regular`."""
+    with os.fdopen(open_regular(path, remedy), "rb") as file:
+        return file.read()
 
 
 def missing(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ import pytest
 
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
+from nearmetal.lab.changes import ledger
 from nearmetal.model import Artifact
 from nearmetal.report.reading import read as read_run
 from nearmetal.store import journal, query, runs
@@ -233,12 +234,51 @@ def test_a_trial_that_has_two_lines_is_told_by_all_who_read_them(run: Path, tmp_
     assert one.reason == f"journal.jsonl: {what}"
 
 
+def pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def endless(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [pipe, endless])
 @pytest.mark.parametrize("name", ["manifest.json", "journal.jsonl"])
-def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, name: str) -> None:
+def test_what_is_no_file_is_refused_and_neither_waited_for_nor_read(
+    run: Path, name: str, put: Callable[[Path], None], tmp_path: Path
+) -> None:
     (run / name).unlink()
-    os.mkfifo(run / name)
-    error = refused(RunFolder(run).manifest)
-    assert (error.what, error.where) == ("this is not a file", str(run / name))
+    put(run / name)
+    for read in (
+        RunFolder(run).manifest,
+        lambda: RunFolder.open(run).manifest(),
+        lambda: read_run(RunFolder(run)),
+        lambda: query.ask("SELECT 1", [run], tmp_path / "cache", lambda _: None),
+        RunView(run).follow,
+    ):
+        error = refused(read)
+        assert (error.what, error.where) == ("this is not a file", str(run / name))
+    assert "this is not a file" in RunView(run).state()["state"]
+    assert runs.listing([run])[1][0].reason == f"{name}: this is not a file"
+
+
+@pytest.mark.parametrize("put", [pipe, endless])
+def test_a_journal_or_ledger_that_is_no_file_is_refused_by_all_that_open_it(
+    put: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "one.jsonl"
+    put(path)
+    for read in (
+        lambda: journal.Journal(path),
+        lambda: journal.read_lines(path),
+        lambda: list(journal.lines(path)),
+        lambda: journal.last(path),
+        lambda: runs.state(path),
+        lambda: ledger.Ledger(path),
+        lambda: ledger.outstanding(path),
+    ):
+        error = refused(read)
+        assert (error.what, error.where) == ("this is not a file", str(path))
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "journal.jsonl", ""])

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nearmetal.store.journal import open_journal
+
 Mark = tuple[int, int, int, int]
 """Of a file: device, inode, size, time of the last change in ns."""
 
@@ -35,9 +37,9 @@ class Follower:
         return mark(self.path) != self._seen
 
     def read(self) -> Growth:
-        """OSError when the file is there and cannot be read."""
+        """OSError when the file is there and cannot be read, BadInput when it is no file."""
         try:
-            file = self.path.open("rb")
+            file = open_journal(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return self._gone()
         with file:

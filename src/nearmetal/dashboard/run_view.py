@@ -56,7 +56,7 @@ class RunView:
     def is_measured(self) -> bool:
         try:
             return is_claimed(self.folder.journal)
-        except OSError:
+        except (OSError, BadInput):
             return False
 
     @property

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
+from nearmetal.files import open_regular
+
+_FROM_A_COPY = "restore it from a copy of the run's folder"
 
 _FLOCK = "hhqqi4x"
 """The kernel's `struct flock`: type, whence, start, length (0: all of it), process."""
@@ -37,7 +40,7 @@ def claimed(journal: Path) -> Iterator[None]:
 
 def _opened(journal: Path) -> int:
     try:
-        return os.open(journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_regular(journal, _FROM_A_COPY, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise
@@ -52,8 +55,8 @@ def taken(journal: Path) -> HostCannot:
 
 
 def is_claimed(journal: Path) -> bool:
-    """Whether a process holds the journal. OSError when it cannot be opened for reading."""
-    descriptor = os.open(journal, os.O_RDONLY | os.O_CLOEXEC)
+    """Whether a process holds the journal. OSError when it cannot be read, BadInput when it is no file."""
+    descriptor = open_regular(journal, _FROM_A_COPY)
     try:
         asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
         found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)

@@ -9,15 +9,18 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, BinaryIO, TypeGuard
 
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
+from nearmetal.files import open_regular, read_regular
 from nearmetal.model import TrialRecord
 from nearmetal.store import damage
 from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.events import as_declared
+
+_FROM_A_COPY = "restore the file from a copy; it is append-only"
 
 Line = TrialRecord | dict[str, Any]
 """A trial's record, or an event."""
@@ -28,7 +31,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = open_regular(path, _FROM_A_COPY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         self._cut_torn_line()
 
     def append(self, line: dict[str, Any]) -> None:
@@ -49,7 +52,7 @@ class Journal:
 
     def _cut_torn_line(self) -> None:
         """A crash in the middle of a write leaves a line without an end; what it said never counted."""
-        content = self.path.read_bytes()
+        content = read_regular(self.path, _FROM_A_COPY)
         whole = content.rfind(b"\n") + 1
         if whole != len(content):
             os.ftruncate(self._descriptor, whole)
@@ -113,7 +116,7 @@ def read_lines(path: Path) -> Sequence[Line]:
     """Records and events in their order, each line parsed the fast way. BadInput as of `records`, which says what is
     wrong with a line that is neither."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        *whole, rest = path.read_bytes().split(b"\n")
+        *whole, rest = read_regular(path, _FROM_A_COPY).split(b"\n")
         if rest:
             refuse_changed_end(rest)
         told = [parsed(line) for line in whole]
@@ -121,6 +124,11 @@ def read_lines(path: Path) -> Sequence[Line]:
         if len(set(ids)) == len(ids):
             return told
     return list(_validated(path))
+
+
+def open_journal(path: Path) -> BinaryIO:
+    """For reading. BadInput when it is no file; OSError."""
+    return os.fdopen(open_regular(path, _FROM_A_COPY), "rb")
 
 
 def blocks_planned(planned: int, told: Iterable[Mapping[str, Any]]) -> int:
@@ -140,7 +148,7 @@ def blocks_to_run(planned: int, told: Iterable[Mapping[str, Any]]) -> int:
 
 def last(path: Path) -> dict[str, Any]:
     """The last whole line, if it is an event's; else nothing. The others are not read."""
-    with path.open("rb") as file:
+    with open_journal(path) as file:
         file.seek(max(0, path.stat().st_size - _LONGEST_EVENT))
         whole, _, _ = file.read().rpartition(b"\n")
     try:
@@ -177,7 +185,7 @@ def refuse_changed_end(rest: bytes) -> None:
 def is_changed(path: Path) -> bool:
     """Whether a line is not as its checksum says. Nothing else is looked at: it costs little but the reading."""
     try:
-        with path.open("rb") as file:
+        with open_journal(path) as file:
             for line in file:
                 if line.endswith(b"\n"):
                     without_checksum(line[:-1])
@@ -192,7 +200,6 @@ def is_event(line: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(line, dict) and line.get("schema") == "event.v1" and isinstance(line.get("event"), str)
 
 
-_FROM_A_COPY = "restore the file from a copy; it is append-only"
 _NEWER = "if a newer nearmetal made it, read it with that; else restore the file from a copy"
 
 
@@ -214,7 +221,7 @@ def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     if not path.exists():
         return
-    with path.open("rb") as file:
+    with open_journal(path) as file:
         for number, raw in enumerate(file, 1):
             is_whole = raw.endswith(b"\n")
             try:
