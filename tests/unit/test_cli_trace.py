@@ -326,6 +326,16 @@ def test_other_files_are_replaced(trace: Run, tmp_path: Path) -> None:
     assert "before" not in lines.read_text() and page.read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.parametrize("name", ["requests.jsonl", "requests.parquet"])
+def test_a_link_in_the_place_of_what_is_unfinished_is_not_followed(trace: Run, tmp_path: Path, name: str) -> None:
+    """In a folder of somebody else's it would lead root anywhere."""
+    there = tmp_path / "there"
+    there.write_bytes(b"as it was")
+    (tmp_path / f".{name}.new").symlink_to(there)
+    assert trace(CLIENT, "--requests", str(tmp_path / name))[0] == 0
+    assert there.read_bytes() == b"as it was" and (tmp_path / name).is_file()
+
+
 @pytest.mark.parametrize("words", [("bad.pcap",), (CLIENT, "--request", "99")])
 @pytest.mark.parametrize("name", ["old.jsonl", "old.parquet"])
 def test_what_goes_wrong_leaves_other_files_as_they_were(

@@ -1,6 +1,7 @@
 """What `nearmetal trace` does: captures in words, a request as a ladder, a page, lines for notebooks."""
 
 import os
+import secrets
 import shutil
 import sys
 from array import array
@@ -144,7 +145,8 @@ def _lines(requests: Path | None) -> Iterator[Path]:
         with temporary_folder() as folder:
             yield folder / "requests.jsonl"
         return
-    unfinished = requests.with_name(f".{requests.name}.new")
+    # A name that can be guessed could be a link in somebody else's folder, and the probe would write where it leads.
+    unfinished = requests.with_name(f".{requests.name}.{secrets.token_hex(4)}")
     try:
         yield unfinished
         unfinished.replace(requests)

@@ -5,6 +5,7 @@ a difference of some 2^64, where the earlier one comes first.
 """
 
 import json
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,8 @@ def write(lines: Path, to: Path) -> None:
     """Of a file of trace.request.v1, one a line. BadInput where the file cannot be written; then there is none."""
     import duckdb
 
-    unfinished = to.with_name(f".{to.name}.new")
+    # A name that can be guessed could be a link in somebody else's folder, and duckdb would write where it leads.
+    unfinished = to.with_name(f".{to.name}.{secrets.token_hex(4)}")
     try:
         with duckdb.connect() as database:
             # By name and type: what no request of a capture has would be left out, or be text.
