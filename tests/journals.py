@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearmetal.store.checksum import without_checksum
+from nearmetal.store.checksum import add_checksum, without_checksum
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
 
@@ -28,6 +28,22 @@ def changed_records(journal: Path) -> Iterator[list[dict[str, Any]]]:
         events = [line for line in lines if not line["schema"].startswith("record")]
         yield records
         lines[:] = [*events, *records]
+
+
+def rewrite(journal: Path, change: Callable[[str], str]) -> None:
+    """The same by the text of each line, without its checksum."""
+    lines = [change(without_checksum(line).decode()) for line in journal.read_bytes().splitlines()]
+    journal.write_bytes(b"".join(add_checksum(line.encode()) + b"\n" for line in lines))
+
+
+@contextmanager
+def changed_manifest(run: Path) -> Iterator[dict[str, Any]]:
+    """What a manifest holds: what is made of it within is written back, as by a version that wrote no checksum."""
+    file = run / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest.pop("sum", None)
+    yield manifest
+    file.write_text(json.dumps(manifest))
 
 
 def emptied(folder: RunFolder) -> None:

@@ -4,7 +4,6 @@ Three environments (host, docker at 0.97 of it, qemu at 0.1) carry two workloads
 give the same bytes.
 """
 
-import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from nearmetal.model import (
 )
 from nearmetal.store.events import FactsSeen
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import render_line
 from nearmetal.store.manifest import Manifest
 
 SOURCE = """\
@@ -96,18 +96,18 @@ def make(path: Path, blocks: int = 8, factors: str = "", faults: bool = True) ->
         )
     )
     noise = np.random.default_rng(7)
-    with folder.journal.open("w") as journal:
+    with folder.journal.open("wb") as journal:
         for treatment in plan.treatments:
             facts = _facts(str(treatment["environment"]))
             seen = FactsSeen(treatment=treatment, role="server", facts=facts, at_ns=0)
-            journal.write(json.dumps(seen.line(), separators=(",", ":")) + "\n")
+            journal.write(render_line(seen.line()))
         for block in plan_blocks(plan):
             for record in _block(block, noise, faults):
-                journal.write(json.dumps(record.model_dump(mode="json"), separators=(",", ":")) + "\n")
+                journal.write(render_line(record.model_dump(mode="json")))
             if faults and block.index in (2, 5):
                 again = plan_block(plan, block.index, attempt=1)
                 for record in _block(again, noise, faults):
-                    journal.write(json.dumps(record.model_dump(mode="json"), separators=(",", ":")) + "\n")
+                    journal.write(render_line(record.model_dump(mode="json")))
     return folder
 
 

@@ -201,10 +201,9 @@ def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) 
         for record in told:
             if "trace-0" in record["observers"].get("capture", {}):
                 record["observers"]["capture"]["trace-0"] = {"requests": 0, "retransmitted": 0}
-    manifest = json.loads((folder.path / "manifest.json").read_text())
-    for observed in manifest["plan"]["treatments"]["observe"]:
-        observed["capture"] = {"snap": 64}
-    (folder.path / "manifest.json").write_text(json.dumps(manifest))
+    with journals.changed_manifest(folder.path) as manifest:
+        for observed in manifest["plan"]["treatments"]["observe"]:
+            observed["capture"] = {"snap": 64}
     section = anatomy.render(read(RunFolder(folder.path)))
     assert section is not None
     (notice,) = section.blocks

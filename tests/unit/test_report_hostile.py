@@ -13,7 +13,7 @@ from nearmetal.report.formats import markdown
 from nearmetal.report.page import breakable
 from nearmetal.report.write import render, write
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import journals, plausible_run
 from tests.one_engine import one_engine
 from tests.unit.report_page import Tags
 
@@ -25,16 +25,17 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run in which a level, the question, reasons and warnings are what an attacker would write."""
     made = plausible_run.make(tmp_path_factory.mktemp("hostile"))
     text = json.dumps(HOSTILE)[1:-1]
-    manifest = json.loads((made.path / "manifest.json").read_text())
-    manifest["study"]["question"] = HOSTILE
-    manifest["source"] += f"# {HOSTILE}"
+    with journals.changed_manifest(made.path) as manifest:
+        manifest["study"]["question"] = HOSTILE
+        manifest["source"] += f"# {HOSTILE}"
     formula = json.dumps("=1+1" + HOSTILE)
-    replaced = json.dumps(manifest).replace('"docker"', formula)
-    (made.path / "manifest.json").write_text(replaced)
-    journal = (
-        made.journal.read_text().replace('"docker"', formula).replace("cpuset is", text).replace("the host took", text)
-    )
-    made.journal.write_text(journal)
+    file = made.path / "manifest.json"
+    file.write_text(file.read_text().replace('"docker"', formula))
+
+    def change(line: str) -> str:
+        return line.replace('"docker"', formula).replace("cpuset is", text).replace("the host took", text)
+
+    journals.rewrite(made.journal, change)
     changed = RunFolder(made.path)
     with one_engine():
         write(changed)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import re
 import shutil
@@ -23,7 +22,6 @@ from nearmetal.report.courses import label
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.manifest import Manifest
 from tests import journals, plausible_networks, plausible_run
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -60,9 +58,8 @@ def renamed(folder: RunFolder, path: Path, name: str) -> RunFolder:
     """The same run of a study of another name."""
     shutil.copytree(folder.path, path)
     copy = RunFolder(path)
-    document = json.loads((path / "manifest.json").read_text())
-    document["study"]["name"] = name
-    copy.write_manifest(Manifest.from_json(document))
+    with journals.changed_manifest(path) as manifest:
+        manifest["study"]["name"] = name
     return copy
 
 

@@ -21,7 +21,7 @@ from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import validity, verdicts
 from nearmetal.report.write import render
-from tests import contrasted, plausible_run
+from tests import contrasted, journals, plausible_run
 
 
 @pytest.fixture(scope="module")
@@ -215,11 +215,10 @@ def test_values_of_any_size_in_one_block_leave_the_report_whole(tmp_path: Path) 
     """What a program of the user's prints may be anything."""
     folder = plausible_run.make(tmp_path / "run", blocks=1, faults=False)
     given = cycle([5.0, -1.0, 0.0, math.nan, math.inf, 1e308, -1e308])
-    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for line in lines:
-        for response in line.get("responses", {}).values():
-            response.update(value=next(given), scale="difference")
-    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with journals.changed(folder.journal) as lines:
+        for line in lines:
+            for response in line.get("responses", {}).values():
+                response.update(value=next(given), scale="difference")
     found = sections(read(folder))
     assert "verdicts" in [section.name for section in found]
     page = str(render(folder, "md"))

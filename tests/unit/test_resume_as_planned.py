@@ -1,7 +1,7 @@
 """What makes `resume` refuse: that what is installed now would run something else than what was planned."""
 
 import asyncio
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import read
+from tests import journals
 from tests.order import mock_run
 
 
@@ -28,11 +29,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(kept: Path, place: Path, change: Callable[[dict[str, Any]], object]) -> RunFolder:
-    manifest = json.loads((kept / "manifest.json").read_text())
-    change(manifest)
     place.mkdir()
-    (place / "manifest.json").write_text(json.dumps(manifest))
-    (place / "journal.jsonl").write_bytes((kept / "journal.jsonl").read_bytes())
+    for name in ("manifest.json", "journal.jsonl"):
+        shutil.copy(kept / name, place)
+    with journals.changed_manifest(place) as manifest:
+        change(manifest)
     return RunFolder(place)
 
 

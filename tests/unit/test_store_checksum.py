@@ -129,6 +129,27 @@ def test_lines_of_earlier_versions_have_no_checksum_and_are_read_as_before(folde
     assert sum(isinstance(line, TrialRecord) for line in with_checksums) == 12
 
 
+def test_each_flipped_bit_of_a_manifest_is_told(folder: RunFolder) -> None:
+    file = folder.path / "manifest.json"
+    whole = file.read_bytes()
+    end = 8 * (len(whole) - 40)
+    for bit in (*range(0, end, 7), *range(end, 8 * len(whole))):
+        file.write_bytes(flip(whole, bit))
+        with pytest.raises(BadInput) as told:
+            RunFolder(folder.path).manifest()
+        assert told.value.what.startswith("the run's manifest cannot be read: it was changed"), bit
+        assert told.value.where == str(file) and told.value.remedy
+    file.write_bytes(whole)
+    assert RunFolder(folder.path).manifest() == folder.manifest()
+
+
+def test_a_manifest_of_an_earlier_version_has_no_checksum_and_is_read_as_before(folder: RunFolder) -> None:
+    file = folder.path / "manifest.json"
+    file.write_bytes(without_checksum(file.read_bytes()[:-1]) + b"\n")
+    assert b'"sum"' not in file.read_bytes()
+    assert RunFolder(folder.path).manifest() == folder.manifest()
+
+
 # ── Two bits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
-from nearmetal.files import write_whole
+from nearmetal.files import read_regular, write_whole
 from nearmetal.store import damage
+from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.upgrade import upgrade_v1
 
@@ -74,10 +75,12 @@ class RunFolder:
             remedy = "put the folder itself in its place"
             raise BadInput("this is a link, and not a folder of the run's own", str(self.artifacts), remedy)
         try:
-            document = json.loads(self._manifest.read_text("utf-8"))
+            document = json.loads(self._read_as_written().decode())
             manifest = self._parsed(document)
         except ValidationError as error:
             raise self._damaged(damage.not_as_declared(error, document)) from None
+        except Changed:
+            raise self._damaged(CHANGED) from None
         except (ValueError, RecursionError) as error:
             raise self._damaged(damage.not_json(error)) from None
         is_measured = bool(manifest.fairness) or (self.artifacts.is_dir() and any(self.artifacts.iterdir()))
@@ -86,6 +89,14 @@ class RunFolder:
             what = "is empty" if self.journal.exists() else "is missing"
             raise BadInput(f"the run's journal {what}", str(self.journal), _FROM_A_COPY)
         return manifest
+
+    def _read_as_written(self) -> bytes:
+        """The manifest without its checksum. Changed."""
+        content = read_regular(self._manifest, _FROM_A_COPY)
+        whole = content.removesuffix(b"\n")
+        if whole == content and lacks_only_its_end(content):
+            raise Changed(CHANGED)
+        return without_checksum(whole)
 
     def artifact(self, path: str) -> bytes:
         """What a file of a trial holds, by its path in the record. OSError or ValueError where it cannot be read.
@@ -129,7 +140,7 @@ class RunFolder:
 
 
 def render_manifest(manifest: Manifest) -> bytes:
-    """A manifest as it is written: a line for each key, for those who look into it."""
+    """A manifest as it is written: a line for each key, for those who look into it, and one for its checksum."""
     document = manifest.model_dump(mode="json")
     lines = (f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in document.items())
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+    return add_checksum(("{\n" + ",\n".join(lines) + "\n}").encode()) + b"\n"
