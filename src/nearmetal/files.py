@@ -17,13 +17,26 @@ def write_whole(path: Path, content: bytes) -> None:
 
     OSError, which names the file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     _replace(path, content, lasting=True)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents; they are there after a power cut too. OSError."""
+    new = missing(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in reversed(new):
+        sync_folder(place.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have on disk which files a folder has: fsync of a new file alone does not keep its name (fsync(2)). OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from nearmetal import files
+from nearmetal.lab.changes.ledger import held
+from nearmetal.store.journal import Journal
 
 Write = Callable[[Path, bytes], None]
 
-pytestmark = pytest.mark.parametrize("write", [files.write_whole, files.replace])
+both = pytest.mark.parametrize("write", [files.write_whole, files.replace])
 
 
 @pytest.fixture
@@ -22,6 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@both
 def test_what_was_there_is_replaced(folder: Path, write: Write) -> None:
     file = folder / "file"
     for content in (b"first", b"2nd"):
@@ -30,6 +33,7 @@ def test_what_was_there_is_replaced(folder: Path, write: Write) -> None:
     assert list(folder.iterdir()) == [file]
 
 
+@both
 def test_what_cannot_take_its_place_is_named_and_gone(folder: Path, write: Write) -> None:
     taken = folder / "taken"
     (taken / "not empty").mkdir(parents=True)
@@ -39,6 +43,7 @@ def test_what_cannot_take_its_place_is_named_and_gone(folder: Path, write: Write
     assert list(folder.iterdir()) == [taken]
 
 
+@both
 def test_a_link_in_the_place_of_what_is_unfinished_is_not_followed(
     folder: Path, tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,12 +58,14 @@ def test_a_link_in_the_place_of_what_is_unfinished_is_not_followed(
     assert there.read_bytes() == b"as it was"
 
 
+@both
 def test_it_may_be_read_as_any_other_file(folder: Path, write: Write) -> None:
     (folder / "other").touch()
     write(folder / "file", b"content")
     assert (folder / "file").stat().st_mode == (folder / "other").stat().st_mode
 
 
+@both
 def test_of_many_one_claims(folder: Path, write: Write) -> None:
     file = folder / "file"
     contents = [f"{number}" * 4096 for number in range(8)]
@@ -71,3 +78,48 @@ def test_of_many_one_claims(folder: Path, write: Write) -> None:
     write(file, b"replaced")
     assert not files.claim(file, b"late")
     assert file.read_bytes() == b"replaced"
+
+
+# ── What a power cut leaves ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What was brought to the disk, in its order."""
+    told: list[Path] = []
+    real = os.fsync
+
+    def note(descriptor: int) -> None:
+        told.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return told
+
+
+def test_a_file_is_on_disk_before_its_name_and_so_is_every_folder_made_for_it(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    files.write_whole(tmp_path / "artifacts" / "trial" / "load.json", b"content")
+    folders, (file, last) = synced[:-2], synced[-2:]
+    assert folders == [tmp_path, tmp_path / "artifacts"]
+    assert file.name.startswith(".load.json.") and last == tmp_path / "artifacts" / "trial"
+
+
+def test_a_new_journal_has_its_name_on_disk_before_its_first_line(tmp_path: Path, synced: list[Path]) -> None:
+    path = tmp_path / "journal.jsonl"
+    for before in ([tmp_path], []):  # when it goes on, the name is there
+        synced.clear()
+        journal = Journal(path)
+        assert synced == before
+        journal.append({"one": 1})
+        assert synced == [*before, path]
+        journal.close()
+
+
+def test_a_new_ledger_has_its_name_and_its_folders_on_disk_before_its_first_line(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    path = tmp_path / "state" / "ledgers" / "one.jsonl"
+    with held(path):
+        assert synced == [tmp_path, tmp_path / "state", path.parent, path]

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeGuard
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
-from nearmetal.files import open_regular, read_regular
+from nearmetal.files import open_regular, read_regular, sync_folder
 from nearmetal.model import TrialRecord
 from nearmetal.store import damage
 from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
@@ -27,12 +27,18 @@ Line = TrialRecord | dict[str, Any]
 
 
 class Journal:
-    """Appends lines. A line is on disk when `append` returns."""
+    """Appends lines. A line is on disk when `append` returns, and so is the name of the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = open_regular(path, _FROM_A_COPY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        self._cut_torn_line()
+        try:
+            self._cut_torn_line()
+            if not os.fstat(self._descriptor).st_size:
+                sync_folder(path.absolute().parent)  # it may be new
+        except BaseException:
+            os.close(self._descriptor)
+            raise
 
     def append(self, line: dict[str, Any]) -> None:
         """OSError, which names the file, when the disk is full; the journal then ends with the line before."""

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.files import make_folder
 from nearmetal.lab.changes import origin
 from nearmetal.lab.changes.origin import Origin
 from nearmetal.lab.lock import try_lock
@@ -143,7 +144,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         """Open and lock. HostCannot when its owner lives, OfAnotherHost, BadInput when a line of it is damaged."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self.path = path
         self.settled: set[int] = set()
         """Numbers of changes that were undone or went with their boot, also where the disk took no note of it."""
