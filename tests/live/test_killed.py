@@ -44,13 +44,15 @@ blocks = 4
 """
 
 
-async def nearmetal(*arguments: str, engine: str, kill_after: float | None = None) -> int:
-    """Run the command; -9 when it was killed in time, else its own status."""
+async def nearmetal(*arguments: str, engine: str, kill_after: float | None = None, of: Path | None = None) -> int:
+    """Run the command; -9 when it was killed in time, else its own status. Time counts once there is a file `of`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nearmetal", *arguments),
         env={**os.environ, "DOCKER_HOST": engine},
         stdout=asyncio.subprocess.DEVNULL,
     )
+    while of is not None and not of.exists() and process.returncode is None:
+        await asyncio.sleep(0.05)
     try:
         return await asyncio.wait_for(process.wait(), kill_after or 200)
     except TimeoutError:
@@ -83,7 +85,9 @@ async def test_killed_at_random_moments(
         command = (
             ["resume", str(folder)] if (folder / "manifest.json").exists() else ["run", str(study), "-o", str(folder)]
         )
-        status = await nearmetal(*command, engine=engine, kill_after=moments.uniform(0.5, longest))
+        status = await nearmetal(
+            *command, engine=engine, kill_after=moments.uniform(0.5, longest), of=folder / "manifest.json"
+        )
         assert status == -9, f"it came to its end with status {status} after {killed} kills"
         killed += 1
         journal = RunFolder(folder).journal
