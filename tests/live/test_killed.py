@@ -15,6 +15,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.live.remains import after_a_moment
 from tests.live.snapshot import changed, snapshot
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
@@ -51,8 +52,8 @@ async def nearmetal(*arguments: str, engine: str, kill_after: float | None = Non
         env={**os.environ, "DOCKER_HOST": engine},
         stdout=asyncio.subprocess.DEVNULL,
     )
-    while of is not None and not of.exists() and process.returncode is None:
-        await asyncio.sleep(0.05)
+    if of is not None:
+        await until(lambda: of.exists() or process.returncode is not None)
     try:
         return await asyncio.wait_for(process.wait(), kill_after or 200)
     except TimeoutError:

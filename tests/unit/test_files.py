@@ -90,7 +90,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     real = os.fsync
 
     def note(descriptor: int) -> None:
-        told.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        told.append(Path(f"/proc/self/fd/{descriptor}").readlink())
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
