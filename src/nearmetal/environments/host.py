@@ -119,7 +119,7 @@ class HostEnvironment:
         return attached
 
     async def open_door(self, handle: Handle) -> Door:
-        return held.held_door(handle, _group_of(handle))
+        return held.build_held_door(handle, _group_of(handle))
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await cgroup.remove(handle.name, site)

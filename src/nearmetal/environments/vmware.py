@@ -43,13 +43,14 @@ from nearmetal.model import (
     Frozen,
     Handle,
     HostSpec,
+    LoginName,
     MachineSpec,
     Order,
     Provision,
     Recorder,
     Site,
+    SshTarget,
 )
-from nearmetal.model.study import LoginName, SshTarget
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)(:[0-9]{1,5})?")
 _VARIABLE = re.compile(r"NEARMETAL_VMWARE_[A-Za-z0-9_]+")

@@ -41,7 +41,10 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class LabKeys:
+    """The lab's keys, as they lie in the folder `keys` of the state: see `lab_keys`."""
+
     client: KeyPair
+    """The controller logs in to guests with it; `keys/client` is its file."""
     host: KeyPair
     """One for all guests of the lab: it is pinned, so that a connection to anything else fails."""
     agent: bytes
@@ -49,7 +52,10 @@ class LabKeys:
 
 
 def lab_keys(state: Path) -> LabKeys:
-    """The keys in the state folder, made now where there are none. BadInput when a file there is no key."""
+    """The keys in the state folder (`Site.state` of the controller's host), made now if there are none.
+
+    BadInput if a file there is no key.
+    """
     folder = state / "keys"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return LabKeys(client=_key(folder / "client"), host=_key(folder / "host"), agent=_secret(folder / "agent"))

@@ -139,7 +139,7 @@ def _assignments(env: Mapping[str, str] | None) -> list[str]:
 
 
 class Named(Commands, Protocol):
-    """A machine, or a site."""
+    """Commands with a name for errors: a machine, or a site."""
 
     name: str
 

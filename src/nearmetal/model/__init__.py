@@ -72,6 +72,7 @@ from nearmetal.model.seams import Treatment as Treatment
 from nearmetal.model.seams import Watch as Watch
 from nearmetal.model.seams import Workload as Workload
 from nearmetal.model.shared_folder import SharedFolder as SharedFolder
+from nearmetal.model.shared_folder import SharedFolderText as SharedFolderText
 from nearmetal.model.study import PRETENDED as PRETENDED
 from nearmetal.model.study import CaptureSpec as CaptureSpec
 from nearmetal.model.study import ClientsSpec as ClientsSpec
@@ -80,9 +81,11 @@ from nearmetal.model.study import EnvironmentSpec as EnvironmentSpec
 from nearmetal.model.study import FactorSpec as FactorSpec
 from nearmetal.model.study import HostSpec as HostSpec
 from nearmetal.model.study import LinkSpec as LinkSpec
+from nearmetal.model.study import LoginName as LoginName
 from nearmetal.model.study import MachineSpec as MachineSpec
 from nearmetal.model.study import ObserveSpec as ObserveSpec
 from nearmetal.model.study import SequentialBlocks as SequentialBlocks
+from nearmetal.model.study import SshTarget as SshTarget
 from nearmetal.model.study import Study as Study
 from nearmetal.model.study import WorkloadSpec as WorkloadSpec
 from nearmetal.model.words import Assignment as Assignment

@@ -85,6 +85,8 @@ class Chart:
 
 @dataclass(frozen=True)
 class Paragraph:
+    """Text for people, without markup."""
+
     kind: ClassVar[str] = "paragraph"
     text: str
 
@@ -111,6 +113,8 @@ class Statement:
 
 @dataclass(frozen=True)
 class Statements:
+    """A list of statements, one below the other."""
+
     kind: ClassVar[str] = "statements"
     items: tuple[Statement, ...]
 

@@ -144,7 +144,7 @@ class _HeldRunning:
         return await self._running.stop()
 
 
-def held_door(handle: Handle, group: ControlGroup) -> Door:
+def build_held_door(handle: Handle, group: ControlGroup) -> Door:
     """The way for people into a `HeldMachine` of this host. NotProvisioned if its creation was interrupted."""
     site, first = LocalSite(), FirstProcess.in_ledger(handle)
 

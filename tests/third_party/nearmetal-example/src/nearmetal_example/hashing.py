@@ -1,8 +1,7 @@
 """The report's section `hashing`: for each treatment, the fastest and the slowest trial of the workload `sha`."""
 
 from nearmetal.model import TrialStatus
-from nearmetal.report.blocks import Column, Quantity, Section, Table
-from nearmetal.report.reading import ReportInput, SectionPlugin
+from nearmetal.report.api import Column, Quantity, ReportInput, Section, SectionPlugin, Table
 
 
 class Hashing:

@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from nearmetal.errors import ToolFailed
+from nearmetal.lab.api import Bytes
 from nearmetal.model import Frozen, Measurement, ResponseKind, Stage, Workload
-from nearmetal.units import Bytes
 
 _BLOCK = 2**20
 _SLOWEST = 20 * 2**20

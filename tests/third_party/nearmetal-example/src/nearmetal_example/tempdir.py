@@ -12,10 +12,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import HostCannot, MachineLost
-from nearmetal.lab import cgroup, findings
-from nearmetal.lab import machine as lab_machine
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
+from nearmetal.lab.api import (
+    LIMITS,
+    build_launch,
+    check_limits,
+    check_programs,
+    check_provided,
+    create_group,
+    make_finding,
+    make_handle,
+    put_file,
+    read_file,
+    read_group_cost,
+    remove_group,
+)
 from nearmetal.model import (
     Completed,
     ControlGroup,
@@ -26,6 +37,7 @@ from nearmetal.model import (
     Finding,
     Frozen,
     Handle,
+    MachineImage,
     MachineSpec,
     Order,
     Provision,
@@ -69,8 +81,7 @@ class TempdirMachine:
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
         self._must_be_there()
         inside = ["nice", "-n", str(self._niceness), "unshare", "--mount", "sh", "-c", _OWN_TMP, str(self._folder)]
-        place = [word for folder in self._group.folders for word in ("--cgroup", folder)]
-        return lab_machine.launch(self.site.probe, [*inside, *argv], env, f"--die-with-parent={os.getpid()}", *place)
+        return build_launch(self.site, [*inside, *argv], env, group=self._group)
 
     async def exec(
         self,
@@ -88,10 +99,10 @@ class TempdirMachine:
         return await self.site.spawn(self._launch(argv, env))
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
+        await put_file(self, content, path, mode)
 
     async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
+        return await read_file(self, path)
 
     async def reboot(self) -> None:
         raise HostCannot("a machine of kind 'tempdir' has no kernel of its own", self.name, 'use kind = "qemu"')
@@ -101,7 +112,7 @@ class TempdirMachine:
 
     async def cost(self) -> Cost:
         self._must_be_there()  # by this a trial hears that its machine is gone
-        return await cgroup.cost(self._group, self.site)
+        return await read_group_cost(self._group, self.site)
 
 
 class Tempdir:
@@ -115,9 +126,10 @@ class Tempdir:
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         return [
-            findings.finding("root", os.geteuid() == 0, "control groups take root", "run nearmetal as root"),
-            findings.program("unshare", "util-linux"),
-            findings.provided("probe", lambda: site.probe),
+            make_finding("root", os.geteuid() == 0, "control groups take root", "run nearmetal as root"),
+            *await check_programs(site, {"unshare": "util-linux"}),
+            check_provided("probe", lambda: site.probe),
+            *await check_limits(machine, site),
         ]
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
@@ -127,33 +139,34 @@ class Tempdir:
         """Nothing: there is no image to import."""
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        folder = Paths.default().state / "tempdir" / order.name
-        handle = Handle(
-            kind=self.kind,
-            name=order.name,
-            site=site.name,
-            role=order.role,
-            data={
-                "folder": str(folder),
-                "keep": TempdirOptions.model_validate(order.options).keep,
-                "niceness": order.spec.settings.get("niceness", 0),
-                "boot_id": f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}+{uuid.uuid4().hex}",
-                "group": asdict(cgroup.named(order.name, await cgroup.version(site))),
-            },
+        folder = Path(site.state, "tempdir", order.name)
+        handle = make_handle(
+            self.kind,
+            order,
+            site,
+            MachineImage(name="none: this host's own files"),
+            folder=str(folder),
+            keep=TempdirOptions.model_validate(order.options).keep,
+            niceness=order.spec.settings.get("niceness", 0),
+            boot_id=f"{site.boot_id}+{uuid.uuid4().hex}",
         )
         ledger.creating(handle)  # before anything exists, so that `nearmetal clean` finds it after a crash
         folder.mkdir(parents=True)
-        await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
-        return handle
+        group = await create_group(order.name, order.spec, order.cpus, site, limit_memory=True)
+        whole = handle.knowing(data={"group": asdict(group)})
+        ledger.creating(whole)  # with all that another process needs to reach it
+        return whole
 
     async def attach(self, handle: Handle, site: Site) -> TempdirMachine:
+        if "group" not in handle.data:
+            raise NotProvisioned("its creation was interrupted", handle.name)
         return TempdirMachine(handle, site)
 
     async def open_door(self, handle: Handle) -> None:
         """There is none: `nearmetal exec` goes by `TempdirMachine.exec`, and `nearmetal ssh` is refused."""
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        await cgroup.remove(handle.name, site)
+        await remove_group(handle.name, site)
         folder = Path(handle.data["folder"])
         if handle.data["keep"] and folder.is_dir():
             folder.rename(folder.with_name(f"{folder.name}.kept"))
