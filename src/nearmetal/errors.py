@@ -40,11 +40,13 @@ class NearmetalError(Exception):
 
     exit_code = ExitCode.OWN_FAILURE
 
-    def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
+    def __init__(self, what: str, where: str = "", remedy: str = "", cause: str = "") -> None:
+        """`cause` is a code of `model/causes.py`, if whoever raises this knows better than its class says."""
         super().__init__(what, where, remedy)
         self.what = what
         self.where = where
         self.remedy = remedy
+        self.cause = cause
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
@@ -100,7 +102,14 @@ class NotProvisioned(MachineError):
 class ToolFailed(NearmetalError):
     exit_code = ExitCode.SOME_TRIALS_BAD
 
-    def __init__(self, what: str, where: str = "", remedy: str = "", said: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        where: str = "",
+        remedy: str = "",
+        said: Mapping[str, bytes] | None = None,
+        cause: str = "",
+    ) -> None:
         """`said` is what the tool printed, file name to content; it is kept with the trial that failed."""
-        super().__init__(what, where, remedy)
+        super().__init__(what, where, remedy, cause)
         self.said = dict(said or {})

@@ -60,7 +60,7 @@ def held_after(folder: Path, trials: int, *words: object) -> "subprocess.Popen[b
 
 def _records(folder: Path) -> int:
     journal = folder / "journal.jsonl"
-    return journal.read_bytes().count(b'{"schema":"record.v1"') if journal.exists() else 0
+    return journal.read_bytes().count(b'{"schema":"record.v') if journal.exists() else 0
 
 
 @pytest.fixture

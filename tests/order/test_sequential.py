@@ -122,7 +122,7 @@ def change(folder: Path, of_line: Callable[[dict[str, Any]], list[dict[str, Any]
 
 def nearly_decided(line: dict[str, Any]) -> list[dict[str, Any]]:
     """The one that is withdrawn was better in the first block and worse in the others, which the second look tells."""
-    if line["schema"] == "record.v1" and line["status"] == "ok":
+    if line["schema"].startswith("record.") and line["status"] == "ok":
         is_bad, first = line["trial"]["treatment"]["environment"] == "bad", line["trial"]["block"] == 0
         size = {"base": 1.0, "slow": 0.5, "bad": 1.001 if first else 0.9}
         wobble = 1 + line["trial"]["block"] / 1000 * is_bad
@@ -134,7 +134,7 @@ def as_if_waited(line: dict[str, Any]) -> list[dict[str, Any]]:
     """Two more blocks of the others, and the second look in its place."""
     if line.get("event") == "LookTaken" and line["look"] == 2:
         return [line | {"blocks": 12}]
-    if line["schema"] == "record.v1" and line["trial"]["block"] == 9 and line["status"] == "ok":
+    if line["schema"].startswith("record.") and line["trial"]["block"] == 9 and line["status"] == "ok":
         trial = line["trial"]
         more = [trial | {"block": block, "id": f"{trial['id']}-{block}"} for block in (10, 11)]
         return [line, *(line | {"trial": another} for another in more)]

@@ -44,7 +44,7 @@ def ask(tmp_path: Path) -> Asking:
 
 def records(run: Path) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["schema"] == "record.v1"]
+    return [line for line in lines if line["schema"].startswith("record.")]
 
 
 def test_every_trial_and_every_response_is_there(run: Path, ask: Asking) -> None:
@@ -392,7 +392,7 @@ def changed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """The first record of a journal is another."""
     journal = run / "journal.jsonl"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    change(next(line for line in lines if line["schema"] == "record.v1"))
+    change(next(line for line in lines if line["schema"].startswith("record.")))
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return run
 

@@ -35,4 +35,6 @@ def test_a_golden_run_meets_the_schemas() -> None:
     meets["manifest.v2"].validate(json.loads(render_manifest(run.manifest())))
     meets["analysis.v1"].validate(json.loads(render(run, "json")))
     for line in map(json.loads, run.journal.read_text().splitlines()):
+        if line["schema"] == "record.v1":  # which lacks what came with version 2, and has the rest
+            line["schema"] = "record.v2"
         meets[line["schema"]].validate(line)

@@ -138,7 +138,7 @@ def record(**changes: object) -> str:
             "`machines.0.cpus` cannot be '3-1'",
         ),
         (record(mood="fine"), "`mood` is nothing that this version of nearmetal knows"),
-        (record(schema="record.v2"), "`schema` cannot be 'record.v2'"),
+        (record(schema="record.v3"), "`schema` cannot be 'record.v3'"),
         (record(schema=["record.v1"]), "`schema` cannot be a list"),
         ('{"rubbish":1}', "`schema` is missing"),
         ('{"schema":"event.v1","at_ns":1}', "`event` is missing"),
@@ -165,17 +165,17 @@ def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: s
 
 def test_a_line_of_another_version_is_told_with_what_may_have_made_it(run: Path) -> None:
     file = run / "journal.jsonl"
-    file.write_text(file.read_text() + record(schema="record.v2") + "\n")
+    file.write_text(file.read_text() + record(schema="record.v3") + "\n")
     error = refused(lambda: list(journal.records(file)))
     assert error.remedy == "if a newer nearmetal made it, read it with that; else restore the file from a copy"
-    with pytest.raises(BadInput, match=r"`schema` cannot be 'record\.v2'"):
+    with pytest.raises(BadInput, match=r"`schema` cannot be 'record\.v3'"):
         list(journal.events(file))
 
 
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        (record(schema="record.v2"), "`schema` cannot be 'record.v2'"),
+        (record(schema="record.v3"), "`schema` cannot be 'record.v3'"),
         ('{"schema":"event.v1","at_ns":1}', "`event` is missing"),
         ('{"schema":"event.v1","event":7}', "`event` cannot be 7"),
     ],

@@ -122,14 +122,16 @@ class _MockRunning:
         self._task = task
 
     async def wait(self, timeout: float) -> Completed:
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._task), timeout)
-        except TimeoutError:
-            raise TimedOut(f"the program still runs after {timeout:g} s") from None
+        if not (await asyncio.wait({self._task}, timeout=timeout))[0]:
+            raise TimedOut(f"the program still runs after {timeout:g} s")
+        return self._ended()
 
     async def stop(self) -> Completed:
         self._task.cancel()
         await asyncio.wait({self._task})  # not by awaiting it: our own cancellation would look like its
+        return self._ended()
+
+    def _ended(self) -> Completed:
         return Completed(status=143) if self._task.cancelled() else self._task.result()
 
 

@@ -51,6 +51,7 @@ fi
 echo "$version"
 """
 # A thread may end meanwhile, and the groups at the root have no limits. Those of a guest's vCPUs may be each its own.
+# What the kernel killed or refused is counted in the group of the process itself: those above count their other groups.
 _LIMITS = """
 root=$1
 shift
@@ -60,8 +61,14 @@ for pid; do cat "/proc/$pid/task/"*/cgroup 2>/dev/null; done | sort -u | while I
         1,) folder=$root$path ;;
         ,cpu | ,cpu,* | ,*,cpu | ,*,cpu,*) folder=$root/cpu$path ;;
         ,memory) folder=$root/memory$path ;;
+        ,pids) folder=$root/pids$path ;;
         *) continue ;;
     esac
+    for file in memory.events memory.oom_control pids.events; do
+        while read -r what count; do
+            case $what in oom_kill | max) echo "$file:$what $count $folder" ;; esac
+        done <"$folder/$file"
+    done 2>/dev/null
     while [ "${#folder}" -gt "${#root}" ]; do
         if [ "$controllers" != memory ]; then
             read -r line <"$folder/cpu.max" && echo "quota $line"
@@ -179,6 +186,10 @@ class Limits:
     """In bytes."""
     periods: Mapping[str, int] = field(default_factory=dict)
     """In which the groups were held to a quota since they were made, by their folders."""
+    kills: Mapping[str, int] = field(default_factory=dict)
+    """Processes of each group that the kernel killed for memory, by its folder."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Processes that each could not start, since it had as many as it may, by its folder."""
 
 
 async def limits(pids: Sequence[int], site: Site) -> Limits:
@@ -189,16 +200,25 @@ async def limits(pids: Sequence[int], site: Site) -> Limits:
 
 def parse_limits(text: str) -> Limits:
     """From lines of a kind (as `_LIMITS` prints them) and its value. Pure."""
-    quotas, memories, periods = [], [], {}
+    quotas, memories = [], []
+    periods: dict[str, int] = {}
+    kills: dict[str, int] = {}
+    refused: dict[str, int] = {}
+    counts = {
+        "periods": periods,
+        "memory.events:oom_kill": kills,
+        "memory.oom_control:oom_kill": kills,
+        "pids.events:max": refused,
+    }
     for line in text.splitlines():
         kind, *words = line.split(maxsplit=2)
-        if kind == "periods":
-            periods[words[1]] = int(words[0])
+        if kind in counts:
+            counts[kind][words[1]] = int(words[0])
         elif kind == "memory" and words[0] != "max" and int(words[0]) < _NO_LIMIT:
             memories.append(int(words[0]))
         elif kind == "quota" and words[0] not in ("max", "-1"):
             quotas.append(int(words[0]) / int(words[1]))
-    return Limits(min(quotas, default=None), min(memories, default=None), periods)
+    return Limits(min(quotas, default=None), min(memories, default=None), periods, kills, refused)
 
 
 async def of_process(pid: int, site: Site) -> ControlGroup:

@@ -1,11 +1,29 @@
 """A program that serves while a workload runs, and where the kernel lets it run."""
 
 import contextlib
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from nearmetal.errors import MachineError, TimedOut
 from nearmetal.model import Completed, Machine, Running
+
+_LAST_WORDS = 300
+"""Characters that are told of what a program said before it ended."""
+
+
+def is_killed(ended: Completed) -> bool:
+    """Whether a signal ended it, as a shell tells it."""
+    return 128 < ended.status <= 128 + signal.SIGRTMAX
+
+
+def describe_end(program: str, ended: Completed) -> str:
+    """How a program ended, with its last words."""
+    how = f"with status {ended.status}"
+    with contextlib.suppress(ValueError):
+        how = f"by {signal.Signals(ended.status - 128).name}"
+    said = (ended.complaint or ended.text.strip())[-_LAST_WORDS:]
+    return f"`{program}` ended {how}{f': {said}' if said else ', without a word'}"
 
 
 class LabService:

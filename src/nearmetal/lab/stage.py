@@ -6,10 +6,11 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from nearmetal.errors import MALFORMED, TimedOut, ToolFailed
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.service import LabService, start_service
+from nearmetal.lab.service import LabService, describe_end, is_killed, start_service
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Readback, Service, Site, Warned
 from nearmetal.units import show_size
@@ -31,6 +32,15 @@ class PlacedProgram:
 
 
 @dataclass(frozen=True)
+class KilledProgram:
+    """A program that `together` started and a signal ended."""
+
+    machine: Machine
+    words: str
+    """How it ended, with its last words."""
+
+
+@dataclass(frozen=True)
 class LabStage:
     """A `Stage` of machines that the lab made or reached."""
 
@@ -46,6 +56,8 @@ class LabStage:
     seed: int = 0
     services: list[LabService] = field(default_factory=list, init=False)
     """All that were started in this trial, also those that have ended since."""
+    killed: list[KilledProgram] = field(default_factory=list, init=False)
+    """Of what `together` has started in this trial."""
     _ended: list[PlacedProgram] = field(default_factory=list, init=False)
     """What `together` has started on CPUs that are kept free."""
 
@@ -106,6 +118,8 @@ class LabStage:
             document = json.loads(ended.stdout)
         except ValueError:
             said = ended.complaint[-500:]
+            if is_killed(ended):
+                self.killed.append(KilledProgram(machine, describe_end(f"{_name(argv)}, or what started it,", ended)))
             raise ToolFailed(f"the probe could not start `{argv[0]}`: {said}", machine.name) from None
         if placed:
             self._ended.append(PlacedProgram(machine.name, argv[0], document["cpus"]))
@@ -120,8 +134,17 @@ class LabStage:
                     "have it print less, or to a file",
                 )
         status = document["status"] if document["status"] is not None else 128 + document["signal"]
+        program = Completed(status=status, stdout=stdout, stderr=stderr)
+        if is_killed(program):
+            self.killed.append(KilledProgram(machine, describe_end(_name(argv), program)))
         late = None if instant == "now" or document["late_ns"] is None else document["late_ns"] / 1e9
-        return Completed(status=status, stdout=stdout, stderr=stderr, late=late)
+        return program.model_copy(update={"late": late})
+
+
+def _name(argv: Sequence[str]) -> str:
+    """A program as its user knows it: a verb of the probe is one of its own."""
+    name = PurePosixPath(argv[0]).name
+    return " ".join((name, *argv[1:2])) if name == "nearmetal-probe" else name
 
 
 def judge_placement(programs: Sequence[PlacedProgram], kept: Mapping[str, int]) -> Readback:

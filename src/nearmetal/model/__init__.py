@@ -5,6 +5,11 @@ that provisions, changes, loads or listens is reached through a Protocol, so tha
 workload or observer is one file that imports this package, and none of its modules.
 """
 
+from nearmetal.model.causes import CAUSES as CAUSES
+from nearmetal.model.causes import Blame as Blame
+from nearmetal.model.causes import Cause as Cause
+from nearmetal.model.causes import describe_cause as describe_cause
+from nearmetal.model.causes import find_blame as find_blame
 from nearmetal.model.description import Description as Description
 from nearmetal.model.description import Family as Family
 from nearmetal.model.description import KernelSource as KernelSource

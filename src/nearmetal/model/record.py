@@ -8,9 +8,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from nearmetal import cpu_lists
+from nearmetal.model.causes import Blame
+from nearmetal.model.description import Family
 from nearmetal.model.words import Better, Document, Frozen, Level, Provision, Role, Scale
 
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -125,18 +127,31 @@ class MachineRecord(Frozen):
     environment: str
     boot_id: str
     cpus: Annotated[str, AfterValidator(_listed)]
+    host: str | None = None
+    """The name of the host that it lies on. None in a record of version 1."""
+
+
+def _upgrade_version(schema: object) -> object:
+    """Version 1 lacks keys of version 2, and has no others."""
+    return "record.v2" if schema == "record.v1" else schema
 
 
 class TrialRecord(Document):
-    """A trial's line in the journal, `record.v1`."""
+    """A trial's line in the journal, `record.v2`. Lines of version 1 are read as such."""
 
-    schema_: Annotated[Literal["record.v1"], Field(alias="schema")] = "record.v1"
+    schema_: Annotated[Literal["record.v2"], BeforeValidator(_upgrade_version), Field(alias="schema")] = "record.v2"
     trial: TrialAddress
     site: str
     boot: BootRecord | None
     machines: tuple[MachineRecord, ...] = ()
     status: TrialStatus
     reason: str | None = None
+    blame: Blame | None = None
+    """Whose fault it is that the trial is not ok; None if it is, and in a record of version 1."""
+    cause: str | None = None
+    """Why it is not, as a code of `model/causes.py`."""
+    observed_family: Family | None = None
+    """What the first server is by its own word. None if it does not say."""
     phases_ns: Mapping[str, int] = {}
     """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check."""
     responses: Mapping[str, Response] = {}

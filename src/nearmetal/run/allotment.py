@@ -52,9 +52,8 @@ class Allotment:
     found: tuple[Found, ...]
     """By the servers, then the clients."""
 
-    async def why(self, stage: Stage) -> str | None:
-        """Why what was measured since does not count: of the first machine that has something else. MachineLost."""
-        now = await read(stage, self.placed)
+    async def why(self, stage: Stage, now: "Allotment") -> str | None:
+        """Why what was measured does not count: of the first machine that has something else now. MachineLost."""
         for placed, before, after in zip(self.placed, self.limits, now.limits, strict=True):
             where = await placement.read(placed.handle, placed.site, placed.cpuset, placed.kept)
             problems = limits_changed(before, after)

@@ -22,6 +22,7 @@ from nearmetal.errors import BadInput, ExitCode, NearmetalError
 from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
+from nearmetal.run import pulse
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
 from nearmetal.run.events import BlockSink, Event, emit_left
@@ -109,6 +110,7 @@ def _end_with(tasks: IO[bytes], work: "asyncio.Future[None]") -> None:
 
 async def _beat(sink: PipeSink) -> None:
     while True:
+        pulse.note(BEAT)
         await asyncio.sleep(BEAT)
         with contextlib.suppress(BrokenPipeError):
             sink.emit(Beat())

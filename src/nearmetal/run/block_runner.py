@@ -13,7 +13,8 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
 from nearmetal.lab import clean
 from nearmetal.lab.left import Left
-from nearmetal.model import TrialRecord, TrialStatus, identify_assignment
+from nearmetal.model import Cause, TrialRecord, TrialStatus, identify_assignment
+from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block import BlockTask
 from nearmetal.run.block_child import BEAT
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, read_event
@@ -236,7 +237,7 @@ class _Heard:
                         site=resolved.server.host,
                         boot=None,
                         status=TrialStatus.LOST,
-                        reason=why,
+                        **describe_fault(Fault(Cause.BLOCK_DIED, why)),
                     )
                     self._sink.emit(TrialEnded(record=record))
 

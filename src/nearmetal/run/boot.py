@@ -23,6 +23,7 @@ from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     Assignment,
     BootRecord,
+    Cause,
     Change,
     Handle,
     Level,
@@ -39,8 +40,8 @@ from nearmetal.model import (
     Warned,
 )
 from nearmetal.run import looking, making
-from nearmetal.run.blame import blamed, by
-from nearmetal.run.booted import Booted, BootTask, Invalid
+from nearmetal.run.blame import Fault, Invalid, blamed, by, describe_fault, find_fault
+from nearmetal.run.booted import Booted, BootTask
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
 from nearmetal.run.trial import TrialTask, kept, run_trial
 
@@ -131,8 +132,18 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, sink: BlockSink) 
 
 
 async def _clients(booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
-    with by(_environment(booted.asked.clients.environment)):
+    with _of_clients(), by(_environment(booted.asked.clients.environment)):
         return await making.clients(booted, share, lab, servers)
+
+
+@contextmanager
+def _of_clients() -> Iterator[None]:
+    """A machine that fails in here is no server, whatever its name."""
+    try:
+        yield
+    except MachineError as error:
+        error.cause = error.cause or Cause.CLIENT_NOT_PROVISIONED
+        raise
 
 
 def _environment(environment: ResolvedEnvironment) -> str:
@@ -230,7 +241,7 @@ def trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) 
 
 
 def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
-    if booted.stage is None or booted.allotment is None:
+    if booted.stage is None or booted.allotment is None or booted.liveness is None:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
         address=_address(task, trial),
@@ -240,15 +251,28 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         treatments=tuple(_treatments(booted.asked)),
         surroundings=booted.surroundings,
         allotment=booted.allotment,
+        liveness=booted.liveness,
+        hosts=_hosts(booted),
         artifacts=task.artifacts,
         record=_record(task, booted, trial, TrialStatus.OK),
     )
 
 
+def _hosts(booted: Booted) -> frozenset[str]:
+    """Other hosts on which machines lie; one that is itself a machine of the trial is no host of it."""
+    environment, clients = booted.asked.environment, booted.asked.clients
+    placed = {
+        booted.spec.host: environment.description.placement,
+        clients.host: clients.environment.description.placement,
+    }
+    return frozenset(host for host, placement in placed.items() if host != "local" and placement != "host")
+
+
 def _record(
-    task: BootTask, booted: Booted, trial: TrialPlan, status: TrialStatus, reason: str | None = None
+    task: BootTask, booted: Booted, trial: TrialPlan, status: TrialStatus, fault: Fault | None = None
 ) -> TrialRecord:
     """What is known of a trial from its boot."""
+    found = describe_fault(fault)
     servers = booted.stage.servers if booted.stage else ()
     return TrialRecord(
         trial=_address(task, trial),
@@ -260,11 +284,15 @@ def _record(
                 environment=(booted.asked if machine in servers else booted.asked.clients).environment.level,
                 boot_id=machine.boot_id,
                 cpus=booted.cpusets[machine.name],
+                host=machine.site.name,
             )
             for machine in (*servers, *(booted.stage.clients if booted.stage else ()))
         ),
         status=status,
-        reason=reason,
+        reason=found["reason"],
+        blame=found["blame"],
+        cause=found["cause"],
+        observed_family=booted.observed_family,
         phases_ns=dict(booted.phases),
         responses=dict(booted.responses),
         readback=dict(booted.readback),
@@ -278,14 +306,14 @@ def _boot(booted: Booted, server: Machine) -> BootRecord:
 
 
 def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Exception) -> TrialRecord:
-    status, reason, said = TrialStatus.FAILED, str(error), {}
-    if isinstance(error, Invalid):
+    status, said = TrialStatus.FAILED, {}
+    _, what = blamed(error, "")
+    if isinstance(what, Invalid):
         status = TrialStatus.INVALID
-    elif isinstance(error, MachineError):
+    elif isinstance(what, MachineError):
         status = TrialStatus.LOST
-    elif not isinstance(error, NearmetalError):
-        who, what = blamed(error, "its boot")
-        reason = f"{who} broke: {type(what).__name__}: {what}"
+    elif not isinstance(what, NearmetalError):
         said = {"traceback.txt": "".join(traceback.format_exception(what)).encode()}
-    record = _record(task, booted, trial, status, reason)
+    clients = {handle.name for handle in booted.handles if handle.role == "client"}
+    record = _record(task, booted, trial, status, find_fault(error, "its boot", clients, _hosts(booted)))
     return record.model_copy(update={"responses": {}, "artifacts": kept(task.artifacts, trial.id, said)})

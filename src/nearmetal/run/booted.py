@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nearmetal.errors import NearmetalError
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     BootPlan,
+    Family,
     Handle,
     Machine,
     MachineSpec,
@@ -18,11 +18,9 @@ from nearmetal.model import (
     Warned,
 )
 from nearmetal.run.allotment import Allotment
+from nearmetal.run.blame import Invalid
+from nearmetal.run.liveness import Liveness
 from nearmetal.run.surroundings import Surroundings
-
-
-class Invalid(NearmetalError):
-    """The set-up is not as declared; the boot's trials are kept as invalid."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,9 @@ class Booted:
     warnings: list[Warned] = field(default_factory=list)
     allotment: Allotment | None = None
     """What its machines have, once that is read back."""
+    liveness: Liveness | None = None
+    """What was last seen of its machines and of the way between them."""
+    observed_family: Family | None = None
     responses: dict[str, Response] = field(default_factory=dict)
     """Of the boot itself: what it took to get ready, and the memory it costs."""
 

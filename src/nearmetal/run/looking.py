@@ -1,7 +1,7 @@
 """Reading back what the machines of a boot are: for validity, the fairness diff, and what a machine's memory costs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearmetal.lab.image.build import BINARIES
@@ -9,11 +9,13 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import disk, kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Machine, Response
+from nearmetal.model import Machine, Response, Warned
 from nearmetal.run import allotment, placement, verify
 from nearmetal.run.allotment import Placed
-from nearmetal.run.booted import Booted, BootTask, Invalid
+from nearmetal.run.blame import Invalid
+from nearmetal.run.booted import Booted, BootTask
 from nearmetal.run.events import BlockSink, FactsSeen
+from nearmetal.run.liveness import Liveness
 
 
 async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: BlockSink) -> None:
@@ -28,6 +30,7 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
             if lies_on := await disk.lies_on(handle, facts, server.site):
                 facts["disk"] = {"lies_on": lies_on}
             sink.emit(FactsSeen(treatment=task.boot.treatment, role="server", site=server.site.name, facts=facts))
+            _note_family(booted, server, facts)
             await _memory_overhead(booted, server, facts)
         ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if handle.hardware else None
         kept = _kept(stage, server.site.name)
@@ -48,6 +51,20 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
     ]
     await _locate(booted, placed)
     booted.allotment = await allotment.read(stage, placed)
+    booted.liveness = await Liveness.begin(stage, booted.handles, booted.allotment)
+
+
+def _note_family(booted: Booted, server: Machine, facts: Mapping[str, Any]) -> None:
+    """What it says of itself, beside what its environment says: a name can be wrong."""
+    description = booted.asked.environment.description
+    booted.observed_family = observed = verify.observe_family(description, facts, kernel.is_its_hosts(server))
+    if (
+        None not in (observed, description.family)
+        and description.family != "unknown"
+        and observed != description.family
+    ):
+        text = f"the server is a {observed} by its own word, and a {description.family} by its environment's"
+        booted.warnings.append(Warned(code="family-differs", text=text))
 
 
 def _kept(stage: LabStage, site: str) -> frozenset[int]:

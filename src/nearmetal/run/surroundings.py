@@ -45,13 +45,18 @@ class Surroundings:
 
     async def verify(self) -> list[tuple[str, Readback]]:
         """Whether each is as it should be, by its name."""
+        found = await self.verify_way()
+        if self.neighbours:
+            found.append(("neighbours", await self._neighbours()))
+        return found
+
+    async def verify_way(self) -> list[tuple[str, Readback]]:
+        """The same of what lies between servers and clients."""
         found: list[tuple[str, Readback]] = []
         if self.trunk is not None:
             found.append(("trunk", await self.trunk.verify()))
         if self.link is not None:
             found.append(("link", await self.link.verify()))
-        if self.neighbours:
-            found.append(("neighbours", await self._neighbours()))
         return found
 
     async def _neighbours(self) -> Readback:

@@ -15,9 +15,11 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
 from nearmetal.files import write_whole
 from nearmetal.lab import others
+from nearmetal.lab.service import describe_end
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     Artifact,
+    Cause,
     Level,
     Measurement,
     Observer,
@@ -34,14 +36,20 @@ from nearmetal.model import (
     Workload,
 )
 from nearmetal.resolve import build_workload
-from nearmetal.run import contention, standstill, suspension
+from nearmetal.run import contention, pulse, standstill, suspension
 from nearmetal.run.allotment import Allotment
-from nearmetal.run.blame import blamed, by
+from nearmetal.run.blame import Fault, TrialFailed, blamed, by, combine_faults, describe_fault, find_fault
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
+from nearmetal.run.liveness import Liveness
 from nearmetal.run.surroundings import Surroundings
 
 T = TypeVar("T")
+
+_LOOK_AGAIN = 5.0
+"""Seconds of preparing after which it is looked whether an answer can still come: seldom are there as many."""
+_CONTROLLER_STOPPED = 3.0
+"""Seconds in which this process did not run and that explain why something failed. Limits of commands are longer."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +61,16 @@ class TrialTask:
     treatments: tuple[tuple[Treatment, Level], ...]
     surroundings: Surroundings
     allotment: Allotment
+    liveness: Liveness
+    hosts: frozenset[str]
+    """Names of the hosts on which machines lie, beside this one."""
     artifacts: Path
     record: TrialRecord
     """What is known from the boot; the trial adds to it."""
+
+    @property
+    def clients(self) -> frozenset[str]:
+        return frozenset(client.name for client in self.stage.clients)
 
 
 async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:
@@ -66,16 +81,14 @@ async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:
         return await trial.run()
     except (MachineLost, NotProvisioned):
         raise
-    except NearmetalError as error:
-        await _must_be_there(task.stage)
-        if isinstance(error, ToolFailed):
-            trial.keep(error.said)
-        return trial.ended(TrialStatus.FAILED, str(error))
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         await _must_be_there(task.stage)
-        who, what = blamed(error, "the trial")
-        trial.keep({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
-        return trial.ended(TrialStatus.FAILED, f"{who} broke: {type(what).__name__}: {what}")
+        _, what = blamed(error, "")
+        if isinstance(what, ToolFailed):
+            trial.keep(what.said)
+        elif not isinstance(what, NearmetalError):
+            trial.keep({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
+        return trial.ended(TrialStatus.FAILED, trial.found or find_fault(error, "the trial", task.clients, task.hosts))
 
 
 def _by_observer(name: str) -> AbstractContextManager[None]:
@@ -107,16 +120,24 @@ class _Trial:
         self._observed: dict[str, Any] = {}
         self._warnings: list[Warned] = list(task.record.warnings)
         self._artifacts: list[Artifact] = []
-        self._stood_still: str | None = None
-        self._not_placed: str | None = None
+        self._stood_still: Fault | None = None
+        self._not_placed: Fault | None = None
+        self._began = time.monotonic()
+        self.found: Fault | None = None
+        """Why it fails, whatever its tools said; looked for before what serves is stopped."""
 
     async def run(self) -> TrialRecord:
         stage = self._task.stage
         workload = build_workload(self._task.workload)
         try:
-            with self._by_workload():
-                await self._timed("prepare", workload.prepare(stage))
+            await self._timed("prepare", self._prepare(workload, stage))
             measurement, cost = await self._timed("measure", self._measure(workload, stage))
+            self.found = await self._find_fault()
+        except (MachineLost, NotProvisioned):
+            raise
+        except Exception:
+            self.found = self.found or await self._find_fault_of_failed()
+            raise
         finally:
             with self._by_workload():
                 await workload.finish(stage)
@@ -127,9 +148,58 @@ class _Trial:
         self._warnings += measurement.warnings
         self.keep(measurement.artifacts)
         changed, not_kept = await self._timed("check", self._checked())
+        invalid = Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
         # First what may be why something else is wrong.
-        reason = self._stood_still or changed or measurement.invalid or not_kept or self._not_placed
-        return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
+        if self._stood_still is None and self.found is not None:
+            return self.ended(TrialStatus.FAILED, self.found)
+        fault = self._stood_still or changed or invalid or not_kept or self._not_placed
+        return self.ended(TrialStatus.INVALID if fault else TrialStatus.OK, fault)
+
+    async def _prepare(self, workload: Workload, stage: Stage) -> None:
+        """Without waiting for an answer that cannot come. MachineLost."""
+        with self._by_workload():
+            preparing = asyncio.ensure_future(workload.prepare(stage))
+            try:
+                while not (await asyncio.wait({preparing}, timeout=_LOOK_AGAIN))[0]:
+                    self.found = await self._find_fault()
+                    if self.found is not None:
+                        raise TrialFailed(self.found)
+                await preparing
+            finally:
+                preparing.cancel()
+                await asyncio.wait({preparing})
+
+    async def _find_fault(self) -> Fault | None:
+        """What has died or was cut since the trial before. MachineLost, HostCannot."""
+        faults = await self._task.liveness.find_faults()
+        if any(fault.cause is Cause.LINK_BROKEN for fault in faults):
+            await _must_be_there(self._task.stage)  # the interface of a machine that is gone goes with it
+        for service in self._task.stage.services:
+            if not await service.alive() and service.ended is not None:
+                cause = Cause.GENERATOR_DIED if service.machine.role == "client" else Cause.SERVICE_DIED
+                where = f"on the {service.machine.role} {service.machine.name}"
+                faults.append(Fault(cause, f"{where} {describe_end(service.program, service.ended)}"))
+        return combine_faults(faults)
+
+    async def _find_fault_of_failed(self) -> Fault | None:
+        """The same, and the rest of what explains why a trial has failed. MachineLost."""
+        try:
+            if (found := await self._find_fault()) is not None:
+                return found
+            for name, readback in await self._task.surroundings.verify_way():
+                if not readback.ok:
+                    return Fault(Cause.LINK_BROKEN, f"{name}: {readback.reason}")
+        except (MachineLost, NotProvisioned):
+            raise
+        except NearmetalError:
+            pass  # it failed for a reason of its own
+        stopped = pulse.longest_pause(self._began)
+        if stopped > _CONTROLLER_STOPPED:
+            return Fault(Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
+        killed = next((one for one in self._task.stage.killed if one.machine.role == "client"), None)
+        if killed is not None:
+            return Fault(Cause.GENERATOR_DIED, f"on the client {killed.machine.name} {killed.words}")
+        return None
 
     def _by_workload(self) -> AbstractContextManager[None]:
         return by(f"the workload {self._task.workload.kind!r}")
@@ -152,11 +222,14 @@ class _Trial:
                 try:
                     measurement = await asyncio.wait_for(workload.run(stage), limit)
                 except TimeoutError:
-                    raise NearmetalError(f"the workload did not end within {limit:g} s") from None
+                    what = f"the workload did not end within {limit:g} s"
+                    raise NearmetalError(what, cause=Cause.TIMED_OUT) from None
             after = await contention.accounts(stage)
         # Not while they listen: each machine is asked, and one that is gone is told by that.
         slept = suspension.reason(awake, await suspension.read(stage))
-        self._stood_still = slept or await standstill.why(stage, unpaused)
+        stood = None if slept else await standstill.why(stage, unpaused)
+        if slept or stood:
+            self._stood_still = Fault(Cause.SUSPENDED, slept) if slept else Fault(Cause.STOOD_STILL, str(stood))
         await self._listen([observer for observer in observers if observer.around], "after")
         await self._note_placement()
         self._note_contention(before, after)
@@ -175,7 +248,7 @@ class _Trial:
         if found.values:
             self._observed["placement"] = dict(found.values)
         self._warnings += found.warnings
-        self._not_placed = None if found.ok else found.reason
+        self._not_placed = None if found.ok else Fault(Cause.NOT_PLACED, found.reason)
 
     async def _stop(self, name: str, watch: Watch) -> None:
         with _by_observer(name):
@@ -199,21 +272,24 @@ class _Trial:
             self.keep({f"{when}-{name}": content for name, content in observation.artifacts.items()})
             self._observed.setdefault(observer.name, {})[when] = dict(observation.counters)
 
-    async def _checked(self) -> tuple[str | None, str | None]:
+    async def _checked(self) -> tuple[Fault | None, Fault | None]:
         """What is wrong with what the machines have, and with how they are treated."""
-        return await self._task.allotment.why(self._task.stage), await self._not_kept()
+        task = self._task
+        changed = await task.allotment.why(task.stage, task.liveness.allotted)
+        return Fault(Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
 
-    async def _not_kept(self) -> str | None:
+    async def _not_kept(self) -> Fault | None:
         """Whether every treatment still holds now that it has been measured."""
         for treatment, level in self._task.treatments:
             with by(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(self._task.stage, level)
             if not readback.ok:
-                return f"{treatment.name} did not last: {readback.reason}"
+                return Fault(Cause.NOT_AS_DECLARED, f"{treatment.name} did not last: {readback.reason}")
         for name, readback in await self._task.surroundings.verify():
             self._warnings += (warned for warned in readback.warnings if warned not in self._warnings)
             if not readback.ok:
-                return f"{name} did not last: {readback.reason}"
+                cause = Cause.NEIGHBOURS_ENDED if name == "neighbours" else Cause.LINK_BROKEN
+                return Fault(cause, f"{name} did not last: {readback.reason}")
         return None
 
     async def _timed(self, name: str, work: Awaitable[T]) -> T:
@@ -229,11 +305,11 @@ class _Trial:
     def keep(self, artifacts: Mapping[str, bytes]) -> None:
         self._artifacts += kept(self._task.artifacts, self._task.address.id, artifacts)
 
-    def ended(self, status: TrialStatus, reason: str | None) -> TrialRecord:
+    def ended(self, status: TrialStatus, fault: Fault | None) -> TrialRecord:
         return self._task.record.model_copy(
             update={
                 "status": status,
-                "reason": reason,
+                **describe_fault(fault),
                 "phases_ns": self._phases,
                 "responses": self._responses if status is not TrialStatus.FAILED else {},
                 "events": self._events if status is not TrialStatus.FAILED else None,

@@ -6,7 +6,7 @@ from typing import Any
 
 from nearmetal import cpu_lists
 from nearmetal.lab.networks.network import INSIDE
-from nearmetal.model import Handle, Hardware, MachineSpec, Readback, Warned
+from nearmetal.model import Description, Family, Handle, Hardware, MachineSpec, Readback, Warned
 
 RAM_SHARE = (0.98, 1.001)
 """Of a guest's memory as its kernel found it: what is missing is the firmware's, less than a MiB of it."""
@@ -75,6 +75,21 @@ def resources(
         problems += [found.reason] if found.reason else []
         return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=found.warnings)
     return Readback(values=values, ok=not problems, reason="; ".join(problems))
+
+
+def observe_family(description: Description, facts: Mapping[str, Any], shares_kernel: bool) -> Family | None:
+    """What a machine is by its own word. None if nothing in it can tell: pretended or imitated ones.
+
+    `shares_kernel`: with the host that it lies on. If so it is no guest of that host, whatever lies below the host.
+    """
+    if description.family == "pretended" or description.kernel == "emulated":
+        return None
+    if shares_kernel and description.placement != "host":
+        # A chroot is its host as it is; nothing but its environment tells one from a container.
+        return "container" if description.family == "container" else "metal"
+    found = facts.get("virtualization", {})
+    beneath = found.get("hypervisor_flag") or found.get("hypervisor_signature") or found.get("hypervisor_type")
+    return "guest" if beneath else "metal"
 
 
 def _is_quota(found: float | None, spec: MachineSpec) -> bool:

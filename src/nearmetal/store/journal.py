@@ -166,8 +166,8 @@ def last(path: Path) -> dict[str, Any]:
 
 _CHECKSUM = "sum"
 
-_RECORD = b'{"schema":"record.v1",'
-"""How `Journal` begins a record."""
+_RECORD = (b'{"schema":"record.v2",', b'{"schema":"record.v1",')
+"""How `Journal` begins a record, and did in version 1."""
 
 
 def parsed(line: bytes) -> TrialRecord | dict[str, Any]:
@@ -212,7 +212,7 @@ _NEWER = "if a newer nearmetal made it, read it with that; else restore the file
 def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every whole line: a record or an event. Of one that is neither nobody knows what it says of the trials."""
     for number, line in _numbered(path):
-        if line.get("schema") not in ("record.v1", "event.v1"):
+        if line.get("schema") not in ("record.v2", "record.v1", "event.v1"):
             raise _damaged(path, number, damage.not_the_known(line, "schema"), _NEWER)
         if line["schema"] == "event.v1":
             if not is_event(line):

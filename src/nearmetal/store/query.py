@@ -39,6 +39,8 @@ _LINE = {
     "boot": "STRUCT(id VARCHAR, how VARCHAR)",
     "status": "VARCHAR",
     "reason": "VARCHAR",
+    "blame": "VARCHAR",
+    "cause": "VARCHAR",
     "phases_ns": "MAP(VARCHAR, BIGINT)",
     "responses": f"MAP(VARCHAR, {_RESPONSE})",
     "warnings": 'STRUCT(code VARCHAR, "text" VARCHAR)[]',
@@ -47,8 +49,8 @@ _LINE = {
 
 _TRIALS = """
 SELECT manifest.run, trial.id AS trial, trial.block, trial.attempt, trial.position, trial.repeat, trial.workload,
-  trial.treatment['environment'] AS environment, trial.treatment, status, reason, site, boot.how AS provision,
-  boot.id AS boot, phases_ns, list_transform(warnings, lambda one: one.code) AS warnings
+  trial.treatment['environment'] AS environment, trial.treatment, status, reason, blame, cause, site,
+  boot.how AS provision, boot.id AS boot, phases_ns, list_transform(warnings, lambda one: one.code) AS warnings
 FROM line, manifest"""
 _RESPONSES = """
 SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.workload,
@@ -60,7 +62,7 @@ _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RE
 
 _UNREAD = """
 SELECT count(*) FROM lines
-WHERE coalesce(schema, '') NOT IN ('record.v1', 'event.v1')
+WHERE coalesce(schema, '') NOT IN ('record.v1', 'record.v2', 'event.v1')
   OR (schema = 'event.v1' AND coalesce(json_type(event), '') <> 'VARCHAR')"""
 """Lines that are neither a trial's nor an event's (`journal.is_event`), as of a newer nearmetal, or no JSON."""
 
@@ -352,7 +354,7 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
         lines.create_view("lines")
         unread = database.sql(_UNREAD).fetchall()[0][0]
         row = [place, run.path.name, study.name, study.question, created, manifest.plan.blocks]
-        _let_in(database, "SELECT * FROM lines WHERE schema = 'record.v1'", row)
+        _let_in(database, "SELECT * FROM lines WHERE schema IN ('record.v1', 'record.v2')", row)
         if unread or database.sql(_DOUBTFUL).fetchall()[0][0] or journal.is_changed(run.journal):
             # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
             for _ in journal.records(run.journal):

@@ -109,6 +109,14 @@ def _file(call: Call, path: str) -> bytes | None:
     return read(call.state, path)
 
 
+async def _grep(call: Call) -> Completed:
+    """`grep -sHE PATTERN PATH...`: what is not there says nothing."""
+    pattern = re.compile(call.argv[2].replace("[[:space:]]", r"\s"))
+    found = [(path, content) for path in call.argv[3:] if (content := _file(call, path)) is not None]
+    lines = [f"{path}:{line}\n" for path, text in found for line in text.decode().splitlines() if pattern.search(line)]
+    return Completed(status=0 if lines else 1, stdout="".join(lines).encode())
+
+
 async def _rm(call: Call) -> Completed:
     for path in call.argv[1:]:
         call.state["files"].pop(path, None)
@@ -356,6 +364,7 @@ PROGRAMS: Mapping[str, Program] = {
     "true": _true,
     "false": _false,
     "cat": _cat,
+    "grep": _grep,
     "mkdir": _true,
     "rm": _rm,
     "sleep": _sleep,
