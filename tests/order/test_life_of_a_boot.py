@@ -120,7 +120,7 @@ async def test_chance_falls_alike_on_the_treatments_of_a_block_and_anew_in_every
 
 
 @pytest.mark.parametrize(("fault", "last_step"), [("create", "create"), ("attach", "attach"), ("exec", "attach")])
-async def test_a_machine_that_fails_is_undone_recorded_and_its_block_repeated(
+async def test_a_machine_that_fails_is_undone_and_recorded_as_its_treatments_outcome(
     tmp_path: Path, fault: str, last_step: str
 ) -> None:
     text = mock_run.STUDY.replace('kind = "mock"\nspeed = 0.5', f'kind = "mock"\nlabel = "s"\nfault = "{fault}"')
@@ -128,13 +128,14 @@ async def test_a_machine_that_fails_is_undone_recorded_and_its_block_repeated(
     lost = [record for record in records if record.status is TrialStatus.LOST]
     assert [record.trial.treatment["environment"] for record in lost] == ["slow"]
     assert lost[0].reason
-    assert lost[0].responses == {}
+    assert (lost[0].blame, lost[0].responses) == ("treatment", {})
+    assert lost[0].cause == ("machine-lost" if fault == "exec" else "not-provisioned")
     failing = next(
         boot for boot in boots(events) if any(isinstance(e, TrialEnded) and e.record == lost[0] for e in boot)
     )
     assert begun(failing) == [*LIFE[: LIFE.index(last_step) + 1], "undo", "destroy"]
     attempts = [(event.block, event.attempt, event.whole) for event in events if isinstance(event, BlockEnded)]
-    assert attempts == [(0, 0, False), (0, 1, True), (1, 0, True)]
+    assert attempts == [(0, 0, False), (1, 0, True)], "a failure that is measured again until it is gone was none"
     assert await mock_run.left_over() == []
 
 
@@ -162,8 +163,8 @@ async def test_what_was_changed_is_undone_also_when_what_follows_fails(tmp_path:
     blocks = 1
     """
     events, records = await mock_run.run(tmp_path / "run", text)
-    assert [record.status for record in records] == [TrialStatus.FAILED] * 3
-    assert all("does not start" in str(record.reason) for record in records)
+    assert [record.status for record in records] == [TrialStatus.FAILED]
+    assert "does not start" in str(records[0].reason)
     for boot in boots(events):
         assert begun(boot) == [*LIFE[: LIFE.index("prepare") + 1], "undo", "destroy"]
     borrowed = World("local").read("lab3")
@@ -273,14 +274,15 @@ async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_th
     text = mock_run.STUDY.replace(
         'kind = "mock"\nspeed = 0.5', 'kind = "mock"\nlabel = "s"\nfault = "attach"\nfault_on = [1, 2, 3, 4, 5, 6]'
     )
-    text = text.replace('"slow"]', '"slow", "third"]') + '[environments.third]\nkind = "mock"\n'
+    text = text.replace('"slow"]', '"slow", "third"]').replace("blocks = 2", "blocks = 4")
+    text += '[environments.third]\nkind = "mock"\n'
     events, records = await mock_run.run(tmp_path / "run", text)
     (withdrawn,) = [event for event in events if isinstance(event, Withdrawn)]
     assert withdrawn.treatment == {"environment": "slow"}
     failed = [e for e in events if isinstance(e, TrialEnded) and e.record.status is not TrialStatus.OK]
     assert events.index(failed[2]) < events.index(withdrawn), "why is told before that there is no other chance"
     assert sum(record.trial.treatment["environment"] == "slow" for record in records) == 3
-    last = [record for record in records if record.trial.block == 1]
+    last = [record for record in records if record.trial.block == 3]
     assert {(record.trial.treatment["environment"], record.status) for record in last} == {
         ("base", TrialStatus.OK),
         ("third", TrialStatus.OK),
@@ -291,19 +293,19 @@ WITHDRAWN_REFERENCE = mock_run.STUDY.replace("blocks = 2", "blocks = 5").replace
     '[environments.base]\nkind = "mock"\n',
     '[environments.base]\nkind = "mock"\nlabel = "b"\nfault = "attach"\nfault_on = [2, 3, 4, 5, 6, 7, 8]\n',
 )
-"""In its second block."""
+"""In its second, third and fourth block."""
 
 
 async def test_a_run_of_fixed_blocks_ends_when_nothing_is_left_that_can_be_compared(tmp_path: Path) -> None:
     events, records = await mock_run.run(tmp_path / "run", WITHDRAWN_REFERENCE)
     (told,) = [event for event in events if isinstance(event, NothingToCompare)]
-    assert told.blocks == 2
-    assert {record.trial.block for record in records} == {0, 1}
+    assert told.blocks == 4
+    assert {record.trial.block for record in records} == {0, 1, 2, 3}
     listed, _ = runs.listing([tmp_path / "run"])
     assert (listed[0].state, listed[0].planned) == ("ended", 10), "all of the plan, however few of it ran"
     analysis = reading.read(RunFolder(tmp_path / "run")).analysis
     warnings = {one.code: one.text for one in analysis.warnings}
-    assert warnings["nothing-to-compare"] == "the run ended after 2 blocks: nothing was left that can be compared"
+    assert warnings["nothing-to-compare"] == "the run ended after 4 blocks: nothing was left that can be compared"
     assert "blocks-missing" not in warnings
     missing = [one.text for contrast in analysis.contrasts for one in contrast.warnings if one.code == "blocks-missing"]
     assert set(missing) == {"1 of 5 planned blocks have it on both sides"}
@@ -318,9 +320,9 @@ async def test_it_ends_there_also_when_it_was_interrupted_on_the_way(tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         await mock_run.run(tmp_path / "run", WITHDRAWN_REFERENCE, interrupt)
     _, records = await mock_run.resume(tmp_path / "run")
-    assert {record.trial.block for record in records} == {0, 1}
+    assert {record.trial.block for record in records} == {0, 1, 2, 3}
     told = [event for event in events_of(RunFolder(tmp_path / "run").journal) if event["event"] == "NothingToCompare"]
-    assert [event["blocks"] for event in told] == [2]
+    assert [event["blocks"] for event in told] == [4]
 
 
 async def test_one_boot_for_all_workloads_where_the_design_shares_it(tmp_path: Path) -> None:

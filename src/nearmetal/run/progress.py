@@ -8,7 +8,7 @@ from nearmetal.model import Assignment, BlockPlan, Identity, Level, Plan, TrialR
 from nearmetal.store.progress import RunProgress
 
 MOST_ATTEMPTS = 3
-"""A block with a trial that is not ok is repeated whole, twice at most."""
+"""A block is repeated whole, twice at most, while a trial of it is not ok and its treatment is not to blame."""
 FAILURES_TO_WITHDRAW = 3
 """Attempts running with a trial that is not ok."""
 
@@ -20,6 +20,7 @@ class Progress(RunProgress):
         super().__init__()
         self._is_bad: dict[Identity, dict[tuple[int, int], bool]] = defaultdict(dict)
         """Of each treatment, whether an attempt has a trial that is not ok; the attempts in the order they began."""
+        self._settled: set[str] = set()
         self.withdrawn: list[dict[str, Level]] = []
 
     def add(self, record: TrialRecord) -> Assignment | None:
@@ -31,6 +32,8 @@ class Progress(RunProgress):
     def _take_record(self, record: TrialRecord) -> None:
         super()._take_record(record)
         trial = record.trial
+        if record.status is TrialStatus.OK or record.blame == "treatment":
+            self._settled.add(trial.id)
         # One bad trial makes an attempt bad, whatever else of it is ok, before or after.
         is_bad = self._is_bad[identify_assignment(trial.treatment)]
         attempt = (trial.block, trial.attempt)
@@ -42,6 +45,10 @@ class Progress(RunProgress):
     def is_whole(self, block: BlockPlan) -> bool:
         """Every trial of this attempt has run and is ok."""
         return all(self.statuses.get(trial.id) is TrialStatus.OK for trial in block.trials)
+
+    def is_settled(self, block: BlockPlan) -> bool:
+        """Every trial of this attempt has an outcome: it is ok, or its treatment is to blame that it is not."""
+        return all(trial.id in self._settled for trial in block.trials)
 
     def leaves_nothing_to_compare(self, plan: Plan) -> bool:
         """Whether a side of every contrast is withdrawn; of a plan without contrasts nothing was to be compared."""

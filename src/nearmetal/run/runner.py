@@ -1,4 +1,4 @@
-"""Runs a plan, or what is left of it: block after block, each repeated while it is not whole."""
+"""Runs a plan, or what is left of it: block after block, repeated while others than the treatments are to blame."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -137,7 +137,7 @@ async def _run_block_until_whole(
             )
             await blocks.run(task, stream)
             stream.emit(BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
-        if progress.is_whole(block):
+        if progress.is_settled(block):
             return
 
 
@@ -176,7 +176,7 @@ def is_measured(plan: Plan, index: int, progress: Progress) -> bool:
         block = _attempt(attempt, plan, index, progress)
         if not progress.has_ended(block):
             return False
-        if progress.is_whole(block):
+        if progress.is_settled(block):
             break
     return True
 

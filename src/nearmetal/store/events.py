@@ -54,7 +54,7 @@ class BlockEnded(Event):
     block: int
     attempt: int
     whole: bool
-    """Every trial is ok; else the block is repeated, twice at most."""
+    """Every trial is ok. Else the block is repeated, twice at most, unless treatments alone are to blame."""
 
 
 class LookTaken(Event):

@@ -1,0 +1,255 @@
+"""What dies or is cut while a trial measures is told with who is to blame, which decides whether it is repeated."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.environments.mock import Mock
+from nearmetal.errors import HostCannot, NotProvisioned
+from nearmetal.lab.mock import programs
+from nearmetal.lab.mock.world import World, write
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import Cause, Completed, Handle, Measurement, Stage, TrialRecord, TrialStatus
+from nearmetal.report import reading
+from nearmetal.run import pulse, suspension, trial
+from nearmetal.run.blame import Fault
+from nearmetal.run.events import BlockEnded
+from nearmetal.run.liveness import Liveness
+from nearmetal.store.folder import RunFolder
+from nearmetal.workloads.http import Http
+from tests.order import mock_run
+
+Deed = Callable[[LabStage], Awaitable[None]]
+
+STUDY = mock_run.STUDY.replace("blocks = 2", "blocks = 1")
+
+
+def befall(monkeypatch: pytest.MonkeyPatch, deed: Deed, times: int = 1000, fails: Exception | None = None) -> None:
+    """Let something happen to the server `slow` while it is measured, so many times."""
+    whole, done = Http.run, list[str]()
+
+    async def run(self: Http, stage: Stage) -> Measurement:
+        state = World("local").read(stage.servers[0].name)
+        assert isinstance(stage, LabStage) and state is not None
+        is_meant = state.get("speed") == 0.5 and len(done) < times
+        measured = await whole(self, stage)
+        if is_meant:
+            done.append(stage.servers[0].name)
+            await deed(stage)
+            if fails is not None:
+                raise fails
+        return measured
+
+    monkeypatch.setattr(Http, "run", run)
+
+
+async def run(folder: Path, text: str = STUDY) -> tuple[list[tuple[int, int, bool]], list[TrialRecord]]:
+    """How its attempts ended, and the records that are not ok."""
+    events, records = await mock_run.run(folder, text)
+    attempts = [(event.block, event.attempt, event.whole) for event in events if isinstance(event, BlockEnded)]
+    assert await mock_run.left_over() == []
+    return attempts, [record for record in records if record.status is not TrialStatus.OK]
+
+
+ONCE = [(0, 0, False)]
+AGAIN = [(0, 0, False), (0, 1, True)]
+
+
+async def kill_service(stage: LabStage) -> None:
+    await stage.services[0]._running.stop()
+
+
+async def test_a_service_that_died_is_its_treatments_failure_and_no_reason_to_measure_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    befall(monkeypatch, kill_service)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.FAILED, "treatment", "service-died")
+    assert f"on the server {record_server(record)} `lighttpd` ended by SIGTERM" in str(record.reason)
+    assert record.responses == {}
+    assert attempts == ONCE
+    analysis = reading.read(RunFolder(tmp_path / "run")).analysis
+    assert {one.verdict for one in analysis.contrasts if one.workload == "web"} <= {"undecided"}
+
+
+def record_server(record: TrialRecord) -> str:
+    return str(record.reason).split("on the server ")[1].split()[0]
+
+
+async def test_a_service_that_died_explains_what_its_client_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    befall(monkeypatch, kill_service, fails=RuntimeError("no reply, and nobody thought of that"))
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.blame, record.cause, attempts) == ("treatment", "service-died", ONCE)
+
+
+async def count_kill(stage: LabStage) -> None:
+    world = World("local")
+    state = world.read(stage.servers[0].name)
+    assert state is not None
+    write(state, "/proc/vmstat", b"nr_free_pages 17\noom_kill 2\n")
+    world.save(state)
+
+
+async def test_the_kernels_killing_is_told_before_the_death_that_it_explains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = World.make
+
+    def with_counters(self: World, name: str, address: str, **facts: Any) -> dict[str, Any]:
+        state = make(self, name, address, **facts)
+        write(state, "/proc/vmstat", b"oom_kill 0\n")
+        self.save(state)
+        return state
+
+    async def both(stage: LabStage) -> None:
+        await count_kill(stage)
+        await kill_service(stage)
+
+    monkeypatch.setattr(World, "make", with_counters)
+    befall(monkeypatch, both)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.FAILED, "treatment", "out-of-memory")
+    assert str(record.reason).startswith("the kernel killed 2 processes of the server ")
+    assert "; on the server" in str(record.reason) and "`lighttpd` ended" in str(record.reason)
+    assert attempts == ONCE
+
+
+async def test_a_machine_that_booted_anew_is_its_treatments_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reboot(stage: LabStage) -> None:
+        world = World("local")
+        state = world.read(stage.servers[0].name)
+        assert state is not None
+        world.boot(state)
+
+    befall(monkeypatch, reboot)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.blame, record.cause, attempts) == ("treatment", "machine-restarted", ONCE)
+
+
+async def test_a_generator_that_was_killed_is_named_and_its_block_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the guise of the program that starts it, which then prints nothing."""
+    whole, killed = programs._at, list[str]()
+
+    async def at(call: programs.Call) -> Completed:
+        if "load" in call.argv and not killed:
+            killed.append(call.state["name"])
+            return Completed(status=137)
+        return await whole(call)
+
+    monkeypatch.setattr(programs, "_at", at)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.FAILED, "instrument", "generator-died")
+    assert record.reason == (
+        f"on the client {killed[0]} `nearmetal-probe load, or what started it,` ended by SIGKILL, without a word"
+    )
+    assert attempts == AGAIN
+
+
+async def test_a_link_that_was_cut_is_the_instruments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Fault(Cause.LINK_BROKEN, "the interface port1 was set down")]
+    whole = Liveness.find_faults
+
+    async def find_faults(self: Liveness) -> list[Fault]:
+        return [*await whole(self), *(found.pop() for _ in found[:])]
+
+    monkeypatch.setattr(Liveness, "find_faults", find_faults)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.FAILED, "instrument", "link-broken")
+    assert (record.reason, attempts) == ("the interface port1 was set down", AGAIN)
+
+
+async def test_what_cannot_be_prepared_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut link is seen while whoever prepares still waits for an answer."""
+    whole, prepare, began = Liveness.find_faults, Http.prepare, list[str]()
+
+    async def find_faults(self: Liveness) -> list[Fault]:
+        cut = [Fault(Cause.LINK_BROKEN, "the interface port1 was set down")]
+        return [*await whole(self), *(cut if began == ["first"] else [])]
+
+    async def waits(self: Http, stage: Stage) -> None:
+        began.append("first" if not began else "again")
+        if began == ["first"]:
+            await asyncio.Event().wait()
+        await prepare(self, stage)
+
+    monkeypatch.setattr(trial, "_LOOK_AGAIN", 0.05)
+    monkeypatch.setattr(Liveness, "find_faults", find_faults)
+    monkeypatch.setattr(Http, "prepare", waits)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.FAILED, "instrument", "link-broken")
+    assert attempts == AGAIN
+
+
+async def test_a_suspended_host_is_to_blame_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ["this host was suspended for 9.0 s while it was measured"]
+    monkeypatch.setattr(suspension, "reason", lambda before, after: told.pop() if told else None)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.INVALID, "host", "suspended")
+    assert attempts == AGAIN
+
+
+async def test_what_failed_while_the_controller_stood_is_the_controllers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop(stage: LabStage) -> None:
+        monkeypatch.setattr(pulse, "longest_pause", lambda since: 30.0)
+
+    befall(monkeypatch, stop, 1, HostCannot("nothing was heard in time"))
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.FAILED, "controller", "controller-stopped")
+    assert (record.reason, attempts) == ("the controller was stopped for 30 s", AGAIN)
+
+
+async def test_a_client_that_never_came_up_is_the_instruments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create, failed = Mock.create, list[str]()
+
+    async def fails_once(self: Mock, order: Any, *more: Any) -> Handle:
+        if order.role == "client" and not failed:
+            failed.append(order.name)
+            raise NotProvisioned("no clients today", order.name)
+        return await create(self, order, *more)
+
+    monkeypatch.setattr(Mock, "create", fails_once)
+    attempts, bad = await run(tmp_path / "run")
+    assert [(one.status, one.blame, one.cause) for one in bad] == [
+        (TrialStatus.LOST, "instrument", "client-not-provisioned")
+    ]
+    assert attempts == AGAIN
+
+
+async def test_a_machine_that_is_gone_says_so_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cut_power(stage: LabStage) -> None:
+        World("local").kill(stage.servers[0].name)
+
+    befall(monkeypatch, cut_power)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.LOST, "treatment", "machine-lost")
+    assert attempts == ONCE
+
+
+async def test_a_block_with_faults_of_both_is_repeated_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all contrasts: a treatment's failure in an attempt that does not count is none of its outcome."""
+    told = ["this host was suspended for 9.0 s while it was measured"]
+    monkeypatch.setattr(suspension, "reason", lambda before, after: told.pop() if told else None)
+    befall(monkeypatch, kill_service)
+    attempts, bad = await run(tmp_path / "run")
+    assert attempts[0] == (0, 0, False)
+    assert attempts[1] == (0, 1, False)
+    assert len(attempts) == 2
+    assert {(one.trial.attempt, one.blame) for one in bad} >= {(0, "host"), (1, "treatment")}
+
+
+async def test_a_record_names_the_host_of_each_machine(tmp_path: Path) -> None:
+    _, records = await mock_run.run(tmp_path / "run", STUDY)
+    for record in records:
+        assert [machine.host for machine in record.machines] == ["local", "local"]
+        assert (record.blame, record.cause, record.observed_family) == (None, None, None)
