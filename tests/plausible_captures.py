@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearmetal.model import Artifact, TrialRecord
+from nearmetal.store.artifacts import hash_file
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
 from tests.unit.workloads_stage import golden
@@ -103,7 +104,7 @@ def _captured(
     }
     if exits is not None:
         places["host"]["exits"] = exits[environment]
-    artifact = Artifact(path=str(path.relative_to(folder.path)), sha256="0" * 64)
+    artifact = Artifact(path=str(path.relative_to(folder.path)), sha256=hash_file(path))
     return record.model_copy(update={"observers": {"capture": capture, "usage": places}, "artifacts": (artifact,)})
 
 

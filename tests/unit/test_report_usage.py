@@ -14,6 +14,7 @@ from nearmetal.report.sections.usage import plugin
 from nearmetal.report.usage import course
 from nearmetal.report.write import write
 from nearmetal.store import journal
+from nearmetal.store.artifacts import hash_file
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
 
@@ -41,7 +42,7 @@ def observed(folder: RunFolder, index: int, record: TrialRecord, **more: Any) ->
         path = folder.path / "artifacts" / record.trial.id / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        kept.append(Artifact(path=str(path.relative_to(folder.path)), sha256="0" * 64))
+        kept.append(Artifact(path=str(path.relative_to(folder.path)), sha256=hash_file(path)))
     guest = counters(GUEST, {"cpu.all.usr": float(index), "cpu.all.idle": 100.0 - index, **more})
     usage = {"server-0": guest, "host": counters(HOST, {})}
     return record.model_copy(update={"observers": {"usage": usage}, "artifacts": tuple(kept)})

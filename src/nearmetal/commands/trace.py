@@ -5,9 +5,10 @@ import secrets
 import shutil
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -17,6 +18,7 @@ from nearmetal.files import write_whole
 from nearmetal.interrupts import run_until_done
 from nearmetal.printing import console_for, warn
 from nearmetal.report import words
+from nearmetal.store.artifacts import describe_change
 from nearmetal.tables import Column, fitted
 from nearmetal.temporary import temporary_folder
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
@@ -50,6 +52,8 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
             if as_json:
                 click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
+        changed = list(_changed(captures))
+        document["warnings"] = [*changed, *document["warnings"]]
         if are_strangers(document) and (number is not None or requests is not None):
             what = "these captures have no TCP packet in common, so that there are no requests of both"
             option = "--request" if number is not None else "--requests"
@@ -71,7 +75,11 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
         for warning in document["warnings"]:
             warn(warning)
     elif as_json:
-        wanted = picked.line if number is not None and picked is not None else document
+        wanted: Mapping[str, Any] = document
+        if number is not None and picked is not None:
+            wanted = picked.line
+            for warning in changed:
+                warn(warning)
         click.echo(analyser.as_text(wanted), nl=False)
     else:
         console = console_for(False)
@@ -80,6 +88,13 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
             if file is not None:
                 console.print(f"{what}: {words.plain(str(file))}", soft_wrap=True)
     return ExitCode.DONE
+
+
+def _changed(captures: Sequence[Path]) -> Iterator[str]:
+    """Captures of a run that are not those that were taken: a sentence each."""
+    for capture in captures:
+        if capture.is_file() and (why := describe_change(capture)):
+            yield f"{capture.name}: {why}"
 
 
 def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -> None:

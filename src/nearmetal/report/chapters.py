@@ -10,9 +10,15 @@ from dataclasses import replace
 
 from nearmetal import plugins
 from nearmetal.errors import NearmetalError, ToolFailed, message_of
+from nearmetal.plain import plain
+from nearmetal.report import figures
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Source
 from nearmetal.report.reading import ReportInput, SectionPlugin
 from nearmetal.say import Say
+
+_TRUST = "validity"
+"""The chapter whose warnings are about what the report is made of."""
+_NAMED = 5
 
 
 def sections(
@@ -41,7 +47,26 @@ def sections(
             if take is not None:
                 take(section)
             found.append((place, name, section))
-    return [section for _, _, section in sorted(found, key=lambda one: one[:2])]
+    ordered = [section for _, _, section in sorted(found, key=lambda one: one[:2])]
+    return _warn_of_unread(ordered, report.unread, say)
+
+
+def _warn_of_unread(sections: Sequence[Section], unread: Mapping[str, str], say: Say | None) -> list[Section]:
+    """The chapters, with a notice in that of what can be trusted, or the first, if files of trials were asked for in
+    vain by any of them."""
+    if not unread or not sections:
+        return list(sections)
+    named = [f"{plain(path)}: {why}" for path, why in sorted(unread.items())[:_NAMED]]
+    more = len(unread) - len(named)
+    count = figures.count(len(unread), "file of a trial is", "files of trials are")
+    them = "it" if len(unread) == 1 else "them"
+    listed = "; ".join([*named, *([f"and {more} more"] if more else [])])
+    text = f"{count} not as recorded, and nothing here is made of {them}. {listed}"
+    if say is not None:
+        say(text)
+    place = next((index for index, section in enumerate(sections) if section.name == _TRUST), 0)
+    told = replace(sections[place], blocks=(Notice(text, "warning"), *sections[place].blocks))
+    return [*sections[:place], told, *sections[place + 1 :]]
 
 
 def without_charts(sections: Sequence[Section], why: Mapping[str, str], say: Say | None) -> list[Section]:

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -30,6 +30,8 @@ class ReportInput:
     """Where artifacts lie, by the paths in the records."""
     arms: Arms
     """Replicates of these records by treatment and workload, as the analysis has them."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Artifacts that sections have asked for and did not get, by path: why."""
 
     @cached_property
     def labels(self) -> Labels:
@@ -67,18 +69,24 @@ class ReportInput:
         return arm.trials if arm else []
 
     def artifacts(self, record: TrialRecord, pattern: str) -> Iterator[bytes | None]:
-        """The files of a trial whose names match; None for one that cannot be read any more."""
+        """The files of a trial whose names match; None for one that is gone or is not as it was written, which the page
+        then tells of."""
         for artifact in record.artifacts:
             if PurePosixPath(artifact.path).match(pattern):
                 try:
-                    yield self.folder.artifact(artifact.path)
-                except (OSError, ValueError):
+                    yield self.folder.artifact(artifact)
+                except (OSError, ValueError) as error:
+                    self.unread[artifact.path] = _why(error)
                     yield None
 
     @cached_property
     def primaries(self) -> frozenset[tuple[str, str]]:
         """(workload, response) of everything that a verdict is about."""
         return frozenset((c.workload, c.response) for c in self.analysis.contrasts if c.primary)
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 class SectionPlugin(Protocol):

@@ -1,6 +1,7 @@
 """A run's folder and its manifest."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -10,10 +11,14 @@ from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.files import read_regular, write_whole
+from nearmetal.model import Artifact
 from nearmetal.store import damage
 from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.upgrade import upgrade_v1
+
+NOT_AS_RECORDED = "it was changed after it was written: its SHA-256 is another than its record's"
+"""Of an artifact."""
 
 _FROM_A_COPY = "restore it from a copy of the run's folder"
 
@@ -98,16 +103,24 @@ class RunFolder:
             raise Changed(CHANGED)
         return without_checksum(whole)
 
-    def artifact(self, path: str) -> bytes:
-        """What a file of a trial holds, by its path in the record. OSError or ValueError where it cannot be read.
+    def artifact(self, named: Artifact) -> bytes:
+        """What a file of a trial holds, as its record names it. OSError where it cannot be read or is no file among the
+        run's artifacts, ValueError where it is not the file that was written."""
+        content = self.place_artifact(named.path).read_bytes()
+        if hashlib.sha256(content).hexdigest() != named.sha256:
+            raise ValueError(NOT_AS_RECORDED)
+        return content
 
-        So it is with all that is no file among the run's own artifacts: a record that was damaged, or made to harm, may
-        name any other, or a pipe, and whoever opens that waits for its other end.
+    def place_artifact(self, path: str) -> Path:
+        """The regular file among the run's own artifacts that has this path in a record. OSError, ValueError.
+
+        A record that was damaged, or made to harm, may name any other, or a pipe, and whoever opens that waits for its
+        other end.
         """
         file = Path(os.path.realpath(self.path / path, strict=True))
         if not (file.is_relative_to(self.path.resolve() / self.artifacts.name) and file.is_file()):
-            raise OSError(errno.EINVAL, "this is no file of the run's artifacts", path)
-        return file.read_bytes()
+            raise OSError(errno.EINVAL, "it is no file of the run's artifacts", path)
+        return file
 
     def is_measurement(self, file: Path) -> bool:
         """Whether a file is one of what was measured, that nothing can make again."""
