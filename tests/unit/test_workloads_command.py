@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Workload
 from nearmetal.units import AS_WRITTEN
+from nearmetal.workloads import _command_match
 from nearmetal.workloads.command import Command, CommandParameters
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
@@ -86,14 +87,14 @@ def test_levels_in_the_place_of_words_become_words() -> None:
         ("rate: ", "matches nothing"),
     ],
 )
-def test_a_match_without_a_number_is_a_failure(text: str, message: str) -> None:
+async def test_a_match_without_a_number_is_a_failure(text: str, message: str) -> None:
     with pytest.raises(ToolFailed, match=message):
-        workload(match=r"rate: (\S+)").value(printed(text), "server0")
+        await workload(match=r"rate: (\S+)").value(printed(text), "server0")
 
 
-def test_a_group_that_took_no_part_is_no_number() -> None:
+async def test_a_group_that_took_no_part_is_no_number() -> None:
     with pytest.raises(ToolFailed, match="None, which is no number"):
-        workload(match=r"a|(b)").value(printed("a"), "server0")
+        await workload(match=r"a|(b)").value(printed("a"), "server0")
 
 
 @pytest.mark.parametrize(
@@ -111,16 +112,23 @@ def test_a_group_that_took_no_part_is_no_number() -> None:
         ('{"end": {"rate": 1' + "0" * 400 + "}}", "too large"),
     ],
 )
-def test_a_document_without_the_number_is_a_failure(text: str, message: str) -> None:
+async def test_a_document_without_the_number_is_a_failure(text: str, message: str) -> None:
     with pytest.raises(ToolFailed, match=message):
-        workload(json="end.rate").value(printed(text), "server0")
+        await workload(json="end.rate").value(printed(text), "server0")
 
 
+async def test_a_pattern_that_backtracks_without_end_is_ended_by_a_limit() -> None:
+    pattern = "(a*)*b"
+    with pytest.raises(ToolFailed, match=r"server0: '\(a\*\)\*b' was still being looked for after 0.5 s"):
+        await _command_match.search(pattern, "a" * 60, "server0", limit=0.5)
+
+
+@settings(deadline=None, max_examples=20)
 @given(st.binary(max_size=100))
-def test_anything_at_all_is_read_or_refused(text: bytes) -> None:
+async def test_anything_at_all_is_read_or_refused(text: bytes) -> None:
     for one in (workload(json="a"), workload(match="([0-9]+)")):
         with contextlib.suppress(ToolFailed):
-            assert math.isfinite(one.value(printed(text), "server0"))
+            assert math.isfinite(await one.value(printed(text), "server0"))
 
 
 _JSON = st.recursive(
@@ -130,9 +138,9 @@ _JSON = st.recursive(
 
 
 @given(_JSON, st.sampled_from(["a", "a.b", "0", "a.0.b", "-1"]))
-def test_any_document_is_read_or_refused(document: object, path: str) -> None:
+async def test_any_document_is_read_or_refused(document: object, path: str) -> None:
     try:
-        found = workload(json=path).value(printed(json.dumps(document)), "server0")
+        found = await workload(json=path).value(printed(json.dumps(document)), "server0")
     except ToolFailed:
         return
     assert isinstance(found, float)

@@ -23,6 +23,7 @@ from nearmetal.model import (
     Scale,
     Stage,
 )
+from nearmetal.workloads._command_match import search
 from nearmetal.workloads._parameters import Time
 from nearmetal.workloads._stage import SERVER, succeeded
 
@@ -81,7 +82,7 @@ class CommandParameters(Frozen):
             return None
         try:
             groups = re.compile(value, re.MULTILINE).groups
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(f"{value!r} is no regular expression: {error}") from None
         if groups != 1:
             raise ValueError(
@@ -154,7 +155,7 @@ class Command:
             (machine, succeeded(one, f"`{argv[0]}`", machine))
             for one, (machine, argv) in zip(ended, commands, strict=True)
         ]
-        values = tuple(self.value(one, machine.name) for machine, one in outputs)
+        values = tuple([await self.value(one, machine.name) for machine, one in outputs])
         (name, kind), *_ = self.responses.items()
         return Measurement(
             responses={name: kind.of(fmean(values), by_client=values if len(values) > 1 else None)},
@@ -168,12 +169,12 @@ class Command:
             return [(server, server) for server in stage.servers]
         return [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
 
-    def value(self, ended: Completed, where: str) -> float:
-        """The number in a program's output. Pure. ToolFailed when there is none, or it is not finite."""
+    async def value(self, ended: Completed, where: str) -> float:
+        """The number in a program's output. ToolFailed when there is none, or it is not finite."""
         if len(ended.stdout) > LARGEST:
             raise ToolFailed(f"the command printed {len(ended.stdout)} bytes; {LARGEST} are read", where)
         if self._parameters.match is not None:
-            return _matched(self._parameters.match, ended.text, where)
+            return await _matched(self._parameters.match, ended.text, where)
         return _at_path(self._parameters.json_ or "", ended.stdout, where)
 
 
@@ -186,14 +187,12 @@ def _artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:
     }
 
 
-def _matched(pattern: str, text: str, where: str) -> float:
-    found = re.search(pattern, text, re.MULTILINE)
-    if found is None:
-        raise ToolFailed(f"{pattern!r} matches nothing of what the command printed: {text.strip()[-300:]!r}", where)
+async def _matched(pattern: str, text: str, where: str) -> float:
+    found = await search(pattern, text, where)
     try:
-        value = float(found[1])
-    except (TypeError, ValueError):
-        raise ToolFailed(f"{pattern!r} matched {found[1]!r}, which is no number", where) from None
+        value = float(found or "")
+    except ValueError:
+        raise ToolFailed(f"{pattern!r} matched {found!r}, which is no number", where) from None
     return _finite(value, where)
 
 
