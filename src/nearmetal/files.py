@@ -2,6 +2,7 @@
 of ours is opened that somebody else may have put there."""
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -10,6 +11,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nearmetal.errors import BadInput
+
+
+def refuse_irregular(path: str | Path, most: int | None = None) -> None:
+    """OSError for a file of the user's that is no regular one, which might never end, or not even open.
+
+    Also for one of more than `most` bytes, if it is to be read as a whole.
+    """
+    found = os.stat(path)  # noqa: PTH116  the path of a message is as the user wrote it
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if most is not None and found.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, and at most {most} are read", str(path))
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -11,6 +11,13 @@ _NAME = re.compile(_PART)
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
 _HEADER = re.compile(rf"(\[\[?)[ \t]*{_DOTTED}[ \t]*\]\]?")
 _KEY = re.compile(rf"{_DOTTED}[ \t]*=")
+_DEEPER = (
+    # Nothing is given back of what was taken, so that a text is gone through once.
+    r"""(?P<deep>{part}(?:[ \t]*\.[ \t]*{part}){{{most}}})"""
+    r"""|\"{{3}}(?:[^\\]|\\.)*?(?:\"{{3}}|\Z)|'{{3}}.*?(?:'{{3}}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*+"""
+    r"""|[A-Za-z0-9_-]++|."""
+)
+_WHOLE_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _TOKEN = re.compile(
     r'''"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[^"'\#\[\]{}\n]+|.''',
     re.DOTALL,
@@ -41,6 +48,17 @@ def locate(text: str) -> dict[KeyPath, int]:
         line += text.count("\n", position, end)
         position = end
     return found
+
+
+def line_of_deeper(text: str, most: int) -> int | None:
+    """The line of the first key of more than `most` parts; None if there is none. The text need not be valid TOML.
+
+    The standard parser's time and memory grow with the square of a key's parts.
+    """
+    for token in re.finditer(_DEEPER.format(part=_WHOLE_PART, most=most), text, re.DOTALL):
+        if token["deep"]:
+            return text.count("\n", 0, token.start()) + 1
+    return None
 
 
 def _parts(dotted: str) -> KeyPath:

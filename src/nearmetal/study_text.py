@@ -16,7 +16,7 @@ from nearmetal.key_paths import children_of
 from nearmetal.key_paths import dotted as dotted
 from nearmetal.key_paths import path_of as path_of
 from nearmetal.key_paths import shown as shown
-from nearmetal.lines import KeyPath, line_of, locate
+from nearmetal.lines import KeyPath, line_of, line_of_deeper, locate
 from nearmetal.model import Study
 from nearmetal.model.study import LOGIN, SSH_TARGET
 from nearmetal.model.words import NAME
@@ -85,6 +85,8 @@ class StudyText:
 
 def parse(text: str) -> dict[str, Any]:
     """TOML. ValueError when it is none, or when it is of a size that no study is."""
+    if line := line_of_deeper(text, DEEPEST):
+        raise ValueError(f"arrays or tables are nested more than {DEEPEST} deep (at line {line}, column 1)")
     try:
         return tomllib.loads(text)
     except RecursionError:

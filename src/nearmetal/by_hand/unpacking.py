@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from nearmetal.errors import HostCannot
+from nearmetal.errors import MALFORMED, HostCannot
 
 _PERMISSIONS = 0o777
 """Not set-user-ID, set-group-ID and the sticky bit."""
@@ -30,6 +30,9 @@ def unpack(stream: IO[bytes], folder: Path) -> bool:
             pass  # what fills up the last record
     except tarfile.TarError:
         return False
+    except (*MALFORMED, OverflowError, RecursionError) as error:
+        # `tarfile` takes numbers, names and links for what they should be.
+        raise HostCannot(f"the archive is not made as it should be: {str(error)[:200]}") from None
     return True
 
 

@@ -46,6 +46,10 @@ class Opened:
         self.quick = quick
 
 
+_LONGEST = 16 * 2**20
+"""Bytes of a study file. The largest that can be planned, of a million trials, has a few."""
+
+
 def read_study(
     study: str,
     overrides: Sequence[str] = (),
@@ -61,7 +65,11 @@ def read_study(
     path = Path(study)
     if _is_file(path) or (is_stdin and path.is_char_device()):
         try:
-            source = path.read_text("utf-8-sig")
+            with path.open("rb") as file:
+                content = file.read(_LONGEST + 1)
+            if len(content) > _LONGEST:
+                raise BadInput(f"this is longer than {show_size(_LONGEST)}", study, "give a study file in TOML")
+            source = content.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise BadInput("this is not a text file", study, "give a study file in TOML") from None
         if is_stdin and not source.strip():
@@ -91,9 +99,9 @@ def _refuse_both(option: str, path: tuple[str, str], overrides: Sequence[str]) -
 
 
 def _is_file(path: Path) -> bool:
-    """Or a pipe, as a shell's <(…) is one. A name that no file can have is the name of none."""
+    """Or a pipe without a name, as a shell's <(…) is one. A name that no file can have is the name of none."""
     try:
-        return path.is_file() or path.is_fifo()
+        return path.is_file() or (path.is_fifo() and not path.resolve().exists())
     except OSError:
         return False
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from nearmetal import files
 from nearmetal.errors import MALFORMED, BadInput
 from nearmetal.lab.findings import finding
 from nearmetal.model import Finding
@@ -21,6 +22,8 @@ ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 _ARCHIVES = "nearmetal/archive"
 """What images that came by an archive are called in an engine, with the id for a tag: so they are found, and stay."""
 _CHUNK = 2**20
+_LONGEST_JSON = 16 * 2**20
+"""Bytes of a manifest or configuration; the longest have a few thousand."""
 
 
 def is_archive(image: str) -> bool:
@@ -132,13 +135,14 @@ def _reading(path: str, program: str) -> Iterator[tarfile.TarFile]:
     """BadInput where it is no archive of an image, or is damaged."""
     opened = None
     try:
+        files.refuse_irregular(path)
         with tarfile.open(path) as opened:
             yield opened
     except FileNotFoundError:
         raise BadInput("there is no such file", path, _made_by(program)) from None
     except OSError as error:
         raise BadInput(f"it cannot be read: {error.strerror or error}", path, _made_by(program)) from None
-    except (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
+    except (EOFError, OverflowError, RecursionError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
         if isinstance(error, tarfile.TarError) and opened is None and not _is_cut_bzip2(path):
             raise BadInput("this is no archive of an image: it is no tar archive", path, _made_by(program)) from None
         why = error if opened else "it ends too early"
@@ -158,7 +162,10 @@ def _is_cut_bzip2(path: str) -> bool:
 
 
 def _json(archive: tarfile.TarFile, name: str) -> Any:
-    return json.load(_file(archive, name))
+    text = _file(archive, name).read(_LONGEST_JSON + 1)
+    if len(text) > _LONGEST_JSON:
+        raise ValueError(f"{name} is no document: it is longer than {_LONGEST_JSON} bytes")
+    return json.loads(text)
 
 
 def _file(archive: tarfile.TarFile, name: str) -> IO[bytes]:

@@ -4,6 +4,7 @@ What cloud-init is told (NoCloud: a file system labelled CIDATA) lets the lab in
 itself is never written to.
 """
 
+import errno
 import json
 import uuid
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nearmetal import files
 from nearmetal.errors import HostCannot
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.placed import Parts
@@ -77,7 +79,11 @@ def _where(path: str, site: Site) -> str | None:
         return "a disk image of your own is used on this host only"
     if not path.startswith("/"):
         return "this is no whole path of a file"
-    return None if Path(path).is_file() else "there is no such file"
+    try:
+        files.refuse_irregular(path)
+    except OSError as error:
+        return "there is no such file" if error.errno == errno.ENOENT else str(error.strerror)
+    return None
 
 
 async def _bootable(path: str, site: Site) -> Finding:

@@ -17,6 +17,7 @@ from typing import NoReturn, cast
 
 import asyncssh
 
+from nearmetal import files
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, Unreachable
 from nearmetal.model import HostSpec
@@ -24,6 +25,8 @@ from nearmetal.model import HostSpec
 _TARGET = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^@\[\]:]+))(?::(?P<port>[0-9]{1,5}))?")
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 _PORT = 22
+_LARGEST_KEY = 2**20
+"""Bytes of a key file; the longest have a few thousand."""
 _CIPHERS = "^aes128-gcm@openssh.com"
 """First, unless the user's configuration says: a packet is one call to it, and several to asyncssh's own first choice,
 so that every command takes longer by that."""
@@ -268,7 +271,7 @@ def _options(spec: HostSpec, where: str) -> tuple[str, asyncssh.SSHClientConnect
 def _keys(spec: HostSpec, where: str, configured: asyncssh.SSHClientConnectionOptions) -> Sequence[str] | None:
     """The key files to log in with; none leaves the user's usual ones and the agent. BadInput, HostCannot."""
     config = configured.config
-    files = [str(_file(str(name))) for name in cast(list[str], config.get("IdentityFile", []))]
+    configured_files = [str(_file(str(name))) for name in cast(list[str], config.get("IdentityFile", []))]
     if spec.key:
         named = [str(_file(spec.key))]
         if not _file(spec.key).exists():
@@ -276,18 +279,20 @@ def _keys(spec: HostSpec, where: str, configured: asyncssh.SSHClientConnectionOp
         is_public_fine = False
     else:
         # OpenSSH passes over those that are not there, and so do we.
-        named = [file for file in files if os.access(file, os.R_OK)]
+        named = [file for file in configured_files if os.access(file, os.R_OK)]
         is_public_fine = bool(config.get("IdentitiesOnly"))
-        if files and not named and is_public_fine:
+        if configured_files and not named and is_public_fine:
             return None  # only those, and there are none
     for file in named:
         _refuse_unusable_key(file, where, is_public_fine, is_locked_fine=not spec.key)
-    return named if files or spec.key else ()
+    return named if configured_files or spec.key else ()
 
 
 def _refuse_unusable_key(file: str, where: str, is_public_fine: bool, is_locked_fine: bool) -> None:
     """HostCannot, which names the file. asyncssh has one error for all that is wrong, and its text tells them apart."""
     try:
+        for read in (file, *filter(os.path.exists, (f"{file}.pub", f"{file}-cert.pub"))):
+            files.refuse_irregular(read, _LARGEST_KEY)
         asyncssh.load_keypairs(file, skip_public=is_public_fine, ignore_encrypted=is_locked_fine)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
         if "passphrase" in str(error).lower():
@@ -303,7 +308,9 @@ def _refuse_unusable_key(file: str, where: str, is_public_fine: bool, is_locked_
         ) from None
     except OSError as error:
         raise HostCannot(
-            f"the key {file} cannot be read: {_said(error)}", where, "name a file that you can read"
+            f"the key {error.filename or file} cannot be read: {error.strerror or error}",
+            where,
+            "name a file that you can read",
         ) from None
 
 

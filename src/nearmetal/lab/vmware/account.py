@@ -5,6 +5,7 @@ import os
 import ssl
 from dataclasses import dataclass
 
+from nearmetal import files
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 
@@ -12,6 +13,8 @@ PORT = 443
 
 _passwords: dict[str, str] = {}
 """By the variable that had it."""
+_LARGEST_CA = 16 * 2**20
+"""Bytes; all authorities that a browser knows take a few hundred thousand."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Account:
         if self.thumbprint:
             return self._pinned(self.thumbprint)
         try:
+            if self.ca_file is not None:
+                files.refuse_irregular(self.ca_file, _LARGEST_CA)
             context = ssl.create_default_context(cafile=self.ca_file)
         except FileNotFoundError:
             raise BadInput("there is no such file", str(self.ca_file), "name a file of certificates in PEM") from None
