@@ -49,6 +49,48 @@ def test_another_home_is_seen_for_as_long_as_its_process_lives(tmp_path: Path) -
     assert file.stat().st_mode & 0o777 == 0o666, "everybody's"
 
 
+LOCKED = """
+import fcntl, os, struct, sys
+path, start, length, user, *claim = sys.argv[1:]
+file = os.open(path, os.O_RDWR)
+os.setresuid(int(user), int(user), int(user))
+fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, int(start), int(length), 0))
+print("held", flush=True)
+input()
+"""
+
+
+@contextmanager
+def locked(file: Path, start: int, length: int, user: int) -> Iterator[int]:
+    """By somebody who claims, with a word, to run nearmetal: the process."""
+    argv = [sys.executable, "-c", LOCKED, str(file), str(start), str(length), str(user), "nearmetal"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="being another user takes root")
+def test_locks_of_any_user_are_not_believed(tmp_path: Path) -> None:
+    file = tmp_path / "nearmetal-measuring"
+    with measuring():
+        pass  # it is made
+    with locked(file, 0, 0, 65534) as stranger, another(tmp_path / "one") as process:
+        assert others.other() == process, "behind a lock on everything it is still seen"
+    own = Path("/proc/self/ns/pid").stat().st_ino << 22
+    with locked(file, 0, 0, 65534):
+        assert others.other() is None
+    with locked(file, own + stranger + 1, 1, 65534):
+        assert others.other() is None, "nobody has this number"
+    with subprocess.Popen([sys.executable, "-c", "input()", "nearmetal"], stdin=subprocess.PIPE) as innocent:
+        with locked(file, own + innocent.pid, 1, 65534):
+            assert others.other() is None, "it runs nearmetal, and does not measure"
+        innocent.kill()
+
+
 @pytest.mark.live
 def test_one_with_the_same_process_id_in_a_container_is_seen(tmp_path: Path) -> None:
     told = "from nearmetal.lab import others; from nearmetal.lab.lock import measuring"

@@ -2,6 +2,9 @@
 
 Each holds a byte of one file of the host's, that of its process, by a lock that the kernel lets go of when its holder
 dies. Who may not have that file, or has another /run/lock, as in a container, is not seen and sees nobody.
+
+Any user can lock any byte of it. So a lock counts only if a process stands behind it that is root's or our own user's,
+runs nearmetal and has the file open.
 """
 
 import contextlib
@@ -78,18 +81,63 @@ def other() -> int | None:
         return None
     try:
         own = _own()
-        return _holder(descriptor, 0, own) or _holder(descriptor, own + 1, 0)
+        found = _locked(descriptor, 0, own) or _locked(descriptor, own + 1, 0)
+        return None if found is None else next(_holders(descriptor, own), _out_of_sight(found, own))
     except OSError:  # a file system without such locks
         return None
     finally:
         os.close(descriptor)
 
 
-def _holder(descriptor: int, start: int, length: int) -> int | None:
-    """Of a byte within these."""
+def _locked(descriptor: int, start: int, length: int) -> int | None:
+    """The first byte of a lock that covers some of these."""
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock(fcntl.F_RDLCK, start, length))
     kind, _, found, *_ = struct.unpack(_FLOCK, answer)
-    return None if kind == fcntl.F_UNLCK else found % _PIDS
+    return None if kind == fcntl.F_UNLCK else found
+
+
+def _holders(descriptor: int, own: int) -> Iterator[int]:
+    """The processes that lock a byte of theirs, as their own namespace counts them."""
+    users = {"0", str(os.geteuid())}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, KeyError):
+            if b"nearmetal" not in (process / "cmdline").read_bytes():
+                continue
+            status = dict(line.partition(":")[::2] for line in (process / "status").read_text().splitlines())
+            # The owner of the folder says nothing: it is root also for what anybody keeps from being looked into.
+            if not set(status["Uid"].split()[:2]) <= users:
+                continue
+            number = int(status["NSpid"].split()[-1])
+            byte = _namespace(process, own) * _PIDS + number
+            if byte != own and _locked(descriptor, byte, 1) is not None and _may_have_open(process, descriptor):
+                yield number
+
+
+def _namespace(process: Path, own: int) -> int:
+    """Of its process ids. One that may not be looked at is taken to be in ours."""
+    try:
+        return (process / "ns/pid").stat().st_ino
+    except PermissionError:
+        return own // _PIDS
+
+
+def _may_have_open(process: Path, descriptor: int) -> bool:
+    """Whether a process has the same file open. True if that may not be looked at: it is root's then."""
+    try:
+        files = list((process / "fd").iterdir())
+    except PermissionError:
+        return True
+    for file in files:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(file.stat(), os.fstat(descriptor)):
+                return True
+    return False
+
+
+def _out_of_sight(byte: int, own: int) -> int | None:
+    """The process of another container, of which no more is seen: it counts if containers were given a folder of locks
+    to share."""
+    return byte % _PIDS if "NEARMETAL_LOCKS" in os.environ and byte // _PIDS != own // _PIDS else None
 
 
 def _lock(kind: int, start: int, length: int) -> bytes:
