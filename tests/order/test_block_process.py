@@ -5,7 +5,9 @@ import contextlib
 import errno
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,6 +105,20 @@ async def test_when_the_process_that_forks_is_killed_another_takes_its_place(tmp
     assert not processes("nm-block") and not processes("nm-forks")
 
 
+def test_the_process_that_forks_ends_with_its_controller_also_if_an_answer_was_not_read() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    (tasks, to_tasks), (from_events, events) = os.pipe(), os.pipe()
+    command = [sys.executable, "-m", "nearmetal.run.block_forks"]
+    with theirs, subprocess.Popen(command, stdin=theirs.fileno(), stderr=subprocess.PIPE) as forks:
+        socket.send_fds(ours, [b'{"controller": 1, "preload": []}'], [tasks, events])
+        assert select.select([ours], [], [], 60)[0]
+        ours.close()
+        for one in (tasks, to_tasks, from_events, events):
+            os.close(one)
+        _, said = forks.communicate(timeout=60)
+    assert (forks.returncode, said) == (0, b"")
+
+
 async def test_a_journal_that_takes_no_more_leaves_nothing_behind(tmp_path: Path) -> None:
     def fill() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -167,6 +183,41 @@ asyncio.run(mock_run.run(Path({str(tmp_path / "run")!r}), listener=kill))
     assert not processes("nm-block")
     assert len({record.trial.id for record in records}) == len(records) == 4
     assert asyncio.run(mock_run.left_over()) == []
+
+
+ALONE = """
+import asyncio, sys
+from nearmetal.run import block_child
+
+async def run_task(task, sink):
+    print("begins", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("clears", flush=True)
+        await asyncio.sleep(float(sys.argv[1]))
+        print("cleared", flush=True)
+
+block_child.run_task = run_task
+block_child.LONGEST_ALONE = 2.0
+sys.exit(block_child.run_child(sys.stdin.buffer, 1))
+"""
+TASK = b'{"plan": "", "resolved": [], "mtu": 1500, "artifacts": "", "block": {"index": 0, "attempt": 0, "boots": []}}'
+
+
+@pytest.mark.parametrize(("takes", "said"), [("0.5", ["cleared"]), ("600", [])])
+def test_what_is_told_to_end_and_then_left_alone_clears_once_and_not_for_ever(takes: str, said: list[str]) -> None:
+    """Ctrl-C, and once more."""
+    command = [sys.executable, "-c", ALONE, takes]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(TASK + b"\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"begins\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.stdout.readline() == b"clears\n"
+        rest, _ = child.communicate(timeout=30)
+    assert (child.returncode, rest.decode().splitlines()) == (4, said)
 
 
 async def test_the_command_runs_a_task_from_its_standard_input(tmp_path: Path) -> None:

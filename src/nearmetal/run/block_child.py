@@ -18,6 +18,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, ExitCode, NearmetalError
 from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
@@ -30,6 +31,9 @@ from nearmetal.store import damage
 
 BEAT = 5.0
 """Seconds between two signs of life."""
+
+LONGEST_ALONE = LIMITS.boot
+"""Seconds that clearing may take once the controller is gone: so long it is waited for, too (`lab.lock`)."""
 
 
 class PipeSink:
@@ -80,9 +84,9 @@ def _tell_fault(line: bytes, error: ValidationError) -> str:
 
 
 async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
-    work = asyncio.ensure_future(run_task(task, sink))
+    work = asyncio.create_task(run_task(task, sink))
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, lambda: work.cancelling() or work.cancel())
+    loop.add_signal_handler(signal.SIGTERM, _tell_to_end, work)
     loop.add_reader(tasks, _end_with, tasks, work)
     beating = asyncio.ensure_future(_beat(sink))
     try:
@@ -102,10 +106,21 @@ async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
     return ExitCode.DONE
 
 
-def _end_with(tasks: IO[bytes], work: "asyncio.Future[None]") -> None:
-    """Nothing more is ever said on that pipe: when it can be read, it has ended."""
-    asyncio.get_running_loop().remove_reader(tasks)
-    work.cancel()
+def _end_with(tasks: IO[bytes], work: "asyncio.Task[None]") -> None:
+    """Nothing more is ever said on that pipe: when it can be read, it has ended.
+
+    Nobody is left to end this process if clearing hangs: then it ends by itself. Its ledger has what remains.
+    """
+    loop = asyncio.get_running_loop()
+    loop.remove_reader(tasks)
+    loop.call_later(LONGEST_ALONE, os._exit, ExitCode.INTERRUPTED)
+    _tell_to_end(work)
+
+
+def _tell_to_end(work: "asyncio.Task[None]") -> None:
+    """Once: a second time it would be clearing that is cut off."""
+    if not work.cancelling():
+        work.cancel()
 
 
 async def _beat(sink: PipeSink) -> None:

@@ -59,7 +59,10 @@ def main() -> None:
 
 def _take(order: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """The next order, with the descriptors that came along; None at the end."""
-    content, ancillary, _, _ = order.recvmsg(_LONGEST, socket.CMSG_SPACE(2 * array.array("i").itemsize))
+    try:
+        content, ancillary, _, _ = order.recvmsg(_LONGEST, socket.CMSG_SPACE(2 * array.array("i").itemsize))
+    except ConnectionResetError:  # whoever gave orders is gone, and has not read our last answer
+        return None
     if not content:
         return None
     descriptors = array.array("i")
