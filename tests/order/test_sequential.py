@@ -1,7 +1,6 @@
 """A sequential run: it stops when all is decided, goes on while it is not, and is resumed as it would have gone on."""
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withd
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events as journaled
+from tests import journals
 from tests.order import mock_run
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -115,8 +115,8 @@ environment = ["base", "slow", "bad"]""",
 def change(folder: Path, of_line: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> list[Contrast]:
     """Write its journal anew, line by line; what is concluded then."""
     journal = RunFolder(folder).journal
-    changed = [new for line in journal.read_text().splitlines() for new in of_line(json.loads(line))]
-    journal.write_text("".join(json.dumps(line) + "\n" for line in changed))
+    with journals.changed(journal) as lines:
+        lines[:] = [new for line in lines for new in of_line(line)]
     return [one for one in report.read(RunFolder(folder)).analysis.contrasts if one.primary]
 
 

@@ -1,5 +1,6 @@
 """What the command line says of plans, runs and images: figures a person wants, exit codes a script relies on."""
 
+import copy
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +22,15 @@ from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.lock import try_lock
 from nearmetal.model import COSTS, Finding
 from nearmetal.printing import console_for
+from nearmetal.run import session
+from nearmetal.store.checksum import without_checksum
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import render_line
 from tests.command_line import called, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
+from tests.order.in_process import InProcess
 from tests.unit.test_image_store import finished
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -219,6 +225,7 @@ def test_a_run_whose_new_ledger_a_clean_looks_into_begins_another(
         looked.append(descriptor)
         return len(looked) > 1 and try_lock(descriptor)
 
+    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     monkeypatch.setattr("nearmetal.lab.changes.ledger.try_lock", taken_at_first)
     ended = called("run", str(study), "-o", str(tmp_path / "run"))
     assert ended.returncode == 0, ended.stderr
@@ -528,24 +535,25 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     run = tmp_path / "run"
     assert called("run", str(study), "-o", str(run)).returncode == 0
     journal = run / "journal.jsonl"
-    trials = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"trial"' in line]
-    again = [json.loads(line) for line in trials if json.loads(line)["schema"].startswith("record.")][:2]
+    measured = [json.loads(without_checksum(line)) for line in journal.read_bytes().splitlines()]
+    trials = [line for line in measured if line["schema"].startswith("record.")]
+    again = copy.deepcopy(trials[:2])
     for record in again:
         record["trial"] |= {"attempt": 1, "id": f"again-{record['trial']['id']}"}
     again[0]["status"] = "failed"
-    *others, end = measured = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again), end]))
-    assert "  ended  4 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout
-    del others[others.index(trials[2])]
-    journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again), end]))
-    assert "  ended  3 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout, "withdrawn before its last block"
-    journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again)]))
-    assert "  interrupted  3/4 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout
     *others, end = measured
-    journal.write_bytes(b"".join([*others, end]).replace(b'"status":"ok"', b'"status":"failed"'))
-    assert "  ended  4, none ok\n" in called("ls", str(run)).stdout
-    journal.write_bytes(b"".join(others[: others.index(trials[2])]))
-    assert "  interrupted  2/4   \n" in called("ls", str(run)).stdout
+
+    def listed(*lines: dict[str, Any]) -> str:
+        journal.write_bytes(b"".join(map(render_line, lines)))
+        return called("ls", str(run)).stdout
+
+    assert "  ended  4 and 2 again, 1 not ok\n" in listed(*others, *again, end)
+    fewer = [line for line in others if line is not trials[2]]
+    assert "  ended  3 and 2 again, 1 not ok\n" in listed(*fewer, *again, end), "withdrawn before its last block"
+    assert "  interrupted  3/4 and 2 again, 1 not ok\n" in listed(*fewer, *again)
+    failed = [line | ({"status": "failed"} if line in trials else {}) for line in others]
+    assert "  ended  4, none ok\n" in listed(*failed, end)
+    assert "  interrupted  2/4   \n" in listed(*others[: others.index(trials[2])])
     assert f"go on with: nearmetal resume {run}\n" in called("show", str(run)).stdout
     with claimed(journal):
         assert "  running  2/4   \n" in called("ls", str(run)).stdout

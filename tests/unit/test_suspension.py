@@ -8,9 +8,10 @@ import pytest
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, HostSpec, TrialStatus
-from nearmetal.run import suspension
+from nearmetal.run import session, suspension
 from nearmetal.run.suspension import Reading, reason
 from tests.order import mock_run
+from tests.order.in_process import InProcess
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
 
@@ -65,6 +66,7 @@ async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = chain((10.0, 15.0), repeat(15.0))
+    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     monkeypatch.setattr(suspension, "asleep", lambda: next(told))
     _, records = await mock_run.run(tmp_path / "run")
     first, *others = records
