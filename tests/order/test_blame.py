@@ -248,6 +248,21 @@ async def test_a_block_with_faults_of_both_is_repeated_whole(tmp_path: Path, mon
     assert {(one.trial.attempt, one.blame) for one in bad} >= {(0, "host"), (1, "treatment")}
 
 
+async def test_a_contrast_names_the_side_that_failed_and_what_others_spoilt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [None, "this host was suspended for 9.0 s while it was measured"]
+    monkeypatch.setattr(suspension, "reason", lambda before, after: told.pop() if told else None)
+    befall(monkeypatch, kill_service, 2)
+    await run(tmp_path / "run", STUDY.replace("blocks = 1", "blocks = 2"))
+    (primary,) = [one for one in reading.read(RunFolder(tmp_path / "run")).analysis.contrasts if one.primary]
+    warned = {one.code: one.text for one in primary.warnings}
+    assert warned["trials-failed"] == "2 of 3 trials of the treatment failed: what serves ended (2)"
+    assert (
+        "others were to blame, for which a block is repeated: the host was suspended (1)" in warned["trials-repeated"]
+    )
+
+
 async def test_a_record_names_the_host_of_each_machine(tmp_path: Path) -> None:
     _, records = await mock_run.run(tmp_path / "run", STUDY)
     for record in records:

@@ -11,6 +11,7 @@ from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, shari
 from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.fairness import fairness_of
+from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
@@ -42,7 +43,7 @@ def analyse(
     planned = blocks_planned(manifest.plan.blocks, told)
     to_run = blocks_to_run(manifest.plan.blocks, told)
     crowded = sharing_cpus(kept, manifest.plan)
-    contrasts = diagnose(matched, arms, crowded, disks_of(manifest), planned, manifest.plan.looks)
+    contrasts = diagnose(matched, arms, crowded, disks_of(manifest), Faults(kept), planned, manifest.plan.looks)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))

@@ -13,6 +13,7 @@ from nearmetal import cpu_lists
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.disks import Disks
+from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
@@ -33,7 +34,13 @@ STRONG = 0.5
 
 
 def diagnose(
-    matched: Sequence[Matched], arms: Arms, crowded: Set[str], disks: Disks, planned: int, looks: Sequence[Look] = ()
+    matched: Sequence[Matched],
+    arms: Arms,
+    crowded: Set[str],
+    disks: Disks,
+    faults: Faults,
+    planned: int,
+    looks: Sequence[Look] = (),
 ) -> tuple[Contrast, ...]:
     """The contrasts with all their warnings.
 
@@ -51,6 +58,7 @@ def diagnose(
             )
         warnings = (
             *one.contrast.warnings,
+            *faults.about(one.contrast),
             *about_series(one.differences, one.contrast.primary),
             *positions.about(one.contrast),
             *disks.about(one.contrast),
