@@ -1,6 +1,7 @@
 """Who is to blame for what: the table of causes is closed, and what an error means follows from it."""
 
 import errno
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -28,6 +29,15 @@ def test_the_table_is_closed() -> None:
 def test_the_unknown_is_the_treatments() -> None:
     assert find_blame("of-another-version") == "treatment"
     assert describe_cause("of-another-version") == "of-another-version"
+
+
+def test_the_docs_have_the_whole_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "validity.md").read_text()
+    lines = {
+        line.split("`")[1]: line for line in page.splitlines() if line.startswith(("| `t", "| `i", "| `h", "| `c"))
+    }
+    for cause, meaning in CAUSES.items():
+        assert f"`{cause}`: {meaning.words}" in lines[meaning.blame]
 
 
 CLIENTS, HOSTS = {"nm-1-2"}, {"far"}

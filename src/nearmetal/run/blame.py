@@ -24,6 +24,10 @@ class Fault:
     cause: Cause
     reason: str
     """For people: what happened to what, with its last words."""
+    machine: str = ""
+    """The name of the machine that it befell, if the kernel can say more of it."""
+    group: str = ""
+    """That machine's control group, as its host's kernel calls it; empty if it has a kernel of its own."""
 
     @property
     def blame(self) -> Blame:

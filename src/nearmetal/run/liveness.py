@@ -8,7 +8,7 @@ so that what was cut and mended within a measurement is seen as well.
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nearmetal.errors import MALFORMED, MachineLost, NearmetalError
 from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage
@@ -18,6 +18,9 @@ from nearmetal.run.blame import Fault
 
 _BOOT, _VMSTAT = "/proc/sys/kernel/random/boot_id", "/proc/vmstat"
 _CARRIER = ("operstate", "carrier", "carrier_changes")
+
+_LONGEST_WORDS = 300
+"""Characters of a kernel's line that are told."""
 
 Lines = Mapping[str, tuple[str, ...]]
 """Of files, by their paths, the lines that were asked for."""
@@ -64,7 +67,18 @@ class Liveness:
         seen, allotted = await asyncio.gather(self._read(), read_allotment(self.stage, self.allotted.placed))
         faults = [*judge(self.machines, self.seen, seen), *find_kills(self.allotted, allotted)]
         self.seen, self.allotted = seen, allotted
-        return faults
+        return [await self._ask_kernel(fault) if fault.machine else fault for fault in faults]
+
+    async def _ask_kernel(self, fault: Fault) -> Fault:
+        """The same with the kernel's own words, if it lets us read them."""
+        machine = next(one for one in self.machines if one.name == fault.machine)
+        where: Commands = machine.site if fault.group else machine
+        try:
+            log = (await where.exec(["dmesg"])).text
+        except NearmetalError:
+            return fault
+        words = find_last_kill(log, fault.group)
+        return replace(fault, reason=f"{fault.reason}: {words}") if words else fault
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -209,7 +223,7 @@ def _judge_inside(machine: Machine, before: Lines, after: Lines) -> Iterator[Fau
         return
     if kills := _count_kills(after) - _count_kills(before):
         cause = Cause.CLIENT_OUT_OF_MEMORY if is_client else Cause.OUT_OF_MEMORY
-        yield Fault(cause, describe_kills(kills, whose))
+        yield Fault(cause, describe_kills(kills, whose), machine.name)
     for path, had in before.items():
         has = after.get(path, ())
         name = path.rsplit("/", 1)[1]
@@ -234,6 +248,18 @@ def describe_kills(kills: int, whose: str) -> str:
     return f"the kernel killed {processes} of {whose}, which had no memory left"
 
 
+def find_last_kill(log: str, group: str) -> str:
+    """The kernel's words of the last process that it killed for its memory, in this control group or, if that is empty,
+    anywhere; "" if it has none. Pure."""
+    found, is_meant = "", False
+    for line in log.splitlines():
+        if "oom-kill:" in line:  # which names the group; the line after it names the process
+            is_meant = not group or f"/{group}," in line
+        elif "Killed process" in line and is_meant:
+            found = line.partition("] ")[2] or line
+    return found[:_LONGEST_WORDS]
+
+
 def find_kills(before: Allotment, after: Allotment) -> list[Fault]:
     """What the kernel killed or refused between two readings, as the control groups of the machines tell. Pure."""
     faults = []
@@ -244,7 +270,8 @@ def find_kills(before: Allotment, after: Allotment) -> list[Fault]:
         whose = f"the {role} {placed.handle.name}"
         if kills := _count_since(earlier.kills, later.kills):
             cause = Cause.CLIENT_OUT_OF_MEMORY if role == "client" else Cause.OUT_OF_MEMORY
-            faults.append(Fault(cause, describe_kills(kills, whose)))
+            group = next(one for one, count in later.kills.items() if count > earlier.kills.get(one, 0))
+            faults.append(Fault(cause, describe_kills(kills, whose), placed.handle.name, group.rsplit("/", 1)[1]))
         if refused := _count_since(earlier.refused, later.refused):
             text = f"{whose} may have no more processes: {refused} could not be started"
             faults.append(Fault(Cause.CLIENT_LOST if role == "client" else Cause.OUT_OF_PROCESSES, text))
