@@ -264,9 +264,9 @@ def find_kills(before: Allotment, after: Allotment) -> list[Fault]:
     """What the kernel killed or refused between two readings, as the control groups of the machines tell. Pure."""
     faults = []
     for placed, earlier, later in zip(before.placed, before.limits, after.limits, strict=True):
-        if earlier is None or later is None:
-            continue
         role = placed.handle.role or "machine"
+        if earlier is None or later is None or role == "neighbour":  # which is asked for itself
+            continue
         whose = f"the {role} {placed.handle.name}"
         if kills := _count_since(earlier.kills, later.kills):
             cause = Cause.CLIENT_OUT_OF_MEMORY if role == "client" else Cause.OUT_OF_MEMORY
