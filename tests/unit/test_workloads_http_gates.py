@@ -2,6 +2,7 @@
 
 import pytest
 
+from nearmetal.errors import ToolFailed
 from tests.unit.http_load import (
     CLOSED,
     OPEN,
@@ -41,6 +42,27 @@ async def test_a_generator_that_did_not_do_as_told_makes_the_trial_invalid(parts
     assert found.responses  # kept, and never counted
     second = await measured(workload(**OPEN_LOOP), OPEN, changed(OPEN, **parts))
     assert (second.invalid or "").startswith("client 1: ")
+
+
+@pytest.mark.parametrize("failed", ["client_timeout", "refused", "reset"])
+async def test_a_server_that_fell_silent_has_failed(failed: str) -> None:
+    """Of 2 s the last reply came 0.6 s after the first request."""
+    silent = {"requests": {"completed": 600}, "status": {"2xx": 600}, "status_in_window": {"2xx": 600}}
+    silent |= {"silence_ns": 1_400_000_000, "errors": {failed: 64}}
+    for parameters, document in (({}, CLOSED), (OPEN_LOOP, OPEN)):
+        gone = changed(document, elapsed_ns=2_000_000_000, **silent)
+        with pytest.raises(ToolFailed, match="the server fell silent: the last reply came 600 ms after") as told:
+            await measured(workload(**parameters), gone)
+        assert (told.value.cause, list(told.value.said)) == ("service-silent", ["load-0.json"])
+
+
+async def test_a_request_that_is_lost_alone_is_no_silence() -> None:
+    lost = changed(CLOSED, silence_ns=1_000_000, errors={"client_timeout": 1})
+    assert (await measured(workload(), lost)).invalid is None
+    late = changed(CLOSED, silence_ns=CLOSED["elapsed_ns"])  # the last came after the window, and none failed
+    assert (await measured(workload(), late)).invalid is None
+    full = changed(CLOSED, silence_ns=CLOSED["elapsed_ns"], errors={"fd_unavailable": 1})
+    assert (await measured(workload(), full)).invalid is None
 
 
 @pytest.mark.parametrize(("count", "invalid"), [(99, False), (100, True)])

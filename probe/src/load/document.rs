@@ -63,6 +63,9 @@ pub struct Document {
     pub transfer_ns: Summary,
     /// How much later than intended the generator turned to a request.
     pub lateness_ns: Summary,
+    /// How long before the window's end the last reply came, if the requests behind it failed; all of it without a reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence_ns: Option<Nanoseconds>,
     /// Replies by class of status, `1xx` to `5xx`.
     pub status: BTreeMap<String, u64>,
     /// Likewise, of the replies that were complete within the window, whenever they were asked for: those of
@@ -212,6 +215,7 @@ impl Document {
             first_byte_ns: found.first_byte.summary(),
             transfer_ns: found.transfer.summary(),
             lateness_ns: found.lateness.summary(),
+            silence_ns: Some(found.silence(measured.elapsed)).filter(|silence| *silence > 0),
             status: found.statuses.classes(),
             status_in_window: found.statuses_in_window.classes(),
             status_codes: found.statuses.seen(),

@@ -159,6 +159,15 @@ impl Recorder {
         self.statuses_in_window.total()
     }
 
+    /// How long before the window's end, or before the last request was over, the last reply came.
+    ///
+    /// A request that is lost alone makes no silence: replies to the others go on until the window ends.
+    pub fn silence(&self, elapsed: Nanoseconds) -> Nanoseconds {
+        let since = |at: Nanoseconds| at.saturating_sub(self.first_intended);
+        let heard = if self.completed > 0 { since(self.last_reply) } else { 0 };
+        since(self.last).min(elapsed).saturating_sub(heard)
+    }
+
     /// Requests that no page was got for: they failed, or an error page came.
     pub fn turned_away(&self) -> u64 {
         self.errors.total() + self.statuses.errors().values().sum::<u64>()
@@ -354,6 +363,25 @@ mod tests {
         assert_eq!((both.replies_in_window(), both.last_reply), (4, 200));
         let errors = errors(&both).map(|errors| (errors.count, errors.max));
         assert_eq!(errors, Some((2, Some(30))));
+    }
+
+    #[test]
+    fn silence_is_what_is_left_of_the_window_after_the_last_reply() {
+        let silence = |completed, last_reply, last| {
+            let found = Recorder {
+                completed,
+                last_reply,
+                last,
+                first_intended: 100,
+                ..Recorder::default()
+            };
+            found.silence(1000)
+        };
+        assert_eq!(silence(9, 1090, 1090), 0);
+        assert_eq!(silence(9, 1090, 6000), 10, "one that was lost alone");
+        assert_eq!(silence(9, 400, 6000), 700);
+        assert_eq!(silence(0, 0, 6000), 1000);
+        assert_eq!(silence(0, 0, 0), 0, "none was due");
     }
 
     #[test]

@@ -115,6 +115,8 @@ class LoadDocument(Part):
     connect_ns: Spread
     first_byte_ns: Spread
     lateness_ns: Spread
+    silence_ns: Count = 0
+    """How long before the window's end the last reply came, if the requests behind it failed."""
     status: Mapping[str, Count]
     """Replies by class, of the requests that were due within the window."""
     status_in_window: Mapping[str, Count]

@@ -22,6 +22,9 @@ SHORT = 0.005
 """Share of the planned requests. The generator keeps its rate within 0.0005 on a free processor: ten times that is a
 load other than the declared one, by as much as a quarter of the default margin."""
 
+SILENT = 0.1
+"""Share of the window. With as much of it missing at the end, no mean or percentile is that of the whole window."""
+
 BUSY = 0.95
 """Share of the generator's threads' processors. A thread that never waits still loses some to interrupts, so that one
 at its limit shows less than 1."""
@@ -60,6 +63,21 @@ def _reasons(document: LoadDocument) -> Iterator[str]:
             f"the generator was late: {share} of the requests began {show_duration(late)} or more after "
             f"their time, and {show_duration(LATE)} is tolerated"
         )
+
+
+def find_silence(document: LoadDocument) -> str | None:
+    """Why a server is taken to have fallen silent: the end of the window without a reply, while requests failed.
+
+    A ramp ends where requests fail: that is its result. The generator's own shortages are no silence of the server.
+    """
+    silence, window = document.silence_ns / 1e9, document.seconds
+    theirs = document.errors.total - document.errors.own_shortages
+    if document.steps or not theirs or silence <= SILENT * window:
+        return None
+    heard = show_duration(window - silence)
+    first = f"the last reply came {heard} after the first request" if document.requests.completed else "no reply came"
+    failed = f"{theirs} of {document.attempted} requests failed ({_counts(document.errors.by_class)})"
+    return f"the server fell silent: {first}, and none in the {show_duration(silence)} to the end; {failed}"
 
 
 def _lateness(document: LoadDocument) -> tuple[str, float]:

@@ -4,7 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from nearmetal.model import Completed, Frozen, Measurement, Stage
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Cause, Completed, Frozen, Measurement, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
@@ -43,6 +44,10 @@ class Http:
     async def run(self, stage: Stage) -> Measurement:
         ended = await self._loaded(stage, self._measuring(), self._parameters.longest_seconds)
         documents = [parse(one.stdout, client.name) for one, client in zip(ended, stage.clients, strict=True)]
+        for document, client in zip(documents, stage.clients, strict=True):
+            if (silence := _load_gates.find_silence(document)) is not None:
+                said = {f"load-{index}.json": one.stdout for index, one in enumerate(ended)}
+                raise ToolFailed(silence, client.name, said=said, cause=Cause.SERVICE_SILENT)
         return self._measurement(documents, ended)
 
     async def _loaded(self, stage: Stage, pace: Argv, limit: float) -> list[Completed]:
