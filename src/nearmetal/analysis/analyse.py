@@ -15,9 +15,12 @@ from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
-from nearmetal.model import Assignment, TrialRecord
+from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import MachineFacts, Manifest
+
+_MALFORMED = 4
+"""So many machines are named whose facts are malformed."""
 
 
 def analyse(
@@ -54,11 +57,20 @@ def analyse(
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
         warnings=(
             *about_run(kept, told, left_out, to_run),
+            *_about_facts(manifest.malformed),
             *about_reality(manifest, kept),
             *about_disturbance(kept),
             *about_clients(arms, primaries, design.margin),
         ),
     )
+
+
+def _about_facts(malformed: Sequence[str]) -> Iterable[Warned]:
+    if malformed:
+        more = len(malformed) - _MALFORMED
+        listed = "; ".join([*malformed[:_MALFORMED], *([f"and {more} more machines"] if more > 0 else [])])
+        text = f"what machines told of themselves is left out where it is not as facts are: {listed}"
+        yield Warned(code="facts-malformed", text=text)
 
 
 def in_order_of_the_study(manifest: Manifest) -> list[MachineFacts]:

@@ -142,7 +142,9 @@ def _rows(labelled: Mapping[str, Facts], base: str | None, prefix: str) -> Itera
 def _row(name: tuple[str, str], labelled: Mapping[str, Facts], base: str, prefix: str) -> FairnessRow | None:
     told = {label: facts[name] for label, facts in labelled.items() if name in facts}
     group, fact = name
-    if group == "offloads":  # a feature that a kernel does not know is not on
+    # A section that nobody foresaw may have this name, and lists.
+    if group == "offloads" and all(isinstance(value, str) for value in told.values()):
+        # A feature that a kernel does not know is not on.
         told = {label: told.get(label, "off") for label in labelled}
         if len({value.removesuffix(" (fixed)") for value in told.values()}) == 1:
             return None

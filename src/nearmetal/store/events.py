@@ -114,4 +114,5 @@ def as_declared(line: dict[str, Any]) -> dict[str, Any]:
     if kind is None:
         return line
     known = {name: line[name] for name in kind.model_fields if name in line}
-    return line | kind.model_validate(known).model_dump(mode="json", exclude_unset=True)
+    # Facts are whatever a machine told (`nearmetal.store.facts`): they stay as they are.
+    return line | kind.model_validate(known).model_dump(mode="json", exclude_unset=True, exclude={"facts"})

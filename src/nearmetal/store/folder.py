@@ -81,7 +81,7 @@ class RunFolder:
             raise BadInput("this is a link, and not a folder of the run's own", str(self.artifacts), remedy)
         try:
             document = json.loads(self._read_as_written().decode())
-            manifest = self._parsed(document)
+            manifest = self._parsed(document).with_facts(())
         except ValidationError as error:
             raise self._damaged(damage.not_as_declared(error, document)) from None
         except Changed:
@@ -149,7 +149,7 @@ class RunFolder:
     def write_manifest(self, manifest: Manifest) -> None:
         """As a whole, once: a reader sees none, or all of it."""
         write_whole(self._manifest, render_manifest(manifest))
-        self._known = manifest
+        self._known = manifest.with_facts(())
 
 
 def render_manifest(manifest: Manifest) -> bytes:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from nearmetal.levels import format_assignment
 from nearmetal.model import (
     ContrastPlan,
     Document,
@@ -31,6 +32,7 @@ from nearmetal.model import (
     identify_assignment,
 )
 from nearmetal.store import damage
+from nearmetal.store.facts import sift
 
 Part = Mapping[str, Any]
 """The first of its table whole; of each other only the keys in which it differs from the first."""
@@ -267,11 +269,29 @@ class Manifest(Document):
     fairness: Annotated[tuple[MachineFacts, ...], Field(exclude=True)] = ()
     """What the machines turned out to be. The journal has that (`FactsSeen`); a manifest of version 1 had it itself."""
 
+    malformed: Annotated[tuple[str, ...], Field(exclude=True)] = ()
+    """What is left out of these facts, and of the host's, for it is not as facts are: see `with_facts`."""
+
     def with_facts(self, events: Iterable[Mapping[str, Any]]) -> "Manifest":
-        """With the facts that these events of its journal tell, of each machine the first."""
-        known = {(identify_assignment(one.treatment), one.role): one for one in self.fairness}
-        for event in events:
-            if event["event"] == "FactsSeen":
-                facts = MachineFacts.from_json({name: event[name] for name in MachineFacts.model_fields})
-                known.setdefault((identify_assignment(facts.treatment), facts.role), facts)
-        return self.model_copy(update={"fairness": tuple(known.values())})
+        """With the facts that these events of its journal tell, of each machine the first, and of all facts, the host's
+        too, what can be read: machines may tell anything."""
+        host, problems = sift(self.host)
+        malformed = dict.fromkeys((*self.malformed, *_about("the host", problems)))
+        told = (
+            MachineFacts.from_json({name: event[name] for name in MachineFacts.model_fields})
+            for event in events
+            if event["event"] == "FactsSeen"
+        )
+        known: dict[object, MachineFacts] = {}
+        for one in (*self.fairness, *told):
+            key = (identify_assignment(one.treatment), one.role)
+            if key not in known:
+                facts, problems = sift(one.facts)
+                known[key] = one.model_copy(update={"facts": facts})
+                who = f"the {one.role} of {format_assignment(one.treatment)}"
+                malformed |= dict.fromkeys(_about(who, problems))
+        return self.model_copy(update={"host": host, "fairness": tuple(known.values()), "malformed": tuple(malformed)})
+
+
+def _about(who: str, problems: Sequence[str]) -> tuple[str, ...]:
+    return (f"{who}: {', '.join(problems)}",) if problems else ()
