@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import hashlib
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ import pytest
 from nearmetal.environments.mock import Mock, MockMachine
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder
+from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.world import World
-from nearmetal.model import Handle, Level, Measurement, Readback, Stage, TrialStatus
+from nearmetal.model import Completed, Handle, Level, Measurement, Readback, Stage, TrialStatus
 from nearmetal.report import reading
 from nearmetal.run.events import (
     BlockEnded,
     BootEnded,
     BootStarted,
     Event,
+    FactsSeen,
     LeftBehind,
     NothingToCompare,
     RunEnded,
@@ -353,3 +356,35 @@ async def test_every_trial_tells_what_else_its_site_did(tmp_path: Path) -> None:
         local = record.observers["contention"]["local"]
         assert local.keys() == {"seconds", "cpus", "stolen", "others", "pressure"}
         assert local["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("rubbish", "status", "problem"),
+    [
+        ({"clock": 7}, TrialStatus.OK, "`clock` cannot be 7"),
+        ({"memory": {"total_bytes": "much"}}, TrialStatus.INVALID, "`memory.total_bytes` cannot be 'much'"),
+        (None, TrialStatus.INVALID, "it is no JSON object"),
+    ],
+)
+async def test_a_machine_may_tell_anything_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rubbish: dict[str, Any] | None, status: TrialStatus, problem: str
+) -> None:
+    """What can be read of it is kept, and the run comes to its end; a machine that cannot be verified is invalid."""
+    tell = programs._facts
+
+    async def told(call: programs.Call) -> Completed:
+        facts = json.loads((await tell(call)).stdout)
+        content = "rubbish" if rubbish is None else json.dumps(facts | rubbish)
+        return Completed(status=0, stdout=content.encode())
+
+    monkeypatch.setattr(programs, "_facts", told)
+    events, records = await mock_run.run(tmp_path / "run", mock_run.STUDY.replace("blocks = 2", "blocks = 1"))
+    assert {record.status for record in records} == {status}
+    for record in records:
+        warned = [one.text for one in record.warnings if one.code == "facts-malformed"]
+        assert warned and all(problem in one for one in warned)
+        if status is TrialStatus.INVALID:
+            assert record.reason and "the probe's facts lack what it is verified by" in record.reason
+    seen = [event for event in events if isinstance(event, FactsSeen) and event.role == "server"]
+    assert seen and all(set(event.facts).isdisjoint(rubbish or event.facts.keys() - {"disk"}) for event in seen)
+    assert RunFolder(tmp_path / "run").manifest()

@@ -1,9 +1,11 @@
 """Reading back what the machines of a boot are: for validity, the fairness diff, and what a machine's memory costs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from nearmetal.errors import MALFORMED
 from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import disk, kernel
@@ -16,12 +18,13 @@ from nearmetal.run.blame import Invalid
 from nearmetal.run.booted import Booted, BootTask
 from nearmetal.run.events import BlockSink, FactsSeen
 from nearmetal.run.liveness import Liveness
+from nearmetal.store.facts import sift
 
 
 async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: BlockSink) -> None:
     """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
     for index, server in enumerate(stage.servers):
-        facts = await _facts(server)
+        facts = await _facts(server, booted)
         handle = booted.handle(server)
         if image := handle.image.name:
             _refuse_other(image, task.made_of)
@@ -30,15 +33,18 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
             if lies_on := await disk.lies_on(handle, facts, server.site):
                 facts["disk"] = {"lies_on": lies_on}
             sink.emit(FactsSeen(treatment=task.boot.treatment, role="server", site=server.site.name, facts=facts))
-            _note_family(booted, server, facts)
+            with _read(server):
+                _note_family(booted, server, facts)
             await _memory_overhead(booted, server, facts)
         ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if handle.hardware else None
         kept = _kept(stage, server.site.name)
-        booted.note("resources", verify.resources(booted.spec, facts, handle, ram, kept))
+        with _read(server):
+            resources = verify.resources(booted.spec, facts, handle, ram, kept)
+        booted.note("resources", resources)
         booted.note("share", await shares.verify(server, booted.spec))
     if stage.clients:
         client = stage.clients[0]
-        facts = await _facts(client)
+        facts = await _facts(client, booted)
         sink.emit(FactsSeen(treatment=task.boot.treatment, role="client", site=client.site.name, facts=facts))
     placed = [
         Placed(
@@ -89,13 +95,31 @@ async def _locate(booted: Booted, placed: Sequence[Placed]) -> None:
             raise Invalid(f"{name} is not where it was put: {readback.reason}")
 
 
-async def _facts(machine: Machine) -> dict[str, Any]:
+async def _facts(machine: Machine, booted: Booted) -> dict[str, Any]:
+    """What fits of them: a machine may tell anything."""
     # Of the programs under test: in the fairness diff their hashes show that they are the same everywhere.
     hashed = [word for path in BINARIES for word in ("--hash", path)]
     ended = await machine.exec([machine.probe, "facts", "--json", *hashed])
     if ended.status != 0:
         raise Invalid(f"the probe cannot tell its facts: {ended.complaint[-300:]}", machine.name)
-    return dict(json.loads(ended.stdout))
+    try:
+        told = json.loads(ended.stdout)
+    except (ValueError, RecursionError):
+        told = None
+    facts, problems = sift(told)
+    if problems:
+        text = f"what {machine.name} told of itself is left out where it is not as facts are: {', '.join(problems)}"
+        booted.warnings.append(Warned(code="facts-malformed", text=text))
+    return facts
+
+
+@contextmanager
+def _read(machine: Machine) -> Iterator[None]:
+    """Invalid where facts are missing without which a machine cannot be verified."""
+    try:
+        yield
+    except MALFORMED:
+        raise Invalid("the probe's facts lack what it is verified by", machine.name) from None
 
 
 async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any]) -> None:
@@ -105,6 +129,7 @@ async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any
         return
     beyond = 0
     if not kernel.is_its_hosts(server):
-        used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
+        with _read(server):
+            used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
         beyond = cost.memory_bytes - used
     booted.responses["memory_overhead"] = Response(value=beyond, unit="B", better="lower", scale="difference")
