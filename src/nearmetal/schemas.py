@@ -26,6 +26,7 @@ from nearmetal.run import events
 from nearmetal.store.answered import Answered
 from nearmetal.store.calibration import Calibration
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.verify import Verified
 from nearmetal.study_documents import Planned, Studies
 
 _OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)
@@ -51,6 +52,7 @@ _PRINTED: tuple[type[Document], ...] = (
     Studies,
     Summary,
     Up,
+    Verified,
 )
 """With `--json`, or by `report --format json`."""
 

@@ -27,7 +27,7 @@ from nearmetal.model import Finding
 from nearmetal.say import Say
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
-from tests import captures
+from tests import captures, plausible_run
 from tests.command_line import called, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
@@ -157,6 +157,14 @@ def of_reports(ask: Asked) -> None:
     for run in (ask.run("golden"), ask.run("odd", without_limit)):
         ask("report", run, option="--format json")
     assert None in [value for cell in json.loads(ask.printed[1])["cells"] for value in cell["values"]]
+
+
+def of_whole_and_damaged_runs(ask: Asked) -> None:
+    run = plausible_run.make(ask.folder / "whole", 2).path
+    ask("verify", run)
+    (run / "manifest.json").write_text("{")
+    ask("verify", run, status=2)
+    assert [json.loads(text)["is_whole"] for text in ask.printed] == [True, False]
 
 
 def of_two_runs(ask: Asked) -> None:
@@ -314,6 +322,7 @@ ASKING: Mapping[str, Callable[[Asked], None]] = {
     "run": of_runs,
     "resume": of_runs_that_go_on,
     "show": of_verdicts,
+    "verify": of_whole_and_damaged_runs,
     "report": of_reports,
     "compare": of_two_runs,
     "ls": of_lists,

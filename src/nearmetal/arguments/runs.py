@@ -39,6 +39,19 @@ def show(run: Path, as_json: bool) -> None:
     command.show(run, as_json)
 
 
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option("verify.v1")
+def verify(run: Path, as_json: bool) -> int:
+    """Check that a run is as it was written.
+
+    Its manifest, each line, each trial against the plan, each file of a trial. Exits with 2 if anything is damaged.
+    """
+    from nearmetal.commands import verify as command
+
+    return command.verify(run, as_json)
+
+
 def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
     if text is None:
         return None

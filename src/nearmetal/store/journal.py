@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeGuard
+from typing import Any, BinaryIO, NamedTuple, TypeGuard
 
 from pydantic import ValidationError
 
@@ -90,15 +90,35 @@ def _validated(path: Path) -> Iterator[Line]:
         if line["schema"] == "event.v1":
             yield line
             continue
-        try:
-            record: TrialRecord = TrialRecord.from_json(line)
-        except ValidationError as error:
-            raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+        record = _record(path, number, line)
         before = seen.setdefault(record.trial.id, number)
         if before != number:
             what = f"line {number} is of the same trial as line {before}"
             raise BadInput(what, str(path), "restore the file from a copy; each trial has one line")
         yield record
+
+
+class CheckedLine(NamedTuple):
+    """A whole line, for whoever looks at all of them, damaged or not."""
+
+    number: int
+    content: Line | BadInput
+    has_checksum: bool
+
+
+def check_lines(path: Path) -> Iterator[CheckedLine]:
+    """Each whole line, or what is wrong with it. BadInput where the journal is no file; OSError."""
+    with open_journal(path) as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                if (line := _parse(path, number, raw)) is None:
+                    return
+                line = _declare(path, number, line)
+                content: Line = line if line["schema"] == "event.v1" else _record(path, number, line)
+            except BadInput as error:
+                yield CheckedLine(number, error, True)
+            else:
+                yield CheckedLine(number, content, without_checksum(raw[:-1]) != raw[:-1])
 
 
 def events(path: Path) -> Iterator[dict[str, Any]]:
@@ -212,16 +232,28 @@ _NEWER = "if a newer nearmetal made it, read it with that; else restore the file
 def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every whole line: a record or an event. Of one that is neither nobody knows what it says of the trials."""
     for number, line in _numbered(path):
-        if line.get("schema") not in ("record.v2", "record.v1", "event.v1"):
-            raise _damaged(path, number, damage.not_the_known(line, "schema"), _NEWER)
-        if line["schema"] == "event.v1":
-            if not is_event(line):
-                raise _damaged(path, number, damage.not_the_known(line, "event"))
-            try:
-                line = as_declared(line)
-            except ValidationError as error:
-                raise _damaged(path, number, damage.not_as_declared(error, line)) from None
-        yield number, line
+        yield number, _declare(path, number, line)
+
+
+def _declare(path: Path, number: int, line: dict[str, Any]) -> dict[str, Any]:
+    if line.get("schema") not in ("record.v2", "record.v1", "event.v1"):
+        raise _damaged(path, number, damage.not_the_known(line, "schema"), _NEWER)
+    if line["schema"] == "event.v1":
+        if not is_event(line):
+            raise _damaged(path, number, damage.not_the_known(line, "event"))
+        try:
+            return as_declared(line)
+        except ValidationError as error:
+            raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+    return line
+
+
+def _record(path: Path, number: int, line: dict[str, Any]) -> TrialRecord:
+    try:
+        record: TrialRecord = TrialRecord.from_json(line)
+    except ValidationError as error:
+        raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+    return record
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -229,21 +261,26 @@ def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         return
     with open_journal(path) as file:
         for number, raw in enumerate(file, 1):
-            is_whole = raw.endswith(b"\n")
-            try:
-                if not is_whole:
-                    refuse_changed_end(raw)
-                    return
-                line = json.loads(without_checksum(raw[:-1]))
-            except Changed:
-                raise _damaged(path, number, CHANGED) from None
-            except (ValueError, RecursionError):
-                raise _damaged(path, number, "it is not JSON") from None
-            if not isinstance(line, dict):
-                raise _damaged(path, number, "it is no JSON object")
-            if _CHECKSUM in line:
-                raise _damaged(path, number, "it is not as nearmetal writes lines: its checksum cannot be compared")
-            yield number, line
+            if (line := _parse(path, number, raw)) is not None:
+                yield number, line
+
+
+def _parse(path: Path, number: int, raw: bytes) -> dict[str, Any] | None:
+    """A line with its end; None of a last one that was cut by a crash, and never counted."""
+    try:
+        if not raw.endswith(b"\n"):
+            refuse_changed_end(raw)
+            return None
+        line = json.loads(without_checksum(raw[:-1]))
+    except Changed:
+        raise _damaged(path, number, CHANGED) from None
+    except (ValueError, RecursionError):
+        raise _damaged(path, number, "it is not JSON") from None
+    if not isinstance(line, dict):
+        raise _damaged(path, number, "it is no JSON object")
+    if _CHECKSUM in line:
+        raise _damaged(path, number, "it is not as nearmetal writes lines: its checksum cannot be compared")
+    return line
 
 
 def _damaged(path: Path, number: int, what: str, remedy: str = _FROM_A_COPY) -> BadInput:

@@ -1,0 +1,50 @@
+"""`nearmetal verify`: whether a run's folder is as it was written."""
+
+from pathlib import Path
+
+from nearmetal.errors import ExitCode
+from nearmetal.printing import console_for, print_json, unfolded
+from nearmetal.report import figures, words
+from nearmetal.store.verify import Verified
+from nearmetal.store.verify import verify as verify_run
+
+_NAMED = 20
+"""Of files that no record names, so many are shown; `--json` has them all."""
+
+
+def verify(path: Path, as_json: bool) -> int:
+    """BAD_INPUT when anything is damaged."""
+    with console_for(True).status("looking at the run") as status:
+        found = verify_run(path, lambda what: status.update(f"looking at {what}"))
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    return ExitCode.DONE if found.is_whole else ExitCode.BAD_INPUT
+
+
+def _print(found: Verified) -> None:
+    console = unfolded(console_for(False))
+    for one in found.damaged:
+        console.print(f"{words.plain(one.file)}: {words.plain(one.what)}", style="red")
+    for name in found.unknown[:_NAMED]:
+        console.print(f"{words.plain(name)}: no record names it", style="yellow")
+    if (more := len(found.unknown) - _NAMED) > 0:
+        console.print(f"and {figures.count(more, 'more file')} that no record names", style="yellow")
+    if found.without_checksum:
+        lines = figures.count(found.without_checksum, "line")
+        console.print(f"{lines} of an earlier version without a checksum: whether they were changed cannot be told")
+    counts = ", ".join(
+        (
+            figures.count(found.trials, "trial"),
+            f"{figures.count(found.lines, 'line')} of the journal",
+            figures.count(found.artifacts, "file"),
+        )
+    )
+    if found.is_whole:
+        console.print(f"whole: {counts}", style="green")
+    else:
+        damaged = figures.count(len(found.damaged), "damage")
+        console.print(
+            f"{damaged} in {counts}; restore what is damaged from a copy of the run's folder", style="bold red"
+        )
