@@ -9,6 +9,7 @@ import hashlib
 import ipaddress
 import json
 
+from nearmetal.errors import HostCannot
 from nearmetal.lab.site import must
 from nearmetal.model import Handle, Port, Recorder, SharedNetwork, Site
 
@@ -30,7 +31,16 @@ def namespace_path(name: str) -> str:
 
 
 async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
-    """A namespace called `name` with the lab's two bridges in it."""
+    """A namespace called `name` with the lab's two bridges in it. HostCannot if there is one of that name.
+
+    That is asked before the ledger has it: what stands there is somebody else's, and is to stay.
+    """
+    if await exists(name, site):
+        raise HostCannot(
+            f"there is a network namespace {name} already, which is not this run's",
+            site.name,
+            f"begin again, for another name; or, if nobody needs it: ip netns delete {name}",
+        )
     handle = Handle(kind=KIND, name=name, site=site.name, data={})
     ledger.creating(handle)
     await must(site, "ip", "netns", "add", name)
