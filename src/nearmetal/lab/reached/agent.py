@@ -10,6 +10,7 @@ import contextlib
 import hmac
 import json
 import os
+import re
 import signal
 import struct
 from asyncio import StreamReader, StreamWriter
@@ -37,6 +38,10 @@ _PIECE: Final = 64 << 10
 _HEADER: Final = struct.Struct(">cI")
 _FRAME: Final = 1 << 20
 """Bytes of a frame's content, at the most; an agent of ours sends pieces of 64 KiB."""
+
+_LONGEST_ID: Final = 10
+"""Digits of a process id, at the most."""
+_WORD: Final = re.compile(r"[!-~]{1,200}")
 
 _Connection = tuple[StreamReader, StreamWriter]
 
@@ -177,11 +182,11 @@ async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) 
     greeting = await _said(reader)
     if greeting.get("schema") != _SCHEMA:
         raise NotProvisioned(f"what answers there is no agent of version {_SCHEMA}", endpoint.where)
-    guest = Greeting(*(str(greeting.get(name)) for name in ("nonce", "boot_id", "arch")))
+    guest = Greeting(*(_word(greeting, name, endpoint) for name in ("nonce", "boot_id", "arch")))
     ours = base64.b64encode(os.urandom(_NONCE)).decode()
     answer = {"nonce": ours, "proof": endpoint.signed("controller", guest, ours)}
     writer.write(json.dumps(answer).encode() + b"\n")
-    proof = str((await _said(reader)).get("proof"))
+    proof = _word(await _said(reader), "proof", endpoint)
     if not hmac.compare_digest(proof.encode(), endpoint.signed("guest", guest, ours).encode()):
         raise NotProvisioned("what answers there does not know this lab's secret", endpoint.where)
     return guest
@@ -192,9 +197,17 @@ async def _said(reader: StreamReader) -> dict[str, Any]:
     try:
         line = await reader.readuntil(b"\n")
         document = json.loads(line)
-    except (asyncio.LimitOverrunError, ValueError):
+    except (asyncio.LimitOverrunError, ValueError, RecursionError):
         raise NotProvisioned("what answers there is no agent") from None
     return document if isinstance(document, dict) else {}
+
+
+def _word(document: Mapping[str, Any], name: str, endpoint: Endpoint) -> str:
+    """NotProvisioned for what is none: it goes into records and messages."""
+    word = document.get(name)
+    if not isinstance(word, str) or not _WORD.fullmatch(word):
+        raise NotProvisioned(f"what answers there is no agent: its {name} is {str(word)[:100]!r}", endpoint.where)
+    return word
 
 
 async def _frame(reader: StreamReader, commands: RemoteCommands) -> tuple[bytes, bytes]:
@@ -236,16 +249,18 @@ class _Program(Gathering):
         try:
             while True:
                 letter, content = await _frame(self._reader, self._commands)
-                match letter:
-                    case b"p":
-                        self._group = int(content)
-                        self._has_begun.set()
-                    case b"o":
-                        self.said(content)
-                    case b"e":
-                        self.complained(content)
-                    case b"x":
-                        return content[0]
+                if letter == b"o":
+                    self.said(content)
+                elif letter == b"e":
+                    self.complained(content)
+                elif letter == b"p" and content.isdigit() and len(content) <= _LONGEST_ID:
+                    self._group = int(content)
+                    self._has_begun.set()
+                elif letter == b"x" and len(content) == 1:
+                    return content[0]
+                else:
+                    what = f"its agent sends a frame {letter!r} of {len(content)} bytes that none sends"
+                    raise ToolFailed(what, self._commands.name)
         except (OSError, EOFError) as error:
             raise self._commands.lost(error) from None
         finally:
