@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.commands import gathering
-from nearmetal.lab.qemu.console import LINES, Console
+from nearmetal.lab.qemu.console import LINES, MOST, Console
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import HostSpec, Site
@@ -136,3 +136,36 @@ async def test_of_a_panic_the_tail_is_what_says_why(frames: int, is_seen: bool, 
     lines = (await console.tail()).splitlines()
     assert len(lines) == LINES + 1
     assert lines[1:3] == [f"  {PANIC.decode().strip()}", "  [    1.3]  frame 0"]
+
+
+async def test_of_a_flood_its_begin_and_its_end_take_room(site: Site, file: Path) -> None:
+    """And who reads on finds what comes next where it was."""
+    console = Console(site, str(file))
+    write(file, b"[    0.0] Linux version 6.1\r\n", b"flood\r\n" * (2 * MOST // 7))
+    await console.forget()
+    size = file.stat().st_size
+    await console.bound()
+    write(file, UP, b"the end\r\n")
+    assert file.stat().st_size == size + len(UP) + 9
+    assert file.stat().st_blocks * 512 <= 3 * MIB
+    with file.open("rb") as kept:
+        assert kept.read(9) == b"[    0.0]"
+    assert await looked(console) == (True, False)
+    assert (await console.tail()).endswith("the end")
+
+
+async def test_one_that_is_no_flood_is_kept_whole(site: Site, file: Path) -> None:
+    write(file, b"x" * (MOST - 4096))
+    await Console(site, str(file)).bound()
+    assert file.read_bytes() == b"x" * (MOST - 4096)
+    await Console(site, f"{file} that is not there").bound()
+
+
+async def test_of_a_panic_that_a_flood_followed_what_is_left_is_told(file: Path) -> None:
+    console = Console(LocalSite(), str(file))
+    write(file, b"y\n" * MIB, PANIC)
+    await looked(console, 3)
+    write(file, b"flood\r\n" * (2 * MOST // 7))
+    await console.bound()
+    assert console.has_panicked
+    assert (await console.tail()).endswith("flood")

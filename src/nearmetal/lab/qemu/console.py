@@ -1,5 +1,6 @@
-"""The guest's console, which QEMU writes to a file: of any size, since a guest may write to it without an end."""
+"""The guest's console, which QEMU appends to a file. A guest may do so without an end: its middle is given up."""
 
+import os
 from typing import Final
 
 from nearmetal.errors import HostCannot, ToolFailed
@@ -14,8 +15,15 @@ _CARRIED: Final = max(len(_UP), len(_PANIC)) - 1
 _LOOK: Final = 1 << 20
 """Bytes that are read at a time, while all else waits."""
 _TAIL: Final = 64 << 10
+_BLOCK: Final = 512
+"""Bytes; the unit of stat(2)."""
 LINES: Final = 15
-_SIZE: Final = '[ ! -e "$1" ] || exec stat -c %s -- "$1"'
+MOST: Final = 16 << 20
+"""Bytes of disk that it may take before its middle is given back."""
+_KEPT: Final = 1 << 20
+"""Bytes that stay of its begin and of its end."""
+_SIZES: Final = '[ ! -e "$1" ] || exec stat -c "%s %b" -- "$1"'
+_NO_TEXT: Final = str.maketrans("", "", "\r\0")
 
 
 class Console:
@@ -51,6 +59,16 @@ class Console:
         self._read = begin + len(text)
         self._carried = text[-_CARRIED:]
 
+    async def bound(self) -> None:
+        """Give back the disk that the middle takes: what follows stays where it is. HostCannot.
+
+        QEMU has no way to do so itself, and a file that is cut would be another one to who reads on.
+        """
+        size, taken = await self._sizes()
+        if taken > MOST:
+            hole = ("--offset", str(_KEPT), "--length", str(size - 2 * _KEPT))
+            await must(self._site, "fallocate", "--punch-hole", *hole, self._path)
+
     async def tail(self) -> str:
         """The last lines, for a person who asks why a guest did not come up; of a panic the first, which say why."""
         try:
@@ -63,14 +81,26 @@ class Console:
         filled = await self._lines(max(0, await self._size() - _TAIL))
         panics = [number for number, line in enumerate(filled) if _PANIC.decode() in line]
         if self._panic is not None and not panics:
-            return (await self._lines(self._panic))[:LINES]
+            filled = await self._lines(self._panic) or filled[-LINES:]  # unless it was in the middle of a flood
+            return filled[:LINES]
         begin = panics[-1] if panics else max(0, len(filled) - LINES)
         return filled[begin : begin + LINES]
 
     async def _lines(self, begin: int) -> list[str]:
         """Those from there on that are not empty."""
         text = (await self._site.part(self._path, begin, _TAIL)).decode("utf-8", "replace")
-        return [line for line in text.replace("\r", "").splitlines() if line.strip()]
+        return [line for line in text.translate(_NO_TEXT).splitlines() if line.strip()]
 
     async def _size(self) -> int:
-        return int(await must(self._site, "sh", "-c", _SIZE, "size", self._path) or 0)
+        return (await self._sizes())[0]
+
+    async def _sizes(self) -> tuple[int, int]:
+        """Bytes that it has, and that it takes of the disk."""
+        if self._site.spec is None:  # without a program: this may be asked while somebody measures
+            try:
+                found = os.stat(self._path)  # noqa: PTH116
+            except FileNotFoundError:
+                return 0, 0
+            return found.st_size, found.st_blocks * _BLOCK
+        words = (await must(self._site, "sh", "-c", _SIZES, "sizes", self._path)).split()
+        return (int(words[0]), int(words[1]) * _BLOCK) if words else (0, 0)

@@ -28,6 +28,8 @@ from .console import Console
 
 LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
+_BOUND_AGAIN = 10.0
+"""Seconds between two looks at the size of a console: a serial line carries less than 100 MB in that time."""
 _FAR_PAUSE = 0.25
 """Seconds between two looks at a guest that boots on another host: each look starts programs beside it."""
 # What the host changes is seen at once: nothing is cached. A machine that is attached again has it already.
@@ -87,7 +89,7 @@ class Guest(ReachedMachine):
         self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
         self._running = running
         self._folder: str = handle.data["folder"]
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: asyncio.Future[tuple[None, None]] | None = None
         self._stops: Stops | None = None
 
     async def connect(self) -> None:
@@ -133,7 +135,7 @@ class Guest(ReachedMachine):
 
     def watch(self) -> None:
         """Until `close`: when its disk fails, it is lost for that reason. That a signal stopped QEMU is heard."""
-        self._watching = asyncio.create_task(self._until_trouble())
+        self._watching = asyncio.gather(self._until_trouble(), self._bound_console())
         if isinstance(self._running, Background):  # what runs on another host is no child of ours
             self._stops = Stops(self._running.pid)
 
@@ -151,6 +153,13 @@ class Guest(ReachedMachine):
                 self.trouble = await qemu.trouble(self.name, self.site.state)
                 self.abort()
 
+    async def _bound_console(self) -> None:
+        """On another host it is bounded where its cost is asked: a program that runs there would be measured too."""
+        while self.site.spec is None:
+            await asyncio.sleep(_BOUND_AGAIN)
+            with contextlib.suppress(HostCannot, OSError):
+                await self._console.bound()
+
     async def close(self) -> None:
         if self._watching:
             self._watching.cancel()
@@ -165,6 +174,9 @@ class Guest(ReachedMachine):
         # The group outlives a QEMU that was killed, and has its figures still.
         if not await self._is_running():
             raise self.lost()
+        if self.site.spec is not None:
+            with contextlib.suppress(HostCannot):
+                await self._console.bound()
         try:
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
