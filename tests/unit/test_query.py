@@ -458,3 +458,22 @@ def test_a_question_that_takes_long_is_ended_by_ctrl_c(run: Path) -> None:
     finally:
         asked.kill()
     assert (asked.returncode, said.strip()) == (4, "nearmetal: interrupted")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("repeat('x', 100_000_000)", "(100,000,000 characters)"),
+        ("repeat('x', 10_000_000)::BLOB", "xxx"),
+        ("range(1_000_000)", "of 1,000,000 entries"),
+        ("{'a': repeat('x', 10_000_000)}", "characters)"),
+    ],
+)
+def test_of_a_long_value_people_get_the_begin(
+    value: str, told: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Laid out whole it would take minutes, and no terminal shows it."""
+    query_commands.ask(f"SELECT {value} AS long", [run], False)
+    said = capsys.readouterr().out
+    assert len(said) < 20_000
+    assert told in " ".join(said.split())

@@ -1,6 +1,7 @@
 """`nearmetal query`: questions in SQL to the runs that are known."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ SELECT table_name AS "table", column_name AS "column", data_type AS type FROM du
 _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"}
 _SHOWN = 100
 """Rows for people; scripts get all."""
+_LONGEST = 2000
+"""Characters of a value for people, and entries of a list. A table is laid out character by character."""
 
 
 def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
@@ -36,7 +39,7 @@ def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     if not found.rows:
         console.print("no rows")
         return
-    columns = [_column(words.plain(name), kind) for name, kind in found.columns]
+    columns = [_column(words.plain(_cut(name)), kind) for name, kind in found.columns]
     shown = [[_shown(value) for value in row] for row in found.rows]
     console.print(fitted(columns, shown, console.width))
     more = found.total - len(found.rows)
@@ -61,7 +64,14 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dict):
-        return " ".join(f"{name}={_shown(one)}" for name, one in value.items())
+        return _cut(" ".join(f"{name}={_shown(one)}" for name, one in islice(value.items(), _LONGEST)))
     if isinstance(value, list):
-        return ", ".join(map(_shown, value))
-    return "" if value is None else words.plain(str(value))
+        text = _cut(", ".join(map(_shown, value[:_LONGEST])))
+        return text if len(value) <= _LONGEST else f"{text} of {figures.count(len(value), 'entry', 'entries')}"
+    if isinstance(value, bytes):
+        value = value[:_LONGEST]
+    return "" if value is None else words.plain(_cut(str(value)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({figures.count(len(text), 'character')})"
