@@ -10,7 +10,7 @@ from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost
 from nearmetal.model import TrialStatus
-from nearmetal.store.journal import Journal, lines
+from nearmetal.store.journal import Journal, lines, render_line
 from tests.command_line import called
 from tests.small_disk import small_disk
 
@@ -77,7 +77,7 @@ def test_a_journal_that_finds_no_room_names_its_file(tmp_path: Path, rest: str) 
     """Of a line that has room for a part of it, that part is written; of one that has none, nothing."""
     with small_disk(tmp_path / "small", "16k") as place:
         journal = Journal(place / "journal.jsonl")
-        size = mmap.PAGESIZE - len('{"much":""}\n') - (100 if rest == "some" else 0)
+        size = mmap.PAGESIZE - len(render_line({"much": ""})) - (100 if rest == "some" else 0)
         try:
             journal.append({"much": "x" * size})
             with pytest.raises(OSError, match="No space left"):

@@ -169,7 +169,7 @@ async def test_killed_in_the_middle_nothing_of_ours_stays_there(pair: Pair, tmp_
     text = text.replace('"host" }', '"metal" }').replace("[machine]", "offload = [false]\n[machine]")
     file, run = written(tmp_path, pair.far, text), tmp_path / "run"
     before, changed = ends(pair), 0
-    for moment in (0.6, 2.5, 4.1):
+    for moment in (0.6, 2.5, 4.1, 6.0):
         command = ["resume", str(run)] if (run / "manifest.json").exists() else ["run", file, "-o", str(run)]
         status, _, stderr = await pair.nearmetal(*command, kill_after=moment)
         assert status == -9, stderr

@@ -1,5 +1,7 @@
 """Whether the generator of HTTP load can be believed: what makes a trial invalid, and what warns."""
 
+from typing import Any
+
 import pytest
 
 from nearmetal.errors import ToolFailed
@@ -47,7 +49,7 @@ async def test_a_generator_that_did_not_do_as_told_makes_the_trial_invalid(parts
 @pytest.mark.parametrize("failed", ["client_timeout", "refused", "reset"])
 async def test_a_server_that_fell_silent_has_failed(failed: str) -> None:
     """Of 2 s the last reply came 0.6 s after the first request."""
-    silent = {"requests": {"completed": 600}, "status": {"2xx": 600}, "status_in_window": {"2xx": 600}}
+    silent: dict[str, Any] = {"requests": {"completed": 600}, "status": {"2xx": 600}, "status_in_window": {"2xx": 600}}
     silent |= {"silence_ns": 1_400_000_000, "errors": {failed: 64}}
     for parameters, document in (({}, CLOSED), (OPEN_LOOP, OPEN)):
         gone = changed(document, elapsed_ns=2_000_000_000, **silent)
