@@ -212,12 +212,16 @@ def test_the_list_has_what_is_running_first_and_what_cannot_be_read_too(golden: 
 def hostile(tmp_path: Path) -> Path:
     """A run whose question, environment, reasons and folder are what nobody should call them."""
     made = plausible_run.make(tmp_path / "<script>alert(3)<!-- '\"", blocks=6)
-    for path in (made.path / "manifest.json", made.journal):
-        text = path.read_text().replace('"docker"', json.dumps(HOSTILE))
-        path.write_text(text.replace("did not answer", json.dumps(HOSTILE)[1:-1]))
-    manifest = json.loads((made.path / "manifest.json").read_text())
-    manifest["study"]["question"] = HOSTILE
-    (made.path / "manifest.json").write_text(json.dumps(manifest))
+
+    def named(text: str) -> str:
+        return text.replace('"docker"', json.dumps(HOSTILE)).replace("did not answer", json.dumps(HOSTILE)[1:-1])
+
+    journals.rewrite(made.journal, named)
+    with journals.changed_manifest(made.path) as manifest:
+        hostile = json.loads(named(json.dumps(manifest)))
+        manifest.clear()
+        manifest.update(hostile)
+        manifest["study"]["question"] = HOSTILE
     return made.path
 
 

@@ -74,12 +74,15 @@ def locked(file: Path, start: int, length: int, user: int) -> Iterator[int]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="being another user takes root")
-def test_locks_of_any_user_are_not_believed(tmp_path: Path) -> None:
+def test_locks_of_any_user_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "nearmetal-measuring"
     with measuring():
         pass  # it is made
     with locked(file, 0, 0, 65534) as stranger, another(tmp_path / "one") as process:
         assert others.other() == process, "behind a lock on everything it is still seen"
+    # Who names a folder of locks also believes those of containers that are not seen.
+    monkeypatch.setattr(others, "_path", lambda: file)
+    monkeypatch.delenv("NEARMETAL_LOCKS")
     own = Path("/proc/self/ns/pid").stat().st_ino << 22
     with locked(file, 0, 0, 65534):
         assert others.other() is None

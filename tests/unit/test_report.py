@@ -268,7 +268,7 @@ def test_a_journal_is_read_as_its_own_readers_do(folder: RunFolder, tmp_path: Pa
     shutil.copytree(folder.path, tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")
     lines = run.journal.read_text().splitlines(keepends=True)
-    place = next(place for place, line in enumerate(lines) if '"record.v1"' in line)
+    place = next(place for place, line in enumerate(lines) if '"schema":"record.v' in line)
     first = json.loads(lines[place])
     first.pop("sum")
     lines[place] = json.dumps({"trial": first.pop("trial"), **first}) + "\n"

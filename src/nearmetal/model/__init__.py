@@ -8,6 +8,7 @@ workload or observer is one file that imports this package, and none of its modu
 from nearmetal.model.causes import CAUSES as CAUSES
 from nearmetal.model.causes import Blame as Blame
 from nearmetal.model.causes import Cause as Cause
+from nearmetal.model.causes import Meaning as Meaning
 from nearmetal.model.causes import describe_cause as describe_cause
 from nearmetal.model.causes import find_blame as find_blame
 from nearmetal.model.description import Description as Description

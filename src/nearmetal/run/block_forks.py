@@ -23,8 +23,10 @@ _LONGEST = 1 << 20
 
 
 def main() -> None:
+    from nearmetal.held_secrets import take_passed
     from nearmetal.run import block_child
 
+    take_passed()
     # What plugins print goes to standard error, which a block's process flushes: standard output is for results.
     os.dup2(2, 1)
     sys.stdout = sys.stderr

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
+from nearmetal.held_secrets import pass_secrets
 from nearmetal.lab import clean
 from nearmetal.lab.left import Left
 from nearmetal.model import Cause, TrialRecord, TrialStatus, identify_assignment
@@ -118,6 +119,7 @@ class BlockProcesses:
                     "nearmetal.run.block_forks",
                     stdin=theirs.fileno(),
                     pass_fds=self._kept,
+                    env=pass_secrets(),
                     start_new_session=True,
                 )
         return self._order

@@ -1,18 +1,16 @@
 """How one gets into a vCenter or a host of ESXi: who it is, and who we are. The password is never among it."""
 
 import hashlib
-import os
 import ssl
 from dataclasses import dataclass
 
 from nearmetal import files
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.held_secrets import take_secret
 
 PORT = 443
 
-_passwords: dict[str, str] = {}
-"""By the variable that had it."""
 _LARGEST_CA = 16 * 2**20
 """Bytes; all authorities that a browser knows take a few hundred thousand."""
 
@@ -44,10 +42,7 @@ class Account:
 
     def password(self) -> str:
         """HostCannot when there is none."""
-        if self.password_env in os.environ:
-            # From here on no program that is started finds it in its environment.
-            _passwords[self.password_env] = os.environ.pop(self.password_env)
-        found = _passwords.get(self.password_env)
+        found = take_secret(self.password_env)
         if not found:
             raise HostCannot(
                 f"the password of {self.user} is not known: the environment has no {self.password_env}",
