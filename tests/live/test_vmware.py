@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from nearmetal.lab.borrowed import lock
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
+from tests.order.test_block_process import processes
 from tests.vcenter import PASSWORD, PASSWORD_ENV, USER, Vcenter, machine, vcenter
+from tests.waiting import until
 
 from .two_hosts import Pair, left_there, take_groups_along
 
@@ -169,7 +172,15 @@ async def test_killed_in_the_middle_it_is_given_back(scene: Scene, options: str)
 
 async def test_without_the_password_clean_says_what_it_takes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     study = scene.study(text=STUDY.replace("blocks = 1", "blocks = 50"))
-    await scene.run(study, kill_after=1.5)
+    running = asyncio.ensure_future(scene.run(study, kill_after=4))
+    await until(lambda: scene.simulated.machines()["web"]["Mark"])
+    # The block's process would put it right by itself once its controller is gone.
+    blocks = processes("nm-block")
+    for block in blocks:
+        os.kill(block, signal.SIGSTOP)
+    await running
+    for block in blocks:
+        os.kill(block, signal.SIGKILL)
     assert scene.simulated.machines()["web"]["Mark"]
     monkeypatch.delenv(PASSWORD_ENV)
     _, stdout, _ = await scene.pair.nearmetal("clean", "--json")
