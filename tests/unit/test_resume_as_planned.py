@@ -68,13 +68,16 @@ def test_options_that_the_kind_does_not_take_any_more(kept: Path, tmp_path: Path
     assert "`sped`" in refusal(changed(kept, tmp_path / "run", misspelt))
 
 
-def test_a_plugin_of_another_version_is_told(kept: Path) -> None:
+def test_a_plugin_of_another_version_is_told(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = RunFolder(kept).manifest()
     before = PluginVersion(group="workloads", plugin="http", distribution="theirs", version="1.0")
     older = manifest.model_copy(update={"plugins": (before,)})
     (told,) = session.find_other_plugins(older).values()
     assert told[0] == "1.0"
     assert session.find_other_plugins(manifest) == {}
+    now = before.model_copy(update={"version": "2.0"})
+    monkeypatch.setattr(session, "collect_plugins", lambda _: (now,))
+    assert session.find_other_plugins(older) == {"the plugin http of theirs": ("1.0", "2.0")}
 
 
 def test_a_kind_that_describes_no_family_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

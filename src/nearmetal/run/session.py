@@ -205,7 +205,8 @@ def find_other_plugins(manifest: Manifest) -> Mapping[str, tuple[str, str]]:
         current = now.get((one.group, one.plugin))
         if current is not None and one.distribution != "nearmetal" and current != one:
             name = f"the plugin {one.plugin} of {one.distribution}"
-            found[name] = (one.version, f"{current.version} of {current.distribution}")
+            moved = "" if current.distribution == one.distribution else f" of {current.distribution}"
+            found[name] = (one.version, f"{current.version}{moved}")
     return found
 
 
