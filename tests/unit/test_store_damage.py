@@ -76,6 +76,39 @@ def test_a_manifest_that_is_not_as_declared(run: Path, damage: Callable[[dict[st
     assert error.what == f"the run's manifest cannot be read: {what}"
 
 
+def rows(manifest: dict[str, Any]) -> Any:
+    return manifest["plan"]["treatments"]["rows"]
+
+
+NO_PART = "`plan` names a part that is not there"
+OF_ANOTHER_STUDY = "`plan` does not go with `study`"
+MANIFESTS_V2: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda manifest: manifest["plan"].update(blocks=0), OF_ANOTHER_STUDY),
+    (lambda manifest: manifest["plan"].update(blocks=10**30), OF_ANOTHER_STUDY),
+    (lambda manifest: manifest["plan"].update(repeats=2**63), OF_ANOTHER_STUDY),
+    (lambda manifest: manifest["plan"].update(share_boot=True), OF_ANOTHER_STUDY),
+    (lambda manifest: manifest["plan"].update(workloads=["other"]), OF_ANOTHER_STUDY),
+    (lambda manifest: manifest["plan"].pop("treatments"), "`plan.treatments` is missing"),
+    (lambda manifest: manifest["plan"]["contrasts"][0].__setitem__(1, 99), NO_PART),
+    (lambda manifest: rows(manifest)[0].__setitem__(0, -1), NO_PART),
+    (lambda manifest: rows(manifest)[0].__setitem__(0, 10**30), NO_PART),
+    (lambda manifest: rows(manifest)[0].__setitem__(5, []), NO_PART),
+    (lambda manifest: rows(manifest).clear(), NO_PART),
+]
+
+
+@pytest.mark.parametrize(("damage", "what"), MANIFESTS_V2)
+def test_a_manifest_of_version_2_that_is_not_as_declared(
+    run: Path, damage: Callable[[dict[str, Any]], object], what: str
+) -> None:
+    RunFolder(run).write_manifest(RunFolder(run).manifest())
+    manifest = json.loads((run / "manifest.json").read_text())
+    damage(manifest)
+    del manifest["sum"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert refused(RunFolder(run).manifest).what == f"the run's manifest cannot be read: {what}"
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [

@@ -208,7 +208,24 @@ def _read_plan(value: object) -> Plan:
     return value if isinstance(value, Plan) else unpack_plan(PlanDocument.model_validate(value))
 
 
-WrittenPlan = Annotated[Plan, PlainSerializer(pack_plan, return_type=PlanDocument), PlainValidator(_read_plan)]
+def check_plan(plan: Plan, info: ValidationInfo) -> Plan:
+    """A plan of the study, which is read before: whoever counts its trials relies on that."""
+    study: Study | None = info.data.get("study")
+    if study is not None:
+        design = study.design
+        named = tuple(workload.name for workload in study.workloads)
+        planned = (plan.blocks, plan.repeats, plan.share_boot, plan.workloads)
+        if planned != (design.most_blocks, design.repeats, design.share_boot, named):
+            raise PydanticCustomError(damage.UNLIKE, "does not go with `study`")
+    return plan
+
+
+WrittenPlan = Annotated[
+    Plan,
+    PlainSerializer(pack_plan, return_type=PlanDocument),
+    PlainValidator(_read_plan),
+    AfterValidator(check_plan),
+]
 
 
 def check_moment(text: str) -> str:
