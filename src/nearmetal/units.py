@@ -75,7 +75,10 @@ def _quantity(kind: type, parser: Callable[[object], float]) -> BeforeValidator:
     def convert(value: object, info: ValidationInfo) -> object:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and info.context != AS_WRITTEN:
-            return kind(value)
+            try:
+                return kind(value)
+            except OverflowError:  # a whole number of infinity
+                raise ValueError("it is not finite") from None
         return parser(value)
 
     return BeforeValidator(convert)

@@ -68,6 +68,13 @@ def test_options_that_the_kind_does_not_take_any_more(kept: Path, tmp_path: Path
     assert "`sped`" in refusal(changed(kept, tmp_path / "run", misspelt))
 
 
+def test_a_study_with_a_treatment_of_no_level(kept: Path, tmp_path: Path) -> None:
+    def odd(manifest: dict[str, Any]) -> None:
+        manifest["study"]["machine"]["odd"] = {}
+
+    assert "its study means nothing any more" in refusal(changed(kept, tmp_path / "run", odd))
+
+
 def test_a_plugin_of_another_version_is_told(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = RunFolder(kept).manifest()
     before = PluginVersion(group="workloads", plugin="http", distribution="theirs", version="1.0")

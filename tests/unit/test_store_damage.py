@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -94,6 +95,7 @@ MANIFESTS_V2: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda manifest: rows(manifest)[0].__setitem__(0, 10**30), NO_PART),
     (lambda manifest: rows(manifest)[0].__setitem__(5, []), NO_PART),
     (lambda manifest: rows(manifest).clear(), NO_PART),
+    (lambda manifest: manifest["study"]["machine"].update(memory=math.inf), "`study.machine.memory` cannot be inf"),
 ]
 
 

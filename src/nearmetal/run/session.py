@@ -170,7 +170,11 @@ def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None
             raise BadInput(why, str(folder.path), "install the package again that provided it, or begin a new run")
     if manifest.trial_ids is None or manifest.trial_ids != checksum_trial_ids(manifest.plan):
         raise BadInput("its trials are not those that this nearmetal would run", str(folder.path), again)
-    resolver = Resolver(manifest.study)
+    try:
+        resolver = Resolver(manifest.study)
+    except (ValidationError, BadInput, ValueError) as error:
+        reason = error.what if isinstance(error, BadInput) else str(error).splitlines()[0]
+        raise BadInput(f"its study means nothing any more: {reason}", str(folder.path), again) from None
     for one in manifest.plan.resolved:
         try:
             now = resolver.resolve(one.assignment)
