@@ -50,7 +50,14 @@ def reading(inside: str = INSIDE, *interfaces: dict[str, Any]) -> Reading:
 
 def test_nothing_has_happened() -> None:
     assert judge(MACHINES, reading(), reading()) == []
-    assert judge(MACHINES, reading(), replace(reading(), inside=({}, {}))) == [], "what does not tell is not guessed"
+    silent = replace(reading(), inside=(None, None))
+    assert judge(MACHINES, reading(), silent) == judge(MACHINES, silent, reading()) == [], "nothing is guessed"
+
+
+def test_what_shares_its_hosts_kernel_has_nothing_left_without_its_address() -> None:
+    shared = reading("/proc/7/net/fib_trie:  |-- 10.0.0.1\n")
+    (fault,) = judge(MACHINES, shared, replace(shared, inside=({}, {})))
+    assert fault.cause is Cause.LINK_BROKEN and "has lost its address 10.0.0.1" in fault.reason
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ from nearmetal.run.blame import Fault
 _BOOT, _VMSTAT = "/proc/sys/kernel/random/boot_id", "/proc/vmstat"
 _CARRIER = ("operstate", "carrier", "carrier_changes")
 
+_NOT_THERE = 126
+"""Statuses from here on are those of a program that did not start. With 1 or 2 `grep` found nothing, or not every file.
+"""
 _LONGEST_WORDS = 300
 """Characters of a kernel's line that are told."""
 
@@ -40,8 +43,8 @@ class Outside:
 
 @dataclass(frozen=True)
 class Reading:
-    inside: tuple[Lines, ...]
-    """Of servers, then clients; empty for one that tells nothing."""
+    inside: tuple[Lines | None, ...]
+    """Of servers, then clients; None for one that cannot be asked."""
     outside: Mapping[tuple[str, str], Mapping[str, Outside]]
     """By host and network namespace."""
 
@@ -96,7 +99,7 @@ class Liveness:
         )
         return Reading(inside, dict(zip(namespaces, outside, strict=True)))
 
-    async def _read_inside(self) -> tuple[Lines, ...]:
+    async def _read_inside(self) -> tuple[Lines | None, ...]:
         own = [machine for machine in self.machines if self._first_process(machine) is None]
         shared = [machine for machine in self.machines if self._first_process(machine) is not None]
         sites = {machine.site.name: machine.site for machine in shared}
@@ -107,14 +110,14 @@ class Liveness:
             found |= lines
         return tuple(found[machine.name] for machine in self.machines)
 
-    async def _read_on_site(self, site: Site, machines: Sequence[Machine]) -> dict[str, Lines]:
+    async def _read_on_site(self, site: Site, machines: Sequence[Machine]) -> dict[str, Lines | None]:
         """Of machines that share their host's kernel: to begin a command in one may take longer than all the rest."""
         here = [machine for machine in machines if machine.site.name == site.name]
         folders = {machine.name: f"/proc/{self._first_process(machine)}/net/" for machine in here}
         paths = [folder + name for folder in folders.values() for name in ("fib_trie", "route")]
         lines = await _grep(site, paths, *here)
         return {
-            name: {path: found for path, found in lines.items() if path.startswith(folder)}
+            name: None if lines is None else {path: one for path, one in lines.items() if path.startswith(folder)}
             for name, folder in folders.items()
         }
 
@@ -128,7 +131,7 @@ def _paths(machine: Machine) -> list[str]:
     return [_BOOT, _VMSTAT, *(card + name for name in _CARRIER), "/proc/net/fib_trie", "/proc/net/route"]
 
 
-async def _grep(where: Commands, paths: Sequence[str], *machines: Machine) -> Lines:
+async def _grep(where: Commands, paths: Sequence[str], *machines: Machine) -> Lines | None:
     """Of these files only lines that matter: a word alone, the count of kills, and where these machines' packets go."""
     addresses = "|".join(machine.address.replace(".", "[.]") for machine in machines)
     cards = "|".join(sorted({machine.interface.replace(".", "[.]") for machine in machines}))
@@ -138,8 +141,8 @@ async def _grep(where: Commands, paths: Sequence[str], *machines: Machine) -> Li
     except MachineLost:
         raise
     except NearmetalError:
-        return {}
-    return parse_lines(ended.text)
+        return None
+    return parse_lines(ended.text) if ended.status < _NOT_THERE else None
 
 
 def parse_lines(text: str) -> Lines:
@@ -212,8 +215,8 @@ def _describe_cut(was: Outside, now: Outside | None) -> str | None:
     return None
 
 
-def _judge_inside(machine: Machine, before: Lines, after: Lines) -> Iterator[Fault]:
-    if not before or not after:
+def _judge_inside(machine: Machine, before: Lines | None, after: Lines | None) -> Iterator[Fault]:
+    if before is None or after is None:
         return
     whose = f"the {machine.role} {machine.name}"
     is_client = machine.role == "client"
