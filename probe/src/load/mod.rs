@@ -15,6 +15,7 @@ pub mod layout;
 mod live;
 mod measure;
 mod outstanding;
+mod pinned;
 mod plan;
 pub mod poller;
 mod progress;

@@ -2,14 +2,16 @@
 //! that opening, connecting, sending and receiving take one system call for many requests.
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{opcode, squeue};
 
 use super::clock::{self, Nanoseconds, SECOND};
 use super::driver::{self, Core};
 use super::errors::Failure;
 use super::job::{Job, Live};
+use super::pinned::Pinned;
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::{LastHead, Reply};
+use super::request::Request;
 use super::ring::{self, SocketAddress};
 
 /// The first read of a reply; what remains of a body is discarded unseen.
@@ -64,14 +66,20 @@ struct Slot {
     buffer: Box<[u8]>,
 }
 
-pub struct Uring<'a> {
-    core: Core<'a>,
-    ring: IoUring,
-    capacity: u32,
+/// What operations point to.
+struct Memory {
     slots: Vec<Slot>,
     address: SocketAddress,
-    last_head: LastHead,
+    /// The requests' bytes.
+    requests: Vec<Box<[u8]>>,
     discard: Vec<u8>,
+}
+
+pub struct Uring<'a> {
+    core: Core<'a>,
+    pinned: Pinned<Memory>,
+    capacity: u32,
+    last_head: LastHead,
     completions: Vec<(u64, i32)>,
 }
 
@@ -83,7 +91,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
 
     fn take_slot(&mut self) -> u32 {
         self.core.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
+            self.pinned.slots.push(Slot {
                 phase: Phase::Empty,
                 generation: 0,
                 life: Life::default(),
@@ -93,14 +101,14 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
                 broke: false,
                 buffer: vec![0; READ].into_boxed_slice(),
             });
-            (self.slots.len() - 1) as u32
+            (self.pinned.slots.len() - 1) as u32
         })
     }
 
     fn launch(&mut self, index: u32, mut exchange: Exchange, request: usize) {
         let now = clock::now();
         exchange.launched = now;
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.pinned.slots[index as usize];
         slot.exchange = exchange;
         slot.request = request;
         slot.broke = false;
@@ -120,7 +128,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     }
 
     fn rest(&mut self, index: u32, _now: Nanoseconds) {
-        self.slots[index as usize].phase = Phase::Empty;
+        self.pinned.slots[index as usize].phase = Phase::Empty;
     }
 
     fn wait(&mut self, timeout: Nanoseconds) -> bool {
@@ -129,10 +137,11 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
             .nsec((timeout % SECOND) as u32);
         let arguments = SubmitArgs::new().timespec(&timeout);
         // The time running out, and a signal, are no errors; completions may be there all the same.
-        let _ = self.ring.submitter().submit_with_args(1, &arguments);
+        let _ = self.pinned.ring.submitter().submit_with_args(1, &arguments);
         let mut completions = std::mem::take(&mut self.completions);
         completions.extend(
-            self.ring
+            self.pinned
+                .ring
                 .completion()
                 .map(|entry| (entry.user_data(), entry.result())),
         );
@@ -146,8 +155,8 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     }
 
     fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {
-        for index in 0..self.slots.len() {
-            let slot = &mut self.slots[index];
+        for index in 0..self.pinned.slots.len() {
+            let slot = &mut self.pinned.slots[index];
             let under_way = matches!(slot.phase, Phase::Busy | Phase::Connecting);
             if under_way && slot.exchange.launched <= limit {
                 slot.phase = Phase::Cancelling;
@@ -160,7 +169,8 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
 
     fn under_way(&self) -> Vec<Exchange> {
         let under_way = |slot: &&Slot| matches!(slot.phase, Phase::Busy | Phase::Connecting);
-        self.slots
+        self.pinned
+            .slots
             .iter()
             .filter(under_way)
             .map(|slot| slot.exchange)
@@ -171,16 +181,22 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
         self.core.recorder
     }
 
-    /// Operations still under way point into the slots, so these wait until all are cancelled.
+    /// What is under way ends as a client's would, as far as a second has room for it.
     fn close_all(&mut self) {
-        for index in 0..self.slots.len() {
-            if !matches!(self.slots[index].phase, Phase::Empty) {
-                self.slots[index].phase = Phase::Cancelling;
+        for index in 0..self.pinned.slots.len() {
+            if !matches!(self.pinned.slots[index].phase, Phase::Empty) {
+                self.pinned.slots[index].phase = Phase::Cancelling;
                 self.cancel(index as u32);
             }
         }
         let limit = clock::now() + SECOND;
-        while self.slots.iter().any(|slot| slot.phase != Phase::Empty) && clock::now() < limit {
+        while self
+            .pinned
+            .slots
+            .iter()
+            .any(|slot| slot.phase != Phase::Empty)
+            && clock::now() < limit
+        {
             driver::Engine::wait(self, driver::LONGEST_WAIT);
         }
     }
@@ -189,42 +205,47 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
 impl<'a> Uring<'a> {
     pub fn new(job: &'a Job<'a>, live: &'a Live) -> std::io::Result<Self> {
         let capacity = ring::capacity();
-        Ok(Self {
-            core: Core::new(job, live),
-            ring: ring::ring(capacity)?,
-            capacity,
+        let bytes = |request: &Request| request.bytes.clone().into();
+        let memory = Memory {
             slots: Vec::new(),
             address: SocketAddress::new(job.address),
-            last_head: LastHead::default(),
+            requests: job.requests.iter().map(bytes).collect(),
             discard: vec![0; DISCARD],
+        };
+        Ok(Self {
+            core: Core::new(job, live),
+            pinned: Pinned::new(ring::ring(capacity)?, memory),
+            capacity,
+            last_head: LastHead::default(),
             completions: Vec::new(),
         })
     }
 
     fn token(&self, index: u32, step: Step) -> u64 {
-        let generation = self.slots[index as usize].generation & 0xff_ffff;
+        let generation = self.pinned.slots[index as usize].generation & 0xff_ffff;
         u64::from(generation) << 40 | u64::from(step as u8) << 32 | u64::from(index)
     }
 
     /// Make room in the submission queue for a whole chain, which must not be torn apart.
     fn make_room(&mut self, entries: usize) {
-        let mut queue = self.ring.submission();
+        let mut queue = self.pinned.ring.submission();
         if queue.capacity() - queue.len() < entries {
             drop(queue);
             while self
+                .pinned
                 .ring
                 .submit()
                 .is_err_and(|error| error.raw_os_error() == Some(libc::EINTR))
             {}
-            queue = self.ring.submission();
+            queue = self.pinned.ring.submission();
         }
         queue.sync();
     }
 
     fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: what entries point to (address, requests, the slots' boxed buffers, the discard buffer) lives and stays
-        // where it is until `close_all` has seen the operations end. There is room: see `make_room`.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+        // SAFETY: what entries point to (address, requests, the slots' boxed buffers, the discard buffer) is pinned: it
+        // stays where it is until no operation is under way. There is room: see `make_room`.
+        let pushed = unsafe { self.pinned.ring.submission().push(&entry) };
         debug_assert!(pushed.is_ok());
     }
 
@@ -234,17 +255,17 @@ impl<'a> Uring<'a> {
         let fixed = Fixed(index);
         let slot = DestinationSlot::try_from_slot_target(index).ok();
         let quiet = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
-        let opened = opcode::Socket::new(self.address.family, libc::SOCK_STREAM, 0)
+        let opened = opcode::Socket::new(self.pinned.address.family, libc::SOCK_STREAM, 0)
             .file_index(slot)
             .build()
             .flags(quiet)
             .user_data(self.token(index, Step::Socket));
-        let storage = std::ptr::from_ref(&*self.address.storage).cast();
-        let connected = opcode::Connect::new(fixed, storage, self.address.length)
+        let storage = std::ptr::from_ref(&*self.pinned.address.storage).cast();
+        let connected = opcode::Connect::new(fixed, storage, self.pinned.address.length)
             .build()
             .flags(squeue::Flags::IO_LINK)
             .user_data(self.token(index, Step::Connect));
-        let bytes = &self.core.job.requests[self.slots[index as usize].request].bytes;
+        let bytes = &self.pinned.requests[self.pinned.slots[index as usize].request];
         let sent = opcode::Send::new(fixed, bytes.as_ptr(), bytes.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
@@ -259,13 +280,13 @@ impl<'a> Uring<'a> {
 
     fn receive_entry(&mut self, index: u32) -> squeue::Entry {
         let token = self.token(index, Step::Receive);
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.pinned.slots[index as usize];
         let skippable = slot.reply.skippable();
         let (pointer, length, flags) = if skippable > 0 {
             // All discards share one buffer: the kernel does not write to it. Whatever is there is taken: told to wait for
             // all of it as well (MSG_WAITALL), the ring forgets what it has discarded, and waits until the server closes.
             let length = skippable.min(DISCARD as u64) as u32;
-            (self.discard.as_mut_ptr(), length, libc::MSG_TRUNC)
+            (self.pinned.discard.as_mut_ptr(), length, libc::MSG_TRUNC)
         } else {
             (slot.buffer.as_mut_ptr(), READ as u32, 0)
         };
@@ -283,7 +304,7 @@ impl<'a> Uring<'a> {
     }
 
     fn close(&mut self, index: u32, now: Nanoseconds) {
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.pinned.slots[index as usize];
         slot.phase = Phase::Empty;
         slot.generation = slot.generation.wrapping_add(1);
         self.core.closed(&slot.life, now);
@@ -312,7 +333,7 @@ impl<'a> Uring<'a> {
             return;
         }
         let now = clock::now();
-        let phase = self.slots[index as usize].phase;
+        let phase = self.pinned.slots[index as usize].phase;
         if phase == Phase::Cancelling {
             // The first operation to end breaks the chain; what follows it has not begun. A send that was cancelled after a
             // part of the request tells how much that was.
@@ -334,7 +355,7 @@ impl<'a> Uring<'a> {
     }
 
     fn connected(&mut self, index: u32, now: Nanoseconds) {
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.pinned.slots[index as usize];
         slot.phase = Phase::Busy;
         slot.life.connected = now;
         // The kernel sends as soon as it is connected.
@@ -347,7 +368,7 @@ impl<'a> Uring<'a> {
     /// The connection broke after a part of the request. The server may have answered before, and the chain, which would
     /// have read it, is broken with it.
     fn broke_off(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.pinned.slots[index as usize];
         slot.broke = true;
         // Nothing that is still said of the chain's own reading is taken for this one's.
         slot.generation = slot.generation.wrapping_add(1);
@@ -355,7 +376,7 @@ impl<'a> Uring<'a> {
     }
 
     fn received(&mut self, index: u32, count: usize, now: Nanoseconds) {
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.pinned.slots[index as usize];
         let fed = if count == 0 {
             slot.reply.end()
         } else {
@@ -377,7 +398,7 @@ impl<'a> Uring<'a> {
         } else if let Err(breach) = fed {
             self.close(index, now);
             self.fail(index, Failure::Protocol(breach), now);
-        } else if self.slots[index as usize].reply.is_done() {
+        } else if self.pinned.slots[index as usize].reply.is_done() {
             self.complete(index, now);
         } else {
             self.receive_more(index);
@@ -386,7 +407,7 @@ impl<'a> Uring<'a> {
 
     fn complete(&mut self, index: u32, now: Nanoseconds) {
         self.close(index, now);
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.pinned.slots[index as usize];
         self.core
             .completed(&slot.exchange, &slot.reply, slot.request, now);
         driver::after_reply(self, index, now, false);
@@ -394,7 +415,7 @@ impl<'a> Uring<'a> {
 
     /// Write a failure down; the slot's connection is closed.
     fn fail(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
-        let exchange = self.slots[index as usize].exchange;
+        let exchange = self.pinned.slots[index as usize].exchange;
         self.core.failed(&exchange, failure, now);
         driver::after_failure(self, index, now);
     }
