@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, setsid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, setsid, wait};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,10 @@ use crate::program::{self, Program};
 use crate::timing::{self, PromptWakeups, monotonic_ns, realtime_ns};
 use crate::{interrupt, output, units};
 
-/// Output beyond this is read and thrown away, for each of stdout and stderr.
-const OUTPUT_LIMIT: usize = 64 << 20;
+/// Output beyond this is read and thrown away, for each of stdout and stderr. A document of both fits into a small guest.
+const OUTPUT_LIMIT: usize = 16 << 20;
+/// What ends together with the program has this long to do so.
+const ENDING: Duration = Duration::from_millis(100);
 /// A start further away than this is a mistake about units rather than patience.
 const FURTHEST_START: Duration = Duration::from_secs(24 * 3600);
 
@@ -85,6 +87,8 @@ pub struct Document {
     signal: Option<i32>,
     /// The CPUs that the program could run on when it ended, such as 0-3,6; absent if the kernel does not tell.
     cpus: Option<String>,
+    /// The names of processes that the program started and that outlived it.
+    left: Vec<String>,
     /// Whether the limit was reached, and the process group killed.
     timed_out: bool,
     /// Base64.
@@ -111,6 +115,7 @@ struct Run {
     gate: Option<Gate>,
     end: End,
     cpus: Option<CpuList>,
+    left: Vec<String>,
     ended_ns: i64,
     ended_monotonic_ns: i64,
     timed_out: bool,
@@ -163,6 +168,7 @@ fn document(intended_ns: i64, run: Run) -> Document {
         status,
         signal,
         cpus: run.cpus.map(|cpus| cpus.to_string()),
+        left: run.left,
         timed_out: run.timed_out,
         stdout: BASE64.encode(&run.stdout.bytes),
         stdout_truncated: run.stdout.truncated,
@@ -208,6 +214,8 @@ fn carry_out(
     let (stderr, stderr_writer) = pipe()?;
     let (gate, gate_writer) = pipe()?;
     let starter = Watched::this_process()?;
+    // What loses its parent becomes our child, so that it can be named.
+    let _ = set_child_subreaper(Some(getpid()));
     interrupt::flag().context("cannot take signals")?;
     let Some(child) = process::fork()? else {
         let failed = wait_and_become(
@@ -241,6 +249,7 @@ fn carry_out(
         gate: read_gate(gate),
         end,
         cpus,
+        left: left_running(),
         ended_ns,
         ended_monotonic_ns,
         timed_out,
@@ -248,6 +257,21 @@ fn carry_out(
         stderr,
         used,
     })
+}
+
+/// The names of our children that go on, once those that are ending have done so.
+fn left_running() -> Vec<String> {
+    let limit_ns = monotonic_ns() + i64::try_from(ENDING.as_nanos()).unwrap_or(0);
+    loop {
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+        if children.is_empty() || monotonic_ns() >= limit_ns {
+            let name = |child: &str| std::fs::read_to_string(format!("/proc/{child}/comm")).ok();
+            let names = children.split_whitespace().filter_map(name);
+            return names.map(|name| name.trim_end().to_owned()).collect();
+        }
+        std::thread::sleep(ENDING / 20);
+    }
 }
 
 /// The child: wait at the gate, then become the program. Returns only when that fails.

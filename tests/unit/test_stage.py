@@ -49,10 +49,26 @@ async def test_status_and_output_are_the_programs_own() -> None:
     ("stream", "redirected"), [("stdout", "head -c 68000000 /dev/zero"), ("stderr", "head -c 68000000 /dev/zero >&2")]
 )
 async def test_output_that_was_cut_off_is_never_taken_for_the_whole(stream: str, redirected: str) -> None:
-    with pytest.raises(ToolFailed, match=f"`sh` printed more than 64 MiB to its {stream}") as caught:
+    with pytest.raises(ToolFailed, match=f"`sh` printed more than 16 MiB to its {stream}") as caught:
         await ended("sh", "-c", redirected)
     assert caught.value.where == "here"
     assert caught.value.remedy
+
+
+async def test_output_without_an_end_has_one_reason_however_slow_the_machine_is() -> None:
+    """It is cut off long before the limit ends it."""
+    with pytest.raises(ToolFailed, match="`sh` printed more than 16 MiB to its stdout"):
+        await ended("sh", "-c", "yes", limit=5)
+
+
+async def test_who_killed_what_runs_is_told_with_what_it_ran() -> None:
+    with pytest.raises(ToolFailed, match=r"sh, or what started it,.*SIGKILL"):
+        await ended("sh", "-c", "kill -9 $PPID; sleep 60")
+
+
+async def test_a_daemon_that_a_program_leaves_is_named() -> None:
+    one = await ended("sh", "-c", "setsid -f sleep 12 >/dev/null 2>&1; echo 1")
+    assert (one.stdout, one.left) == (b"1\n", ("sleep",))
 
 
 async def test_any_machines_of_a_stage_can_start_together() -> None:

@@ -65,6 +65,14 @@ async def test_every_client_runs_it_against_the_server_it_faces() -> None:
     assert stage.limits == [20.0]
 
 
+async def test_what_a_command_leaves_running_is_warned_of() -> None:
+    left = Completed(status=0, stdout=b"rate: 5\n", left=("sleep", "nginx"))
+    one = ScriptedMachine("server0", "10.0.0.1", lambda argv: left)
+    found = await workload(match=r"rate: (\S+)").run(ScriptedStage([one], []))
+    (warned,) = found.warnings
+    assert (warned.code, "server0: sleep, nginx" in warned.text) == ("left-running", True)
+
+
 async def test_a_command_that_fails_is_told_with_its_words() -> None:
     server = machine("server0", "10.0.0.1", "", status=3)
     with pytest.raises(ToolFailed, match=r"server0: `bench` ended with status 3: a word"):

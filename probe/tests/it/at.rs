@@ -107,12 +107,21 @@ fn output_is_bounded_and_says_so() {
         "-c",
         "head -c 70000000 /dev/zero; echo end >&2",
     ]);
-    assert_eq!(decoded(&run, "stdout").len(), 64 << 20);
+    assert_eq!(decoded(&run, "stdout").len(), 16 << 20);
     assert_eq!(
         (&run["stdout_truncated"], &run["stderr_truncated"]),
         (&true.into(), &false.into())
     );
     assert_eq!(decoded(&run, "stderr"), b"end\n");
+}
+
+#[test]
+fn what_outlives_the_program_is_named() {
+    let script = "setsid -f sleep 12.34 >/dev/null 2>&1; sleep 0.01 & sleep 0.02";
+    let (run, _) = at(&["now", "--", "sh", "-c", script]);
+    assert_eq!(run["left"], serde_json::json!(["sleep"]));
+    let (run, _) = at(&["now", "--", "true"]);
+    assert_eq!(run["left"], serde_json::json!([]));
 }
 
 #[test]

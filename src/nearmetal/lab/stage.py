@@ -117,15 +117,16 @@ class LabStage:
         try:
             document = json.loads(ended.stdout)
         except ValueError:
-            said = ended.complaint[-500:]
             if is_killed(ended):
-                self.killed.append(KilledProgram(machine, describe_end(f"{_name(argv)}, or what started it,", ended)))
+                what = describe_end(f"{_name(argv)}, or what started it,", ended)
+                self.killed.append(KilledProgram(machine, what))
+                raise ToolFailed(what, machine.name) from None
+            said = ended.complaint[-500:] or f"status {ended.status}"
             raise ToolFailed(f"the probe could not start `{argv[0]}`: {said}", machine.name) from None
         if placed:
             self._ended.append(PlacedProgram(machine.name, argv[0], document["cpus"]))
-        if document["timed_out"]:
-            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {limit:g} s", machine.name)
         stdout, stderr = base64.b64decode(document["stdout"]), base64.b64decode(document["stderr"])
+        # First, for a slow machine does not get to the end of what it prints.
         for name, kept in (("stdout", stdout), ("stderr", stderr)):
             if document[f"{name}_truncated"]:
                 raise ToolFailed(
@@ -133,12 +134,15 @@ class LabStage:
                     machine.name,
                     "have it print less, or to a file",
                 )
+        if document["timed_out"]:
+            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {limit:g} s", machine.name)
         status = document["status"] if document["status"] is not None else 128 + document["signal"]
         program = Completed(status=status, stdout=stdout, stderr=stderr)
         if is_killed(program):
             self.killed.append(KilledProgram(machine, describe_end(_name(argv), program)))
         late = None if instant == "now" or document["late_ns"] is None else document["late_ns"] / 1e9
-        return program.model_copy(update={"late": late})
+        left = tuple(map(str, document.get("left", ())))
+        return program.model_copy(update={"late": late, "left": left})
 
 
 def _name(argv: Sequence[str]) -> str:

@@ -21,6 +21,8 @@ class Completed(Frozen):
     stderr: bytes = b""
     late: float | None = None
     """Seconds after the instant that several commands were to start at; None for one that had no such instant."""
+    left: tuple[str, ...] = ()
+    """The names of processes that it started and that outlived it, as far as somebody looked."""
 
     @property
     def text(self) -> str:

@@ -22,6 +22,7 @@ from nearmetal.model import (
     ResponseKind,
     Scale,
     Stage,
+    Warned,
 )
 from nearmetal.workloads._command_match import search
 from nearmetal.workloads._parameters import Time
@@ -160,6 +161,7 @@ class Command:
         return Measurement(
             responses={name: kind.of(fmean(values), by_client=values if len(values) > 1 else None)},
             events=len(values),
+            warnings=tuple(warning for machine, one in outputs if (warning := _left_running(one, machine))),
             artifacts=_artifacts([one for _, one in outputs]),
         )
 
@@ -176,6 +178,13 @@ class Command:
         if self._parameters.match is not None:
             return await _matched(self._parameters.match, ended.text, where)
         return _at_path(self._parameters.json_ or "", ended.stdout, where)
+
+
+def _left_running(ended: Completed, machine: Machine) -> Warned | None:
+    if not ended.left:
+        return None
+    text = f"the command left processes running on {machine.name}: {', '.join(ended.left)[:200]}"
+    return Warned(code="left-running", text=text)
 
 
 def _artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:

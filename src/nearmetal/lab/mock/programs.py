@@ -269,6 +269,7 @@ async def _at(call: Call) -> Completed:
     ended = await run(Call(call.world, call.state, call.argv[call.argv.index("--") + 1 :], call.stdin, call.env))
     document = {
         "schema": "at.v1",
+        "left": [],
         "intended_ns": started,
         "started_ns": started,
         "late_ns": 0,
