@@ -1,12 +1,15 @@
 """QEMU's monitor: what is read from its answers, and how it is waited for."""
 
+import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
+from qemu.qmp import QMPClient
 
-from nearmetal.errors import NotProvisioned, ToolFailed
+from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.qemu import monitor
 from nearmetal.lab.site import LocalSite
 
@@ -52,6 +55,16 @@ async def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:
     finally:
         done.set()
         thread.join()
+
+
+async def test_a_qemu_that_was_stopped_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped:
+        async def execute(self, *_: object) -> object:
+            return await asyncio.Event().wait()
+
+    monkeypatch.setattr(monitor, "_PATIENCE", 0.01)
+    with pytest.raises(MachineLost, match=r"did not answer 'cont' within 0.01 s"):
+        await monitor.Monitor(cast(QMPClient, Stopped())).go()
 
 
 async def test_a_qemu_that_ends_tells_why(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nearmetal.errors import HostCannot
+from nearmetal.errors import HostCannot, ToolFailed
 
 # A process namespace falls with its first process, which dies with us even on SIGKILL; mounts made
 # inside its mount namespace fall with it. So an interrupted build leaves files only.
@@ -13,6 +13,9 @@ CONTAINED = (
     "setpriv", "--pdeathsig", "KILL",
     "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--",
 )  # fmt: skip
+
+LIMIT = 3600.0
+"""Seconds for one tool. The slowest fetches 200 MB of packages."""
 
 PACKAGES = {
     "mmdebstrap": "mmdebstrap",
@@ -62,16 +65,20 @@ async def run(
     assert process.stdout is not None
     lines = []
     try:
-        async for raw in process.stdout:
-            line = raw.decode(errors="replace").rstrip("\n")
-            lines.append(line)
-            heard(line)
-        status = await process.wait()
-    except BaseException:
+        async with asyncio.timeout(LIMIT):
+            async for raw in process.stdout:
+                line = raw.decode(errors="replace").rstrip("\n")
+                lines.append(line)
+                heard(line)
+            status = await process.wait()
+    except BaseException as error:
         if process.returncode is None:
             process.kill()
         # The end of its output is the end of everything it started: only then may its files be removed.
         await process.stdout.read()
         await process.wait()
+        if isinstance(error, TimeoutError):
+            said = f"; it said last: {lines[-1][:300]}" if lines else ""
+            raise ToolFailed(f"{argv[0]} did not end within {LIMIT:g} s{said}", remedy="begin again") from None
         raise
     return status, "\n".join(lines)

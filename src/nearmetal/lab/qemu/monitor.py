@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Final
 
 from qemu.qmp import ConnectError, ExecuteError, QMPClient, QMPError
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.site import must
 from nearmetal.model import CpuModel, Hardware, Site, VirtualDisk
@@ -34,6 +35,10 @@ CACHES: Final = {
 _CPU_TYPE: Final = "-x86_64-cpu"
 
 
+_PATIENCE = LIMITS.command
+"""Seconds for an answer; a QEMU that was stopped gives none."""
+
+
 class Monitor:
     """What this project asks of a running QEMU."""
 
@@ -50,11 +55,11 @@ class Monitor:
     async def _emulates(self) -> bool:
         """Only emulation has translated anything."""
         try:
-            await self._client.execute("x-query-jit")
-        except ExecuteError:
-            return False
-        except QMPError as error:
-            raise MachineLost(f"QEMU does not answer 'x-query-jit': {error}") from error
+            await self._ask("x-query-jit")
+        except MachineLost as error:
+            if isinstance(error.__cause__, ExecuteError):
+                return False
+            raise
         return True
 
     async def hardware(self, accel: str, folder: str) -> Hardware:
@@ -137,9 +142,12 @@ class Monitor:
 
     async def _ask(self, command: str, arguments: dict[str, object] | None = None) -> object:
         try:
-            return await self._client.execute(command, arguments)
+            async with asyncio.timeout(_PATIENCE):
+                return await self._client.execute(command, arguments)
         except QMPError as error:
             raise MachineLost(f"QEMU does not answer {command!r}: {error}") from error
+        except TimeoutError:
+            raise MachineLost(f"QEMU did not answer {command!r} within {_PATIENCE:g} s") from None
 
 
 def forwarded_port(usernet: str, inside: int) -> int:

@@ -172,9 +172,7 @@ class SshSite(SshCommands):
 
     async def withdraw(self, port: int) -> None:
         if port in self._forwarded:
-            listener = self._forwarded.pop(port)
-            listener.close()
-            await listener.wait_closed()
+            await _closed(self._forwarded.pop(port))
 
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[str]:
@@ -186,8 +184,7 @@ class SshSite(SshCommands):
             try:
                 yield f"{short}/socket"
             finally:
-                listener.close()
-                await listener.wait_closed()
+                await _closed(listener)
 
     # ── Send ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,3 +225,11 @@ class SshSite(SshCommands):
                 sent += len(chunk)
                 if telling and (sent == size or sent // _CHUNK % 8 == 0):
                     self.say(f"{self.where}: {file.name}: {show_size(sent)} of {show_size(size)} sent")
+
+
+async def _closed(listener: asyncssh.SSHListener) -> None:
+    """Whoever still speaks by way of it is not waited for without an end."""
+    listener.close()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LIMITS.stop):
+            await listener.wait_closed()
