@@ -12,7 +12,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import PRETENDED, Study
 from nearmetal.study_checks import check
-from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
+from nearmetal.study_text import DEEPEST, StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
 
 
@@ -33,7 +33,7 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     where.quick_workloads = _quick_workloads(raw, scaled_down or {}, where)
     small = copy.deepcopy(raw)
     _merge(small, scaled_down or {})
-    changes = _found([parsed_override(text) for text in overrides], small if quick else raw, where)
+    changes = _found([_parse_override(text, file) for text in overrides], small if quick else raw, where)
     whole = _checked(_overridden(raw, changes), where)
     if scaled_down is None:
         return whole
@@ -94,12 +94,22 @@ class Override:
     value: Any
 
 
+def _parse_override(text: str, file: str) -> Override:
+    try:
+        return parsed_override(text)
+    except BadInput as error:
+        raise BadInput(error.what, f"{file}, {error.where}" if error.where else "", error.remedy) from None
+
+
 def parsed_override(text: str) -> Override:
     """`machine.nic=e1000` as it is meant. The value is TOML where it reads as TOML, else text. BadInput."""
     key, equals, value = text.partition("=")
     wrong = BadInput(f"--set {shown(text)} is not KEY=VALUE", remedy="write it like --set machine.nic=e1000")
     if not equals or "\n" in text:
         raise wrong
+    if key.count(".") >= DEEPEST:
+        what = f"tables are nested more than {DEEPEST} deep"
+        raise BadInput(what, f"--set {shown(text)}", "a study has two levels of tables")
     try:
         table = parse(f"{key} = 0")
     except ValueError:
