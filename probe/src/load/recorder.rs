@@ -164,7 +164,11 @@ impl Recorder {
     /// A request that is lost alone makes no silence: replies to the others go on until the window ends.
     pub fn silence(&self, elapsed: Nanoseconds) -> Nanoseconds {
         let since = |at: Nanoseconds| at.saturating_sub(self.first_intended);
-        let heard = if self.completed > 0 { since(self.last_reply) } else { 0 };
+        let heard = if self.completed > 0 {
+            since(self.last_reply)
+        } else {
+            0
+        };
         since(self.last).min(elapsed).saturating_sub(heard)
     }
 
