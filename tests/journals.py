@@ -36,6 +36,19 @@ def rewrite(journal: Path, change: Callable[[str], str]) -> None:
     journal.write_bytes(b"".join(add_checksum(line.encode()) + b"\n" for line in lines))
 
 
+def rewrite_manifest(run: Path, change: Callable[[str], str]) -> None:
+    """The same by its text."""
+    file = run / "manifest.json"
+    content = without_checksum(file.read_bytes().removesuffix(b"\n"))
+    file.write_bytes(add_checksum(change(content.decode()).encode()) + b"\n")
+
+
+def rewrite_run(run: Path, change: Callable[[str], str]) -> None:
+    """The text of a run's manifest and of each line of its journal."""
+    rewrite_manifest(run, change)
+    rewrite(run / "journal.jsonl", change)
+
+
 @contextmanager
 def changed_manifest(run: Path) -> Iterator[dict[str, Any]]:
     """What a manifest holds: what is made of it within is written back, as by a version that wrote no checksum."""

@@ -20,6 +20,7 @@ from nearmetal.dashboard.access import Access
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
+from tests import journals
 from tests.browser.chromium import NEEDED, chromium
 from tests.golden.make_run import FOLDER
 from tests.unit.test_dashboard_page import HOSTILE
@@ -137,8 +138,8 @@ def serving(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Looke
 @pytest.mark.parametrize(("width", "name"), [(1400, "slow"), (500, "slow"), (500, HOSTILE), (1400, "x" * 100)])
 def test_what_is_pushed_appears(width: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "run")))
-    for path in (folder.path / "manifest.json", folder.journal):
-        path.write_text(path.read_text().replace('"slow"', json.dumps(name.replace("alert", "window.alerted=1;alert"))))
+    called = json.dumps(name.replace("alert", "window.alerted=1;alert"))
+    journals.rewrite_run(folder.path, lambda text: text.replace('"slow"', called))
     lines = folder.journal.read_bytes().splitlines(keepends=True)
     folder.journal.write_bytes(b"".join(lines[:40]))
     with serving(folder.path, monkeypatch) as (looked, port):

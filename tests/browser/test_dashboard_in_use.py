@@ -20,6 +20,7 @@ from nearmetal.dashboard.run_view import number_of
 from nearmetal.report.write import write
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
+from tests import journals
 from tests.browser.chromium import NEEDED
 from tests.browser.driven import Page, browser
 from tests.dashboard_server import dashboard
@@ -238,8 +239,9 @@ WORD = "[...document.querySelectorAll('.legend small')].map((one) => one.offsetH
 @pytest.fixture
 def named(run: RunFolder) -> RunFolder:
     """With a workload and an environment of long names, without marks to break them at."""
-    for path in (run.path / "manifest.json", run.journal):
-        path.write_text(path.read_text().replace('"web"', f'"{LONG[:100]}"').replace('"base"', f'"{LONG[:50]}"'))
+    journals.rewrite_run(
+        run.path, lambda text: text.replace('"web"', f'"{LONG[:100]}"').replace('"base"', f'"{LONG[:50]}"')
+    )
     return run
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import journals, plausible_run
 from tests.browser.chromium import NEEDED, chromium
 from tests.browser.driven import browser
 from tests.unit import test_report_usage as usage
@@ -71,8 +71,9 @@ def test_nothing_is_wider_than_the_screen_and_every_picture_is_drawn(width: int,
 def test_names_as_long_as_they_may_be_do_not_break_a_phone(tmp_path: Path) -> None:
     made = plausible_run.make(tmp_path / "run", blocks=6)
     long = "x" * 100
-    for path in (made.path / "manifest.json", made.journal):
-        path.write_text(path.read_text().replace('"docker"', json.dumps(long)).replace('"web"', json.dumps(long[::-1])))
+    journals.rewrite_run(
+        made.path, lambda text: text.replace('"docker"', json.dumps(long)).replace('"web"', json.dumps(long[::-1]))
+    )
     told = measured(write(RunFolder.open(made.path)), 360, tmp_path)
     assert told["scroll"] == 360
     assert told["wide"] == 0
@@ -87,8 +88,9 @@ const cut = (one) => one.scrollWidth > one.clientWidth;
 
 def test_on_a_desktop_the_last_column_of_the_widest_tables_is_not_cut(tmp_path: Path) -> None:
     folder = usage.made(tmp_path / "run")
-    for path in (folder.path / "manifest.json", folder.journal):
-        path.write_text(path.read_text().replace('"web"', '"web-kept-alive"').replace('"docker"', '"docker-2"'))
+    journals.rewrite_run(
+        folder.path, lambda text: text.replace('"web"', '"web-kept-alive"').replace('"docker"', '"docker-2"')
+    )
     written = write(folder)
     assert written.read_text().count("%idle") == 2
     with browser(tmp_path / "profile") as page:

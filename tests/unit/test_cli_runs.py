@@ -27,6 +27,7 @@ from nearmetal.store.checksum import without_checksum
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
+from tests import journals
 from tests.command_line import called, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
@@ -183,9 +184,8 @@ def test_a_run_goes_on_only_with_the_packages_that_its_factors_are_of(study: Pat
     study.write_text(f"{study.read_text()}\n{asked}\nvcpus = 2\n")
     folder = RunFolder(tmp_path / "run")
     assert called("run", str(study), "-o", str(folder.path)).returncode == 0
-    manifest = folder.path / "manifest.json"
     # As nothing is called that is installed.
-    manifest.write_text(manifest.read_text().replace('"key":"isolation"', '"key":"theirs"'))
+    journals.rewrite_manifest(folder.path, lambda text: text.replace('"key":"isolation"', '"key":"theirs"'))
     assert "broke" not in called("report", str(folder.path)).stderr
     *kept, _ = folder.journal.read_bytes().splitlines(keepends=True)
     last = max(place for place, line in enumerate(kept) if line.startswith(b'{"schema":"record.v'))
@@ -203,8 +203,8 @@ def test_a_run_goes_on_only_with_the_packages_that_it_is_made_of(
 ) -> None:
     folder = RunFolder(tmp_path / "run")
     assert called("run", str(study), "-o", str(folder.path)).returncode == 0
-    manifest = folder.path / "manifest.json"
-    manifest.write_text(re.sub(f'"kind": ?"{kind}"', '"kind":"theirs"', manifest.read_text()))  # as nothing is called
+    # As nothing is called.
+    journals.rewrite_manifest(folder.path, lambda text: re.sub(f'"kind": ?"{kind}"', '"kind":"theirs"', text))
     *kept, _ = folder.journal.read_bytes().splitlines(keepends=True)
     folder.journal.write_bytes(b"".join(kept[:-6]))
     ended = called("resume", str(folder.path))
