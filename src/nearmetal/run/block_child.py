@@ -18,6 +18,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
+from nearmetal import pipes
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, ExitCode, NearmetalError
 from nearmetal.lab.changes.ledger import held_anew
@@ -114,6 +115,8 @@ def _end_with(tasks: IO[bytes], work: "asyncio.Task[None]") -> None:
     loop = asyncio.get_running_loop()
     loop.remove_reader(tasks)
     loop.call_later(LONGEST_ALONE, os._exit, ExitCode.INTERRUPTED)
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):  # whoever reads what the run prints waits for its end
+        pipes.fall_silent(stream)
     _tell_to_end(work)
 
 
