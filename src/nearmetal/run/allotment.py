@@ -84,22 +84,19 @@ async def _limits(placed: Placed) -> Limits | None:
 
 
 async def _found(machine: Machine) -> Found:
-    online, memory = [await _line(machine, path) for path in (_ONLINE, _MEMORY)]
-    words = memory.split()
-    return Found(
-        len(cpu_lists.parse(online)) if online else None,
-        int(words[1]) * 1024 if words[:1] == ["MemTotal:"] else None,
-    )
-
-
-async def _line(machine: Machine, path: str) -> str:
-    """A file's first; "" where there is no such file."""
+    """By one command: in an emulated guest each takes longer than all that it does."""
     try:
-        return (await machine.get(path)).decode("utf-8", "replace").partition("\n")[0].strip()
+        ended = await machine.exec(["grep", "-sHE", "^[0-9][0-9,-]*$|^MemTotal:", _ONLINE, _MEMORY])
     except MachineLost:
         raise
     except NearmetalError:
-        return ""
+        return Found(None, None)
+    told = dict(line.split(":", 1) for line in ended.text.splitlines() if ":" in line)
+    online, memory = told.get(_ONLINE, ""), told.get(_MEMORY, "").split()
+    return Found(
+        len(cpu_lists.parse(online)) if online else None,
+        int(memory[1]) * 1024 if memory[:1] == ["MemTotal:"] else None,
+    )
 
 
 def limits_changed(before: Limits | None, after: Limits | None) -> list[str]:
