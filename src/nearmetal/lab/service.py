@@ -79,7 +79,8 @@ async def start_service(
     try:
         await service.learn_pid(file)
     except BaseException:
-        with contextlib.suppress(MachineError):  # with its machine, it is gone too
+        with contextlib.suppress(MachineError):  # with its machine, both are gone too
             await service.stop()
+            await machine.exec(["rm", "-f", file])
         raise
     return service
