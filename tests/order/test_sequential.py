@@ -9,10 +9,11 @@ import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.lab.changes import ledger
-from nearmetal.model import TrialStatus
+from nearmetal.model import Cause, TrialStatus
 from nearmetal.report import reading as report
 from nearmetal.report.write import render
-from nearmetal.run import looks
+from nearmetal.run import boot, looks
+from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
@@ -88,13 +89,13 @@ async def test_a_treatment_that_is_withdrawn_is_not_waited_for(tmp_path: Path) -
     broken = SEQUENTIAL.replace("speed = 0.5", 'label = "s"\nfault = "create"\nfault_on = [1, 2, 3]')
     events, records = await mock_run.run(tmp_path / "run", broken)
     assert any(isinstance(event, Withdrawn) for event in events)
-    assert looked(events) == [(1, 0, True)]
-    assert {record.trial.block for record in records} == {0}
+    assert looked(events) == [(3, 0, True)]
+    assert {record.trial.block for record in records} == {0, 1, 2}
     assert sum(record.status is TrialStatus.OK for record in records) > 0
     (contrast,) = report.read(RunFolder(tmp_path / "run")).analysis.contrasts
     assert (contrast.verdict, contrast.reason) == (Verdict.UNDECIDED, "no-blocks")
     listed, _ = runs.listing([tmp_path / "run"])
-    assert (listed[0].state, listed[0].planned) == ("ended", 2)
+    assert (listed[0].state, listed[0].planned) == ("ended", 6)
 
 
 WITHDRAWN_LATE = mock_run.STUDY.replace("blocks = 2", "blocks = { min = 8, max = 16 }").replace(
@@ -110,6 +111,16 @@ fault_on = [10, 11, 12]
 environment = ["base", "slow", "bad"]""",
 )
 """After the first look, before the second; all else is decided at the first."""
+
+
+@pytest.fixture
+def host_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For machines that do not come up, so that a block is tried three times and its treatment withdrawn after it."""
+
+    def find_fault(error: Exception, *_: object) -> Fault:
+        return Fault(Cause.HOST_CANNOT, str(error))
+
+    monkeypatch.setattr(boot, "find_fault", find_fault)
 
 
 def change(folder: Path, of_line: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> list[Contrast]:
@@ -141,6 +152,7 @@ def as_if_waited(line: dict[str, Any]) -> list[dict[str, Any]]:
     return [line]
 
 
+@pytest.mark.usefixtures("host_to_blame")
 async def test_it_ends_when_all_that_is_open_was_withdrawn_and_says_what_it_would_have_said(tmp_path: Path) -> None:
     """The next look is taken at once, on the same values: it decides what it would have decided."""
     events, _ = await mock_run.run(tmp_path / "run", WITHDRAWN_LATE)
@@ -163,6 +175,7 @@ async def test_it_does_not_end_while_another_comparison_is_open(tmp_path: Path) 
     assert [blocks for blocks, _, _ in looked(events)] == [8, 12, 16]
 
 
+@pytest.mark.usefixtures("host_to_blame")
 @pytest.mark.parametrize("kind", [Withdrawn, BlockEnded])
 async def test_what_was_interrupted_after_a_withdrawal_ends_where_it_would_have(
     tmp_path: Path, kind: type[Event]
