@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -92,15 +91,11 @@ def test_what_is_no_file(refused: Refused, folder: Path, study: str, told: str) 
     assert told in refused("plan", str(folder / study) if study != "quikstart" else study)
 
 
-def test_a_study_comes_through_a_pipe_or_with_a_mark_at_its_begin(tmp_path: Path) -> None:
+def test_a_study_may_have_a_mark_at_its_begin(tmp_path: Path) -> None:
     text = studies.text("quickstart")
     (tmp_path / "marked.toml").write_text(text, "utf-8-sig")
     plain = called("plan", "quickstart", "--available").stdout
     assert called("plan", str(tmp_path / "marked.toml"), "--available").stdout == plain
-    os.mkfifo(tmp_path / "pipe")
-    with ThreadPoolExecutor() as other:
-        other.submit((tmp_path / "pipe").write_text, text)
-        assert called("plan", str(tmp_path / "pipe"), "--available").stdout == plain
 
 
 def test_a_dash_is_the_study_that_comes_through_stdin() -> None:
