@@ -36,8 +36,7 @@ def refusal(error: click.ClickException) -> BadInput:
                 return BadInput(f"{name} takes no value", where, f"write it alone: {name}")
             return BadInput(f"{name} takes a value", where, f"write {name} VALUE; --help says what it may be")
     if (found := re.match(r"No such command '(.*?)'\.", error.message, re.DOTALL)) and context:
-        commands = context.command.list_commands(context) if isinstance(context.command, click.Group) else []
-        return BadInput(f"there is no command {_short(found[1])!r}", where, _like(found[1], commands))
+        return BadInput(f"there is no command {_short(found[1])!r}", where, _like(found[1], _commands(context)))
     if found := re.search(r"unexpected extra arguments? \((.*)\)", error.message, re.DOTALL):
         return BadInput(f"{_short(found[1])!r} is more than it takes", where, _usage(context))
     return BadInput(error.message.strip().rstrip("."), where, _usage(context))
@@ -84,6 +83,16 @@ def _name(parameter: click.Parameter | None) -> str:
 def _options(context: click.Context | None) -> Iterable[str]:
     parameters = context.command.get_params(context) if context else []
     return [name for one in parameters for name in one.opts if name.startswith("--")]
+
+
+def _commands(context: click.Context) -> Iterable[str]:
+    """Those that are there for people."""
+    group = context.command
+    if isinstance(group, click.Group):
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            if command is not None and not command.hidden:
+                yield name
 
 
 def _like(word: str, choices: Iterable[str]) -> str:

@@ -11,11 +11,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import TrialStatus
@@ -101,6 +103,19 @@ async def test_when_the_process_that_forks_is_killed_another_takes_its_place(tmp
         os.kill(processes("nm-forks")[0], signal.SIGKILL)
 
     _, records = await mock_run.run(tmp_path / "run", listener=at_first(TrialStarted, kill))
+    assert [record.status for record in records] == [TrialStatus.OK] * 4
+    assert not processes("nm-block") and not processes("nm-forks")
+
+
+async def test_when_the_process_that_forks_is_stopped_another_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_runner, "LIMITS", replace(LIMITS, command=1.0, stop=1.0))
+
+    def stop() -> None:
+        os.kill(processes("nm-forks")[0], signal.SIGSTOP)
+
+    _, records = await mock_run.run(tmp_path / "run", listener=at_first(TrialStarted, stop))
     assert [record.status for record in records] == [TrialStatus.OK] * 4
     assert not processes("nm-block") and not processes("nm-forks")
 

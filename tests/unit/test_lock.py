@@ -1,11 +1,14 @@
 """One measurement at a time on a host."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import lock
 from nearmetal.lab.lock import exclusive
 
 
@@ -20,3 +23,22 @@ def test_who_comes_second_is_told_who_is_there(tmp_path: Path) -> None:
                 raise AssertionError("both have it")
     with exclusive(path, "it is busy"):
         pass
+
+
+def test_who_waits_for_what_a_dead_run_puts_right_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "_TOLD", 0.0)
+    path = tmp_path / "lock"
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path.write_text(f"process {dead.pid}")
+    said: list[str] = []
+    with path.open() as heir:
+        assert lock.try_lock(heir)
+
+        def hear(text: str) -> None:
+            said.append(text)
+            heir.close()  # all is put right
+
+        with exclusive(path, "it is busy", hear):
+            pass
+    assert said == ["a run whose controller was killed still puts right what it made: it has up to 120 s"]

@@ -49,7 +49,7 @@ async def clean(say: Say = silent) -> Cleaned:
 
     `say` is told of what takes long, and what that is: a guest that does not answer is waited for.
     """
-    await asyncio.to_thread(wait_for_dead_run)
+    await asyncio.to_thread(wait_for_dead_run, say)
     folder = ledgers_folder()
     dead = list(ownerless(folder)) if folder.exists() else []
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))

@@ -12,6 +12,7 @@ from typing import IO, Protocol
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import others
+from nearmetal.say import Say, silent
 
 LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
@@ -20,6 +21,8 @@ LOCK_FILE = ".lock"
 _MEASURING = "measuring.lock"
 _AGAIN = 0.05
 """Seconds between two attempts."""
+_TOLD = 1.0
+"""Seconds after which it is said what is waited for."""
 
 
 class Opened(Protocol):
@@ -41,18 +44,18 @@ def try_lock(file: int | Opened, *, shared: bool = False) -> bool:
 
 
 @contextmanager
-def measuring() -> Iterator[int]:
+def measuring(say: Say = silent) -> Iterator[int]:
     """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out.
 
     The descriptor that bears the lock: a process that has it too holds the lock as long as it lives.
     """
     path = Paths.default().state / _MEASURING
-    with exclusive(path, "another run is measuring on this host") as descriptor, others.present():
+    with exclusive(path, "another run is measuring on this host", say) as descriptor, others.present():
         yield descriptor
 
 
 @contextmanager
-def exclusive(path: Path, busy: str) -> Iterator[int]:
+def exclusive(path: Path, busy: str, say: Say = silent) -> Iterator[int]:
     """Hold a lock on a file, which says who does, and give its descriptor. HostCannot, with what is busy and who, when
     somebody else has it.
 
@@ -60,7 +63,7 @@ def exclusive(path: Path, busy: str) -> Iterator[int]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        if not _lock_after_the_dead(file):
+        if not _lock_after_the_dead(file, say):
             file.seek(0)
             holder = file.read().strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
@@ -73,21 +76,25 @@ def exclusive(path: Path, busy: str) -> Iterator[int]:
         yield file.fileno()
 
 
-def wait_for_dead_run() -> None:
+def wait_for_dead_run(say: Say = silent) -> None:
     """Wait while what is left of a run whose controller is dead puts right what it made. Nobody else is waited for."""
     with contextlib.suppress(FileNotFoundError), (Paths.default().state / _MEASURING).open("r") as file:
-        _lock_after_the_dead(file)
+        _lock_after_the_dead(file, say)
 
 
-def _lock_after_the_dead(file: IO[str]) -> bool:
+def _lock_after_the_dead(file: IO[str], say: Say) -> bool:
     """Have the lock that a file bears. It is waited for if the process that took it is dead: what is left of its run
     holds it until all is put right."""
-    until = time.monotonic() + LIMITS.boot
-    while not (is_ours := try_lock(file)) and time.monotonic() < until:
+    began = time.monotonic()
+    is_told = False
+    while not (is_ours := try_lock(file)) and time.monotonic() < began + LIMITS.boot:
         file.seek(0)
         holder = file.read().removeprefix("process ")
         if not holder.isdigit() or Path(f"/proc/{holder}").exists():
             break
+        if not is_told and time.monotonic() > began + _TOLD:
+            say(f"a run whose controller was killed still puts right what it made: it has up to {LIMITS.boot:g} s")
+            is_told = True
         time.sleep(_AGAIN)
     return is_ours
 

@@ -105,7 +105,12 @@ class BlockProcesses:
         if self._order is not None:
             self._order.close()
         if self._forks is not None:
-            await self._forks.wait()
+            try:
+                async with asyncio.timeout(LIMITS.stop):
+                    await self._forks.wait()
+            except TimeoutError:  # stopped by somebody: it has nothing of its own to put right
+                self._forks.kill()
+                await self._forks.wait()
         self._forks = self._order = None
 
     async def _started(self) -> socket.socket:
@@ -132,21 +137,22 @@ class _Forked:
         self.pid = pid
 
     async def wait(self, order: socket.socket | None) -> int | None:
-        """Its exit status, negative for a signal; None where whoever forked it is gone and cannot tell."""
-        answer = None if order is None else await self.answered(order, "ended")
-        return None if answer is None else int(answer["status"])
+        """Its exit status, negative for a signal; None where whoever forked it is gone, or stopped, and cannot tell."""
+        while order is not None and (answer := await self.answered(order, "ended")) is not None:
+            if answer["ended"] == self.pid:  # another is a block's that was given up
+                return int(answer["status"])
+        return None
 
     @staticmethod
     async def answered(order: socket.socket, what: str) -> dict[str, int] | None:
-        """The next such answer; None when there comes none."""
+        """The next such answer; None when there comes none, or none in time."""
         loop = asyncio.get_running_loop()
-        try:
-            while content := await loop.sock_recv(order, 4096):
-                answer: dict[str, int] = json.loads(content)
-                if what in answer:
-                    return answer
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):  # a TimeoutError is one
+            async with asyncio.timeout(LIMITS.command):
+                while content := await loop.sock_recv(order, 4096):
+                    answer: dict[str, int] = json.loads(content)
+                    if what in answer:
+                        return answer
         return None
 
 

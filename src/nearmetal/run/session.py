@@ -66,7 +66,7 @@ class Request:
 async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
     request = request.drawn()
-    with measuring() as lock:
+    with measuring(say) as lock:
         refuse_what_is_there(request.folder)
         await _put_right(say)
         must_be_able_to_make(request.study)
@@ -126,7 +126,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
     """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
     manifest = folder.manifest()
     progress = Progress.of(journal.records(folder.journal))
-    with measuring() as lock:
+    with measuring(say) as lock:
         await _put_right(say)
         is_measured = lacks_its_end_alone(folder, manifest, progress)
         if not is_measured:
