@@ -7,10 +7,11 @@ BUILT      := $(or $(CARGO_TARGET_DIR),target)/$(TARGET)/release/nearmetal-probe
 PROBE      := .venv/bin/nearmetal-probe
 PYTHON     := .venv/bin/python
 SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml Cargo.lock
-# What Debian has to bring: the machines' tools, what the image is built with, and the programs that tests drive.
+# What Debian has to bring: the machines' tools, what the image is built with, and what compiles the probe.
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
-              zstd procps kmod util-linux openssh-client chromium ca-certificates python3-venv gcc libc6-dev sysbench \
-              httperf tcpdump curl sysstat podman runc sudo \
+              zstd procps kmod util-linux ca-certificates python3-venv gcc libc6-dev
+# The programs that tests drive.
+TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo \
               libvirt-daemon libvirt-clients dnsmasq-base
 # What only the long tests drive.
 LONG        := vagrant vagrant-libvirt grub-pc-bin
@@ -26,11 +27,12 @@ help:
 	@echo "make test       all tests but campaigns: a quarter of an hour on two CPUs"
 	@echo "make check      linters and type checkers alone"
 	@echo "make bench      speed against peers         make long-test   campaigns of hours"
-	@echo "make setup      what the others need        make clean       put the host right, remove what was built"
+	@echo "make setup      what the others need        make release     wheel, source and probe, checked, in dist/"
+	@echo "make clean      put the host right, remove what was built"
 
 # ── Setting up ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-setup: .venv/packages .venv/python $(PROBE) image
+setup: .venv/packages-test .venv/python-test $(PROBE) image
 
 .venv/packages: Makefile
 	@command -v rustc >/dev/null || { echo "a Rust toolchain is missing: see https://rustup.rs"; exit 3; }
@@ -38,7 +40,11 @@ setup: .venv/packages .venv/python $(PROBE) image
 	@$(call install,$(call missing,$(PACKAGES)))
 	@touch $@
 
-.venv/packages-long: Makefile | .venv/packages
+.venv/packages-test: Makefile | .venv/packages
+	@$(call install,$(call missing,$(TESTED)))
+	@touch $@
+
+.venv/packages-long: Makefile | .venv/packages-test
 	@$(call install,$(call missing,$(LONG)))
 	@touch $@
 
@@ -47,6 +53,10 @@ setup: .venv/packages .venv/python $(PROBE) image
 	@echo "== setting up the Python environment; its packages are fetched, which takes a minute or more the first time"
 	@[ -x $(PYTHON) ] || python3 -m venv .venv
 	@$(PYTHON) -m pip install -q --disable-pip-version-check hatchling editables
+	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e .
+	@touch $@
+
+.venv/python-test: .venv/python
 	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
 	@touch $@
 
@@ -68,22 +78,22 @@ image: $(PROBE)
 
 # ── Using ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-demo: setup
-	@$(PYTHON) -m nearmetal.demo $(if $(RESUME),'$(RESUME)')
+demo: .venv/packages .venv/python $(PROBE) image
+	@.venv/bin/nearmetal demo $(if $(RESUME),--resume '$(RESUME)')
 
 check: check-python check-probe
 
-check-python: .venv/python
-	.venv/bin/ruff check src tests bench validation build_probe.py
-	.venv/bin/ruff format --check src tests bench validation build_probe.py
+check-python: .venv/python-test
+	.venv/bin/ruff check src tests bench validation build_probe.py release.py
+	.venv/bin/ruff format --check src tests bench validation build_probe.py release.py
 	.venv/bin/mypy
 
-check-probe: .venv/python
+check-probe: .venv/python-test
 	cargo fmt --check
 	$(CARGO_STATIC) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 
 # What tests of vSphere ask; built once, in minutes of one CPU.
-vcenter: .venv/python
+vcenter: .venv/python-test
 	@$(PYTHON) -m tests.vcenter
 
 # Run one part of the tests, and note how long it took.
@@ -118,9 +128,14 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) validation/isolation.py
 
 # gVisor's runtime, where the tests look for it. Without Go, or a way to its modules, they are skipped and say so.
-runsc: .venv/python
+runsc: .venv/python-test
 	-@tools=$$($(PYTHON) -c 'from nearmetal.config import Paths; print(Paths.default().cache / "tools")'); \
 	  [ -x $$tools/runsc ] || CGO_ENABLED=0 GOBIN=$$tools go install gvisor.dev/gvisor/runsc@latest
+
+# What a release is: a wheel with the probe in it, the source, the probe alone, a list of what they are made of, and
+# checksums. It is checked where nothing else is installed. `git tag` is left to whoever publishes it.
+release: .venv/python-test
+	$(PYTHON) release.py dist $(PYTHONS)
 
 bench: setup
 	bench/run
@@ -129,4 +144,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup probe image demo check check-python check-probe vcenter test long-test runsc bench clean
+.PHONY: help setup probe image demo check check-python check-probe vcenter test long-test runsc release bench clean

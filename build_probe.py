@@ -1,6 +1,8 @@
-"""Build hook: compile the probe and ship it as a script beside `nearmetal`."""
+"""Build hook: compile the probe and ship it in the package, where `nearmetal/lab/probe.py` looks for it."""
 
 import os
+import platform
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,21 @@ class ProbeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """
         if os.environ.get("NEARMETAL_PROBE_BUILT"):
             return
-        described = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
-        target = next(line.removeprefix("host: ") for line in described.splitlines() if line.startswith("host: "))
+        if not shutil.which("cargo") or not shutil.which("rustc"):
+            raise SystemExit(
+                "nearmetal: this is its source; its probe takes a Rust toolchain (1.85 or newer) to build, and here is "
+                "none\n  remedy: install a wheel (.whl), which needs none; or see https://rustup.rs"
+            )
+        target = f"{platform.machine()}-unknown-linux-gnu"
         subprocess.run(
             ["cargo", "build", "--release", "--locked", "--target", target],
             check=True,
             cwd=self.root,
             env={**os.environ, "RUSTFLAGS": "-C target-feature=+crt-static"},
         )
-        probe = Path(self.root) / "target" / target / "release" / "nearmetal-probe"
-        build_data["shared_scripts"][str(probe)] = "nearmetal-probe"
+        folder = Path(os.environ.get("CARGO_TARGET_DIR", Path(self.root) / "target"))
+        probe = folder / target / "release" / "nearmetal-probe"
+        build_data["force_include"][str(probe)] = "nearmetal/lab/nearmetal-probe"
         build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        # A static program needs no C library, and the package no particular Python.
+        build_data["tag"] = f"py3-none-manylinux_2_17_{platform.machine()}"

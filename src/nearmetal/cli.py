@@ -116,7 +116,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(studies.studies, studies.plan, studies.run, studies.resume, studies.block),
+    *(studies.studies, studies.plan, studies.run, studies.resume, studies.demo, studies.block),
     *(runs.report, runs.show, runs.verify, runs.compare, runs.ls, runs.query, runs.dashboard),
     *(by_hand.up, by_hand.execute, by_hand.ssh, by_hand.copy, by_hand.down),
     *(host.doctor, host.calibrate, host.clean),

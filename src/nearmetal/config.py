@@ -24,11 +24,12 @@ class Paths:
             return cls(base / "cache", base / "state", base / "runs")
         from platformdirs import PlatformDirs
 
-        system_wide = os.geteuid() == 0
-        if system_wide:
-            return cls(Path("/var/cache/nearmetal"), Path("/var/lib/nearmetal"), Path.cwd() / "runs")
         folders = PlatformDirs("nearmetal")
-        return cls(folders.user_cache_path, folders.user_state_path, Path.cwd() / "runs")
+        cache, state = folders.user_cache_path, folders.user_state_path
+        if os.geteuid() == 0:  # what root does is the host's, unless somebody says where
+            cache = cache if os.environ.get("XDG_CACHE_HOME") else Path("/var/cache/nearmetal")
+            state = state if os.environ.get("XDG_STATE_HOME") else Path("/var/lib/nearmetal")
+        return cls(cache, state, Path.cwd() / "runs")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`make demo`: what it started is told of signals, and does not go on when it is killed."""
+"""`nearmetal demo`: what it started is told of signals, and does not go on when it is killed."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 _STARTS = """
 import asyncio, sys
-from nearmetal import demo
+from nearmetal.commands import demo
 sys.executable = sys.argv[1]
 print(asyncio.run(demo._run(["trace", "-"], {})))
 """

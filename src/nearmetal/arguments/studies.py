@@ -82,6 +82,19 @@ def resume(run: Path, as_json: bool) -> int:
     return command.resume(run, as_json)
 
 
+@click.command()
+@click.option("--resume", "run", type=click.Path(path_type=Path), metavar="RUN", help="Go on with the demo's run.")
+def demo(run: Path | None) -> int:
+    """Measure this host, a container and a VM.
+
+    The study quickstart, with what this host has. Where no Docker engine answers it starts one of its own, and stops
+    it at its end.
+    """
+    from nearmetal.commands import demo as command
+
+    return command.demo(run)
+
+
 @click.command(hidden=True)
 def block() -> int:
     """Run one block: a task as JSON on standard input, its events on standard output.

@@ -6,6 +6,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from nearmetal import files
+from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.model import Machine
 
@@ -13,15 +15,36 @@ INSIDE = "/run/nearmetal/nearmetal-probe"
 """Where it lies in every machine of ours: on a tmpfs, so that no disk image differs by it."""
 
 
+_NAME = "nearmetal-probe"
+
+
 @cache
 def path() -> Path:
-    """The probe for this host's architecture. HostCannot when it has not been built."""
+    """The probe for this host's architecture: the package's own, or a checkout's, which lies beside its Python.
+
+    HostCannot when there is none.
+    """
     named = os.environ.get("NEARMETAL_PROBE")
-    found = Path(named) if named else Path(sys.executable).parent / "nearmetal-probe"
-    if not found.is_file():
+    places = [Path(named)] if named else [Path(__file__).with_name(_NAME), Path(sys.executable).with_name(_NAME)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
         remedy = "in a checkout: make setup; else install the package again"
-        raise HostCannot("the probe is missing", str(found), remedy)
-    return found
+        raise HostCannot("the probe is missing", str(places[-1]), remedy)
+    return found if os.access(found, os.X_OK) else _copy_runnable(found)
+
+
+def _copy_runnable(found: Path) -> Path:
+    """A copy in the cache: what unpacks a package does not always keep that a file is a program. HostCannot."""
+    content = found.read_bytes()
+    copy = Paths.default().cache / "probe" / hashlib.sha256(content).hexdigest() / _NAME
+    if not copy.is_file():
+        try:
+            files.write_whole(copy, content)
+            copy.chmod(0o755)
+        except OSError as error:
+            why = f"the probe is no program where it lies, and cannot be copied: {error.strerror}"
+            raise HostCannot(why, str(copy), f"chmod +x {found}") from error
+    return copy
 
 
 @cache

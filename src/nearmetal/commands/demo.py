@@ -1,25 +1,27 @@
-"""`make demo`: the study quickstart on this host, with a Docker engine of its own where none answers.
+"""`nearmetal demo`: the study quickstart on this host, with a Docker engine of its own where none answers."""
 
-With a run's folder (`make demo RESUME=FOLDER`) it goes on with that run, on an engine of the same kind.
-"""
-
-import argparse
 import asyncio
 import contextlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from nearmetal.config import Paths
-from nearmetal.errors import ExitCode, HostCannot
+from nearmetal.errors import HostCannot
 from nearmetal.interrupts import ending
 
-_HINT = {"NEARMETAL_RESUME_HINT": "make demo RESUME="}
+_HINT = {"NEARMETAL_RESUME_HINT": "nearmetal demo --resume "}
 """Where the engine is the demo's, `nearmetal resume` alone would find none."""
 
 
-async def main(command: Sequence[str]) -> int:
+def demo(run: Path | None) -> int:
+    """Run it, or go on with the run in this folder, on an engine of the same kind. Its exit code."""
+    return asyncio.run(_demo(["resume", str(run)] if run else ["run", "quickstart", "--available"]))
+
+
+async def _demo(command: Sequence[str]) -> int:
     from nearmetal.lab.containers.api import DOCKER, Engine
     from nearmetal.lab.containers.engine import own_engine
 
@@ -34,14 +36,6 @@ async def main(command: Sequence[str]) -> int:
     except HostCannot as error:
         print(f"{error}\nthe demo goes on without containers", file=sys.stderr, flush=True)
         return await _run(command, {})
-
-
-def _command(arguments: Sequence[str]) -> list[str]:
-    """The command that a person would type; what this host cannot run is left out visibly."""
-    parser = argparse.ArgumentParser(prog="python -m nearmetal.demo")
-    parser.add_argument("run", nargs="?", metavar="RUN", help="go on with the run in this folder")
-    run = parser.parse_args(arguments).run
-    return ["resume", run] if run else ["run", "quickstart", "--available"]
 
 
 async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
@@ -72,10 +66,3 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
         interrupt(number)
     status = await process.wait()
     return status if status >= 0 else 128 - status  # of one that a signal ended, as a shell tells it
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(asyncio.run(main(_command(sys.argv[1:]))))
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
