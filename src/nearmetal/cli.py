@@ -117,7 +117,7 @@ def cli() -> None:
 
 for _command in (
     *(studies.studies, studies.plan, studies.run, studies.resume, studies.demo, studies.block),
-    *(runs.report, runs.show, runs.verify, runs.compare, runs.ls, runs.query, runs.dashboard),
+    *(runs.report, runs.show, runs.export, runs.verify, runs.compare, runs.ls, runs.query, runs.dashboard),
     *(by_hand.up, by_hand.execute, by_hand.ssh, by_hand.copy, by_hand.down),
     *(host.doctor, host.calibrate, host.clean),
     *(isolate.isolate, image.image, requests.trace, requests.load),

@@ -31,6 +31,27 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--table",
+    type=click.Choice(["trials", "blocks", "contrasts"]),
+    default="trials",
+    show_default=True,
+    help="A row for each value of a trial, for each block of a contrast, or for each contrast.",
+)
+@click.option("--format", "form", type=click.Choice(["csv", "parquet", "latex"]), default="csv", show_default=True)
+@click.option("-o", "--output", type=FileToWrite(), help="Write this file, instead of standard output.")
+def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
+    """Write a run's data for another program.
+
+    docs/data.md says what each column is. In Python: nearmetal.open_run(RUN).
+    """
+    from nearmetal.commands import export as command
+
+    command.export(run, table, form, output)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
 @json_option("summary.v1")
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""

@@ -3,7 +3,6 @@
 import errno
 import os
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,11 +15,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import files, pipes, system_errors
 from nearmetal import plan as planning
+from nearmetal import system_errors
+from nearmetal.commands.output import check_output, write_output
 from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_missing
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
+from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.plain import plain
@@ -198,45 +198,12 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     from nearmetal.report.write import render
 
     folder = RunFolder.open(path)
-    to_stdout = output is None or output == Path("-")
-    if output is not None and not to_stdout:
-        _must_take(output, folder)
+    check_output(output, folder)
     if form == "html" and output is None:
         click.echo(_written(folder))
         return
     content = render(folder, form, warn)
-    data = content.encode() if isinstance(content, str) else content
-    if output is not None and not to_stdout:
-        _write_to(output, data)
-    elif form == "png" and sys.stdout.isatty():
-        raise BadInput("a picture is no text for a terminal", remedy="name a file by -o, or send it to one by >")
-    else:
-        with suppress(BrokenPipeError):  # whoever reads it has had enough
-            pipes.write_whole(sys.stdout.buffer, data)
-
-
-def _must_take(output: Path, folder: RunFolder) -> None:
-    """BadInput where a report shall not or cannot be written: told before the seconds that one takes."""
-    if folder.is_measurement(output):
-        raise BadInput("this is what was measured, and would be lost", str(output), "name another file by -o")
-    if output.is_dir() or not output.parent.is_dir():
-        why = "this is a folder" if output.is_dir() else "its folder is not there"
-        raise BadInput(f"nothing can be written there: {why}", str(output), "name another file by -o")
-
-
-def _write_to(output: Path, data: bytes) -> None:
-    """A file is as before or complete, also on a disk that is full. BadInput where there can be none; OSError."""
-    try:
-        if output.exists() and not output.is_file():
-            output.write_bytes(data)  # a device or a pipe
-        else:
-            files.replace(output.resolve(), data)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
-            what = f"nothing can be written there: {error.strerror}"
-            raise BadInput(what, str(output), "name another file by -o") from None
-        error.filename = str(output)
-        raise
+    write_output(content, output)
 
 
 def show(path: Path, as_json: bool) -> None:

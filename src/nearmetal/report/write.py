@@ -1,5 +1,6 @@
 """Write a run's report, or render it in one format: the only part of the report that touches files."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +11,12 @@ from typing import Literal
 
 from nearmetal.errors import BadInput
 from nearmetal.files import write_whole
-from nearmetal.report import formats, page
+from nearmetal.report import exports, formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import sections, without_charts
 from nearmetal.report.drawing import Begun, Drawers, Picture, Undrawn, draw, drawn
 from nearmetal.report.reading import ReportInput, read, without_collection
+from nearmetal.report.tidy import make_table
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
 
@@ -51,7 +53,7 @@ def _charts(section: Section) -> list[Chart]:
 
 
 def write(folder: RunFolder, say: Say | None = None) -> Path:
-    """Write report.html and report/ (tables as CSV, charts as SVG and PNG, analysis.json); the page's path.
+    """Write report.html and report/ (tables as CSV, charts as SVG, PNG and Vega-Lite, analysis.json); the page's path.
 
     Both are replaced as a whole: a reader sees the old report or the new one. BadInput when the folder is unreadable.
     `say` is told of sections that break; where nobody listens, what they raise goes on.
@@ -136,6 +138,8 @@ def _json(report: ReportInput) -> str:
 
 def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
     content = {"analysis.json": _json(chapters.report).encode()}
+    for tidy in ("trials", "blocks"):
+        content[f"{tidy}.csv"] = exports.write_csv(make_table(chapters.report, tidy)).encode()
     for table in (one for one in chapters.tables if one.where != "page"):
         content[f"{formats.file_name(table.name)}.csv"] = formats.comma_separated(table).encode()
     for chart in chapters.charts:
@@ -144,6 +148,7 @@ def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
             picture = pictures[chart.name, panel.name, False]
             content[f"{name}.svg"] = picture.svg.encode()
             content[f"{name}.png"] = picture.png
+            content[f"{name}.vl.json"] = json.dumps(panel.spec).encode()
     return content
 
 

@@ -1,0 +1,100 @@
+"""A run as data, for scripts and notebooks: `nearmetal.open_run(path)`."""
+
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from nearmetal.errors import BadInput, HostCannot
+
+if TYPE_CHECKING:
+    from nearmetal.report.reading import ReportInput
+    from nearmetal.report.tidy import Name
+
+Kind = Literal["polars", "pandas", "rows"]
+
+
+class Run:
+    """What a run holds, read from its folder alone, and what is concluded from it.
+
+    Tables are data frames of polars or pandas, whichever is installed (polars where both are), else lists of dicts;
+    `kind` asks for one of them. docs/data.md has their columns. A run that goes on is read as it is when it is first
+    asked for something.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """BadInput when it cannot be read."""
+        from nearmetal.store.folder import RunFolder
+
+        self._folder = RunFolder.open(Path(path))
+
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
+    def trials(self, kind: Kind | None = None) -> Any:
+        """A row for each value that a trial measured; one without a value for a trial that measured none."""
+        return self._table("trials", kind)
+
+    def blocks(self, kind: Kind | None = None) -> Any:
+        """A row for each block of each contrast: what both sides gave there, repeats averaged."""
+        return self._table("blocks", kind)
+
+    def contrasts(self, kind: Kind | None = None) -> Any:
+        """A row for each contrast: estimate, interval, verdict."""
+        return self._table("contrasts", kind)
+
+    def chart(self, name: str) -> dict[str, Any]:
+        """The Vega-Lite specification of a picture of the report, by its file's name without ending.
+
+        BadInput, with the names that there are, when it has none such.
+        """
+        if name not in self._charts:
+            raise BadInput(f"there is no chart {name!r}", str(self.path), f"choose one of: {', '.join(self._charts)}")
+        return self._charts[name]
+
+    def artifact(self, path: str) -> bytes:
+        """A file that a trial left, by its path in the run's folder; `trials()` names trials, whose files lie in
+        `artifacts/TRIAL/`. BadInput when no trial left it, or when it is not as it was written."""
+        for record in self._read.records:
+            for artifact in record.artifacts:
+                if artifact.path == path:
+                    try:
+                        return self._folder.artifact(artifact)
+                    except (OSError, ValueError) as error:
+                        raise BadInput(str(error), path, f"nearmetal verify {self.path}") from None
+        raise BadInput("no trial of this run left such a file", path, f"look into {self.path}/artifacts")
+
+    @cached_property
+    def _read(self) -> "ReportInput":
+        from nearmetal.report.reading import read, without_collection
+
+        with without_collection():
+            return read(self._folder)
+
+    @cached_property
+    def _charts(self) -> dict[str, dict[str, Any]]:
+        from nearmetal.report.blocks import Chart
+        from nearmetal.report.chapters import sections
+        from nearmetal.report.formats import picture_name
+
+        charts = [block for section in sections(self._read) for block in section.blocks if isinstance(block, Chart)]
+        return {picture_name(chart, panel.name): dict(panel.spec) for chart in charts for panel in chart.panels}
+
+    def _table(self, name: "Name", kind: Kind | None) -> Any:
+        from nearmetal.report.tidy import find_columns, make_table
+
+        table = make_table(self._read, name)
+        kind = kind or _find_kind()
+        if kind == "rows":
+            return table.dicts()
+        try:
+            return import_module(kind).DataFrame(find_columns(table))
+        except ImportError:
+            raise HostCannot("it is not installed", kind, f"pip install {kind}, or ask for kind='rows'") from None
+
+
+def _find_kind() -> Kind:
+    from importlib.util import find_spec
+
+    return "polars" if find_spec("polars") else "pandas" if find_spec("pandas") else "rows"

@@ -1,0 +1,97 @@
+"""A run's tidy tables as files for other programs: CSV, Parquet, LaTeX."""
+
+import csv
+import io
+import math
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from nearmetal.errors import HostCannot
+from nearmetal.report import cells
+from nearmetal.report.tidy import Cell, TidyTable, find_columns
+
+_TYPES: Final = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+_LATEX = re.compile(r"[\\{}$&#^_~%<>|\"]")
+_LATEX_NAMES: Final = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+_DIGITS = 4
+"""Of a number in a table for people; other formats have all."""
+
+
+def write_csv(table: TidyTable) -> str:
+    """Numbers in full, true and false as words, nothing for what is missing. A text that a spreadsheet would run has a
+    quote before it."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(map(_write_cell, row) for row in table.rows)
+    return out.getvalue()
+
+
+def _write_cell(value: Cell) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return cells.for_programs(value)
+
+
+def write_parquet(table: TidyTable) -> bytes:
+    """Each column with its type. HostCannot without the library that writes it."""
+    try:
+        import duckdb
+    except ImportError:
+        remedy = 'pip install "nearmetal[parquet]"; or --format csv'
+        raise HostCannot("Parquet is written by duckdb, which is not installed", remedy=remedy) from None
+    columns = find_columns(table)
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
+        source, to = Path(folder) / "table.csv", Path(folder) / "table.parquet"
+        with source.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+        types = {name: _find_type(values) for name, values in columns.items()}
+        database.read_csv(str(source), header=True, columns=types, na_values="").write_parquet(str(to))
+        return to.read_bytes()
+
+
+def _find_type(values: Sequence[Cell]) -> str:
+    return _TYPES[next((type(value) for value in values if value is not None), str)]
+
+
+def write_latex(table: TidyTable) -> str:
+    """A `tabular` with the rules of the package booktabs."""
+    numeric = [_find_type(values) in ("BIGINT", "DOUBLE") for values in find_columns(table).values()]
+    return "\n".join(_lines_of_latex(table, numeric)) + "\n"
+
+
+def _lines_of_latex(table: TidyTable, numeric: Sequence[bool]) -> Iterator[str]:
+    yield "% needs \\usepackage{booktabs}"
+    yield f"\\begin{{tabular}}{{{''.join('r' if one else 'l' for one in numeric)}}}"
+    yield "\\toprule"
+    yield " & ".join(map(_escape, table.columns)) + r" \\"
+    yield "\\midrule"
+    for row in table.rows:
+        yield " & ".join(map(_write_latex, row)) + r" \\"
+    yield "\\bottomrule"
+    yield "\\end{tabular}"
+
+
+def _write_latex(value: Cell) -> str:
+    if value is None:
+        return "--"
+    if isinstance(value, float) and not isinstance(value, bool):
+        return f"{value:.{_DIGITS}g}" if math.isfinite(value) else "unbounded" if math.isinf(value) else "--"
+    return _escape(str(value))
+
+
+def _escape(text: str) -> str:
+    """Nothing in it that LaTeX would act on."""
+    plain = " ".join(text.split())
+    return _LATEX.sub(lambda found: _LATEX_NAMES.get(found[0], _escape_one(found[0])), plain)
+
+
+def _escape_one(sign: str) -> str:
+    return {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}.get(
+        sign, f"\\{sign}"
+    )

@@ -1,0 +1,120 @@
+"""A run as tidy tables, for other programs: a row for each value that was measured, and for each block of a contrast.
+
+A column for each factor is called as the factor is, and `factor_NAME` where that is a column's name already. What is
+missing is None. Pure.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nearmetal.levels import format_assignment
+from nearmetal.model import Assignment, Plan
+from nearmetal.report.reading import ReportInput
+
+Name = Literal["trials", "blocks", "contrasts"]
+NAMES: tuple[Name, ...] = ("trials", "blocks", "contrasts")
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class TidyTable:
+    """Columns by name, each of one type; rows have a value for each."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+
+    def dicts(self) -> list[dict[str, Cell]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+_OF_TRIALS = (
+    *("trial", "block", "attempt", "position", "repeat", "workload"),
+    *("status", "reason", "blame", "cause", "response", "value", "unit", "better", "scale", "censored"),
+)
+_OF_BLOCKS = (
+    *("workload", "response", "contrast", "primary", "block", "attempt", "treatment", "reference"),
+    *("treatment_censored", "reference_censored", "unit", "better", "scale"),
+)
+_OF_CONTRASTS = (
+    *("workload", "response", "treatment", "reference", "primary", "blocks", "estimate", "low", "high", "level", "p"),
+    *("verdict", "reason", "unit", "better", "scale", "warnings"),
+)
+
+
+def make_table(report: ReportInput, name: Name) -> TidyTable:
+    match name:
+        case "trials":
+            return _table_of_trials(report)
+        case "blocks":
+            return _table_of_blocks(report)
+        case "contrasts":
+            return TidyTable(_OF_CONTRASTS, list(_rows_of_contrasts(report)))
+
+
+def _table_of_trials(report: ReportInput) -> TidyTable:
+    factors = list_factors(report.manifest.plan)
+    names = _name_factors(factors, _OF_TRIALS)
+    rows: list[tuple[Cell, ...]] = []
+    for record in report.records:
+        address = record.trial
+        before = (
+            *(address.id, address.block, address.attempt, address.position, address.repeat, address.workload),
+            *(address.treatment.get(factor) for factor in factors),
+            *(record.status.value, record.reason, record.blame, record.cause),
+        )
+        if not record.responses:
+            rows.append((*before, None, None, None, None, None, None))
+        for response, told in record.responses.items():
+            rows.append((*before, response, told.value, told.unit, told.better, told.scale, told.censored))
+    return TidyTable((*_OF_TRIALS[:6], *names, *_OF_TRIALS[6:]), rows)
+
+
+def _table_of_blocks(report: ReportInput) -> TidyTable:
+    factors = list_factors(report.manifest.plan)
+    rows: list[tuple[Cell, ...]] = []
+    for one in report.analysis.contrasts:
+        before = (one.workload, one.response, _describe(one.treatment, one.reference), one.primary)
+        levels = tuple(one.treatment.get(factor) for factor in factors)
+        for pair in one.pairs:
+            values = (pair.block, pair.attempt, pair.treatment, pair.reference)
+            censored = (pair.treatment_censored, pair.reference_censored)
+            rows.append((*before, *levels, *values, *censored, one.unit, one.better, one.scale))
+    return TidyTable((*_OF_BLOCKS[:4], *_name_factors(factors, _OF_BLOCKS), *_OF_BLOCKS[4:]), rows)
+
+
+def _rows_of_contrasts(report: ReportInput) -> Iterator[tuple[Cell, ...]]:
+    for one in report.analysis.contrasts:
+        low, high = one.interval or (None, None)
+        yield (
+            *(one.workload, one.response, format_assignment(one.treatment), format_assignment(one.reference)),
+            *(one.primary, one.blocks, one.difference if one.ratio is None else one.ratio, low, high, one.level, one.p),
+            *(one.verdict.value, one.reason, one.unit, one.better, one.scale),
+            " ".join(dict.fromkeys(warning.code for warning in one.warnings)),
+        )
+
+
+def list_factors(plan: Plan) -> list[str]:
+    """In the order of the study; those that only some treatments have, too."""
+    return list(dict.fromkeys(factor for treatment in plan.treatments for factor in treatment))
+
+
+def _name_factors(factors: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"factor_{factor}" if factor in taken else factor for factor in factors)
+
+
+def _describe(treatment: Assignment, reference: Assignment) -> str:
+    return f"{format_assignment(treatment)} against {format_assignment(reference)}"
+
+
+def find_columns(table: TidyTable) -> dict[str, list[Any]]:
+    """Its values by column. Levels of a factor that are not all of one kind are texts, for a column has one type."""
+    found = {name: [row[place] for row in table.rows] for place, name in enumerate(table.columns)}
+    for name, values in found.items():
+        kinds = {type(value) for value in values if value is not None}
+        if kinds == {int, float}:
+            found[name] = [None if value is None else float(value) for value in values]
+        elif len(kinds) > 1:
+            found[name] = [None if value is None else str(value) for value in values]
+    return found

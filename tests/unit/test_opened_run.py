@@ -1,0 +1,138 @@
+"""A run as data: tidy tables, in Python and as files."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+
+import duckdb
+import pandas
+import polars
+import pytest
+
+import nearmetal
+from nearmetal import opened_run
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.report import exports
+from nearmetal.report.reading import read
+from nearmetal.report.tidy import NAMES, TidyTable, find_columns, make_table
+from nearmetal.store.folder import RunFolder
+from tests import plausible_run
+from tests.command_line import called
+
+DOCS = Path(__file__).parents[2] / "docs" / "data.md"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return plausible_run.make(tmp_path_factory.mktemp("run") / "one", blocks=8)
+
+
+def test_a_row_stands_for_each_value(run: RunFolder) -> None:
+    rows = nearmetal.open_run(run.path).trials("rows")
+    records = read(run).records
+    assert len(rows) == sum(max(1, len(record.responses)) for record in records)
+    first = next(record for record in records if record.responses)
+    (name, told) = next(iter(first.responses.items()))
+    (row,) = [row for row in rows if (row["trial"], row["response"]) == (first.trial.id, name)]
+    assert (row["value"], row["unit"], row["environment"]) == (
+        told.value,
+        told.unit,
+        first.trial.treatment["environment"],
+    )
+    failed = [row for row in rows if row["status"] != "ok" and row["response"] is None]
+    assert {row["value"] for row in failed} <= {None}
+
+
+def test_contrasts_are_those_of_the_report(run: RunFolder) -> None:
+    rows = nearmetal.open_run(run.path).contrasts("rows")
+    told = read(run).analysis.contrasts
+    assert [(row["verdict"], row["estimate"]) for row in rows] == [
+        (one.verdict.value, one.difference if one.ratio is None else one.ratio) for one in told
+    ]
+
+
+def test_frames_are_of_what_is_asked_for_or_installed(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = nearmetal.open_run(run.path)
+    assert isinstance(opened.blocks(), polars.DataFrame)
+    frame = opened.blocks("pandas")
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame["treatment"]) == opened.blocks("polars")["treatment"].to_list()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert isinstance(opened.blocks(), list)
+
+    def lacking(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(opened_run, "import_module", lacking)
+    with pytest.raises(HostCannot, match="pip install polars"):
+        opened.blocks("polars")
+
+
+def test_pictures_and_files_are_given_and_others_are_refused(run: RunFolder) -> None:
+    opened = nearmetal.open_run(run.path)
+    assert "vega-lite" in opened.chart("verdicts-ratios")["$schema"]
+    with pytest.raises(BadInput, match=r"choose one of: .*verdicts"):
+        opened.chart("nothing")
+    artifact = next(artifact for record in read(run).records for artifact in record.artifacts)
+    assert opened.artifact(artifact.path) == (run.path / artifact.path).read_bytes()
+    with pytest.raises(BadInput, match="no trial of this run left such a file"):
+        opened.artifact("../../etc/passwd")
+
+
+def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        nearmetal.open_run(tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_is_the_same_in_every_format(run: RunFolder, name: str, tmp_path: Path) -> None:
+    table = make_table(read(run), name)  # type: ignore[arg-type]
+    written = called("export", str(run.path), "--table", name).stdout
+    header, *lines = csv.reader(io.StringIO(written))
+    assert tuple(header) == table.columns and len(lines) == len(table.rows)
+    file = tmp_path / "table.parquet"
+    called("export", str(run.path), "--table", name, "--format", "parquet", "-o", str(file))
+    frame = duckdb.read_parquet(str(file)).fetchall()
+    assert len(frame) == len(table.rows)
+    for column, values in zip(zip(*frame, strict=True), find_columns(table).values(), strict=True):
+        assert list(column) == [None if value == "" else value for value in values]
+
+
+def test_nothing_in_latex_is_a_command_of_somebody_elses() -> None:
+    table = TidyTable(("a_b", "value"), [('\\input{x} & 5 % #$^~<>|"', float("inf")), (None, 1.23456)])
+    written = exports.write_latex(table)
+    body = written[written.index("\\midrule") : written.index("\\bottomrule")]
+    assert r"\textbackslash{}input\{x\} \& 5 \% \#\$\textasciicircum{}\textasciitilde{}" in body
+    assert "unbounded" in body and r"-- & 1.235 \\" in body and r"a\_b" in written
+
+
+def test_a_spreadsheet_runs_nothing() -> None:
+    table = TidyTable(("reason",), [("=cmd()",)])
+    assert exports.write_csv(table) == "reason\n'=cmd()\n"
+
+
+def test_levels_of_several_kinds_are_texts() -> None:
+    table = TidyTable(("level", "number"), [(1, 1), ("one", 2.5), (None, None)])
+    assert find_columns(table) == {"level": ["1", "one", None], "number": [1.0, 2.5, None]}
+
+
+def test_the_report_writes_them_too(run: RunFolder, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run.path, copy)
+    called("report", str(copy))
+    for name in ("trials", "blocks"):
+        assert (copy / "report" / f"{name}.csv").read_text() == called("export", str(copy), "--table", name).stdout
+    assert "vega-lite" in json.loads((copy / "report" / "verdicts-ratios.vl.json").read_text())["$schema"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_docs_name_each_column(run: RunFolder, name: str) -> None:
+    (chapter,) = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.DOTALL | re.MULTILINE)
+    rows = (line.split("|")[1] for line in chapter.splitlines() if line.startswith("| `"))
+    told = [column for row in rows for column in re.findall(r"`(\w+)`", row)]
+    factors = {factor for treatment in read(run).manifest.plan.treatments for factor in treatment}
+    table = make_table(read(run), name)  # type: ignore[arg-type]
+    assert told == [column for column in table.columns if column not in factors]
