@@ -19,7 +19,7 @@ from nearmetal.report import exports
 from nearmetal.report.reading import read
 from nearmetal.report.tidy import NAMES, TidyTable, find_columns, make_table
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import plausible_networks, plausible_run
 from tests.command_line import called
 
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"
@@ -76,10 +76,19 @@ def test_pictures_and_files_are_given_and_others_are_refused(run: RunFolder) -> 
     assert "vega-lite" in opened.chart("verdicts-ratios")["$schema"]
     with pytest.raises(BadInput, match=r"choose one of: .*verdicts"):
         opened.chart("nothing")
-    artifact = next(artifact for record in read(run).records for artifact in record.artifacts)
-    assert opened.artifact(artifact.path) == (run.path / artifact.path).read_bytes()
     with pytest.raises(BadInput, match="no trial of this run left such a file"):
         opened.artifact("../../etc/passwd")
+
+
+def test_a_file_is_given_as_it_was_written_or_not_at_all(tmp_path: Path) -> None:
+    folder = plausible_networks.transactions(tmp_path / "run", blocks=6)
+    opened = nearmetal.open_run(folder.path)
+    artifact = next(artifact for record in read(folder).records for artifact in record.artifacts)
+    file = folder.path / artifact.path
+    assert opened.artifact(artifact.path) == file.read_bytes()
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(BadInput, match="nearmetal verify"):
+        opened.artifact(artifact.path)
 
 
 def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
