@@ -81,7 +81,7 @@ def test_pictures_and_files_are_given_and_others_are_refused(run: RunFolder) -> 
 
 
 def test_a_file_is_given_as_it_was_written_or_not_at_all(tmp_path: Path) -> None:
-    folder = plausible_networks.transactions(tmp_path / "run", blocks=6)
+    folder = plausible_networks.shared(tmp_path / "run", blocks=6)
     opened = nearmetal.open_run(folder.path)
     artifact = next(artifact for record in read(folder).records for artifact in record.artifacts)
     file = folder.path / artifact.path
