@@ -9,7 +9,8 @@ from typing import NoReturn
 import click
 
 from nearmetal import __version__, pipes, search_path
-from nearmetal.arguments import by_hand, host, image, isolate, requests, runs, studies
+from nearmetal.arguments import by_hand, completion, host, image, isolate, requests, runs, studies
+from nearmetal.arguments.sections import SectionedGroup
 from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
 from nearmetal.plain import plain
 
@@ -106,7 +107,21 @@ def _complain(text: str) -> None:
     click.echo(text, err=True)
 
 
-@click.group(context_settings=_CONTEXT)
+_SECTIONS = {
+    "Studies": (studies.studies, studies.plan, studies.run, studies.resume, studies.demo),
+    "Runs": (runs.ls, runs.show, runs.report, runs.compare, runs.verify, runs.dashboard),
+    "Data": (runs.query, runs.export, requests.trace),
+    "Machines": (by_hand.up, by_hand.execute, by_hand.ssh, by_hand.copy, by_hand.down, image.image),
+    "This host": (host.doctor, host.calibrate, isolate.isolate, host.clean),
+    "Tools": (requests.load, completion.completion),
+}
+
+
+@click.group(
+    cls=SectionedGroup,
+    sections={title: [str(command.name) for command in commands] for title, commands in _SECTIONS.items()},
+    context_settings=_CONTEXT,
+)
 @click.version_option(__version__)
 def cli() -> None:
     """What does this way of virtualizing cost me, for this workload, and can I trust the answer?
@@ -115,11 +130,5 @@ def cli() -> None:
     """
 
 
-for _command in (
-    *(studies.studies, studies.plan, studies.run, studies.resume, studies.demo, studies.block),
-    *(runs.report, runs.show, runs.export, runs.verify, runs.compare, runs.ls, runs.query, runs.dashboard),
-    *(by_hand.up, by_hand.execute, by_hand.ssh, by_hand.copy, by_hand.down),
-    *(host.doctor, host.calibrate, host.clean),
-    *(isolate.isolate, image.image, requests.trace, requests.load),
-):
+for _command in (*(command for commands in _SECTIONS.values() for command in commands), studies.block):
     cli.add_command(_command)

@@ -2,6 +2,7 @@
 
 import click
 
+from nearmetal.arguments.completion import complete_machine
 from nearmetal.arguments.options import json_option, words
 
 
@@ -27,7 +28,7 @@ def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: 
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("name")
+@click.argument("name", shell_complete=complete_machine)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=words)
 def execute(name: str, command: tuple[str, ...]) -> int:
     """Run a COMMAND in a machine that is up.
@@ -42,7 +43,7 @@ def execute(name: str, command: tuple[str, ...]) -> int:
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("name")
+@click.argument("name", shell_complete=complete_machine)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, callback=words)
 def ssh(name: str, command: tuple[str, ...]) -> int:
     """Open a shell in a machine that is up.
@@ -68,7 +69,7 @@ def copy(source: str, destination: str) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_machine)
 @json_option("down.v1")
 def down(name: str, as_json: bool) -> int:
     """Remove a machine that is up.

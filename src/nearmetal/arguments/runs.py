@@ -5,11 +5,12 @@ from typing import Any
 
 import click
 
+from nearmetal.arguments.completion import complete_run
 from nearmetal.arguments.options import FileToWrite, json_option
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
 @click.option(
     "--format",
     "form",
@@ -30,7 +31,7 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
 @click.option(
     "--table",
     type=click.Choice(["trials", "blocks", "contrasts"]),
@@ -51,7 +52,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
 @json_option("summary.v1")
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""
@@ -61,7 +62,7 @@ def show(run: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
 @json_option("verify.v1")
 def verify(run: Path, as_json: bool) -> int:
     """Check that a run is as it was written.
@@ -137,7 +138,7 @@ def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.argument("run", required=False, type=click.Path(path_type=Path), shell_complete=complete_run)
 @click.option("--port", type=click.IntRange(0, 65535), help="Of 127.0.0.1; else one that is free.")
 @json_option("dashboard.v1")
 def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from nearmetal.arguments.completion import complete_run, complete_study
 from nearmetal.arguments.options import json_option
 
 
 def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.argument("study"),
+        click.argument("study", shell_complete=complete_study),
         click.option(
             "--set",
             "overrides",
@@ -29,7 +30,7 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(short_help="List the built-in studies, or print one.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_study)
 @json_option("studies.v1")
 def studies(name: str | None, as_json: bool) -> None:
     """List the built-in studies, or print the file of one.
@@ -73,7 +74,7 @@ def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
 @json_option("summary.v1")
 def resume(run: Path, as_json: bool) -> int:
     """Go on with a run that was interrupted."""

@@ -1,0 +1,52 @@
+"""Completion of what is typed: the shell's script, and the studies, runs and machines that it offers."""
+
+from collections.abc import Iterable
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+_VARIABLE = "_NEARMETAL_COMPLETE"
+"""By which a shell asks what may follow; click derives it from the program's name."""
+
+
+@click.command(short_help="Print what makes a shell complete commands.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes a shell complete commands, studies, runs and machines.
+
+    bash: eval "$(nearmetal completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc. fish: nearmetal completion fish
+    >~/.config/fish/completions/nearmetal.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(context.find_root().command, {}, "nearmetal", _VARIABLE).source())
+
+
+def complete_study(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Built-in studies by name; others are files."""
+    from nearmetal import studies
+
+    found = _begin(begun, studies.names())
+    return found if found and "/" not in begun else [*found, CompletionItem(begun, type="file")]
+
+
+def complete_run(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Runs that this host knows; others are folders."""
+    from nearmetal.config import Paths
+    from nearmetal.store import runs
+
+    paths = Paths.default()
+    found = _begin(begun, (str(place) for place in runs.known(paths.runs, paths.state)))
+    return [*found, CompletionItem(begun, type="dir")]
+
+
+def complete_machine(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Machines that are up."""
+    from nearmetal.commands.by_hand import machines
+
+    return _begin(begun, (machine.name for machine in machines()))
+
+
+def _begin(begun: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(begun)]
