@@ -15,8 +15,12 @@ class Verdict(StrEnum):
     """The whole interval lies within the margin."""
     DIFFERENT = "different"
     """The interval excludes the reference."""
+    NOT_WORSE = "not-worse"
+    """The interval stays on the better side of the margin's worse end, and is neither of the above."""
     UNDECIDED = "undecided"
-    """Neither: the data do not say."""
+    """None of these: the data do not say."""
+    WITHDRAWN = "withdrawn"
+    """One side failed so often that it was measured no more: there is no test of it."""
 
 
 class Pair(Frozen):
@@ -34,6 +38,29 @@ class Pair(Frozen):
     reference_censored: Bound | None = None
 
 
+class Failures(Frozen):
+    """How many of a contrast's blocks one side's own failure decided, the treatment's or the reference's.
+
+    `p` is of the exact McNemar test that both fail alike (two-sided), for description alone: the verdict has failures
+    as worst ranks already. It is 1 where no block tells them apart.
+    """
+
+    blocks: int
+    treatment: int
+    reference: int
+    both: int
+    p: float
+
+
+class Worked(Frozen):
+    """A contrast among the boots that worked on both sides, told beside it and never judged."""
+
+    blocks: int
+    estimate: float
+    """On the contrast's own scale: a ratio, or a difference in its unit."""
+    interval: tuple[Number, Number] | None
+
+
 class Concluded(Frozen):
     """A treatment against its reference, for one response of one workload.
 
@@ -46,6 +73,10 @@ class Concluded(Frozen):
     `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
     the median of the reference either side of 0 for a difference, and None where that median is 0. `workload` is ""
     for what belongs to a boot that several workloads share.
+    A failed boot has the worst rank, so that an end of the interval may be infinite, or 0 of a ratio: unbounded. `k` is
+    how many of so many blocks may disagree, should they be the least of all, before a verdict is out of reach. `needs`
+    is how many blocks an undecided contrast would take, should it go on as it is. `confounded_by` names what differs
+    between both sides besides what is under study, and is known to move this response.
     """
 
     workload: str
@@ -67,6 +98,15 @@ class Concluded(Frozen):
     equivalence: tuple[Number, Number] | None = None
     p: float | None = None
     verdict: Verdict
+    beyond_margin: bool = False
+    """Of a difference: the whole interval lies outside the margin."""
+    needs: int | None = None
+    k: int | None = None
+    failures: Failures | None = None
+    """None where no boot of either side failed."""
+    worked: Worked | None = None
+    """None where no boot of either side failed, or none worked on both."""
+    confounded_by: tuple[str, ...] = ()
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()
 
