@@ -15,12 +15,16 @@ class Verdict(StrEnum):
     """The whole interval lies within the margin."""
     DIFFERENT = "different"
     """The interval excludes the reference."""
+    NOT_WORSE = "not-worse"
+    """The interval stays on the better side of the margin's worse end, and is neither of the above."""
     UNDECIDED = "undecided"
-    """Neither: the data do not say."""
+    """None of these: the data do not say."""
+    WITHDRAWN = "withdrawn"
+    """One side failed so often that it was measured no more: there is no test of it."""
 
 
 class Pair(Frozen):
-    """One block's contribution to a contrast: both arms' responses, repeats averaged on the response's scale.
+    """A block in which both arms worked: their responses, repeats averaged on the response's scale.
 
     Where of one only a bound is known, `treatment_censored` or `reference_censored` says which: at most that ("left"),
     at least that ("right"), or neither, as of repeats of both kinds ("both").
@@ -32,6 +36,29 @@ class Pair(Frozen):
     reference: Number
     treatment_censored: Bound | None = None
     reference_censored: Bound | None = None
+
+
+class Failures(Frozen):
+    """In how many of a contrast's blocks a side failed: the treatment alone, the reference alone, or both.
+
+    `p` is of the exact McNemar test that both fail alike (two-sided), for description alone: the verdict has failures
+    as worst ranks already. It is 1 where no block tells them apart.
+    """
+
+    blocks: int
+    treatment: int
+    reference: int
+    both: int
+    p: float
+
+
+class Worked(Frozen):
+    """A contrast among the boots that worked on both sides, told beside it and never judged."""
+
+    blocks: int
+    estimate: Number
+    """On the contrast's own scale: a ratio, or a difference in its unit."""
+    interval: tuple[Number, Number] | None
 
 
 class Concluded(Frozen):
@@ -46,6 +73,10 @@ class Concluded(Frozen):
     `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
     the median of the reference either side of 0 for a difference, and None where that median is 0. `workload` is ""
     for what belongs to a boot that several workloads share.
+    A failed boot has the worst rank. So the estimate or an end of the interval may be unbounded: infinite (null in
+    JSON), or 0 of a ratio. `k` is how many of so many blocks may disagree, should they be the least of all, before a
+    verdict is out of reach. `needs` is how many blocks an undecided contrast would take, should it go on as it is.
+    `confounded_by` names what else differs between both sides and is known to move this response.
     """
 
     workload: str
@@ -60,13 +91,22 @@ class Concluded(Frozen):
     look: int | None = None
     look_level: float | None = None
     level: float
-    ratio: float | None = None
-    difference: float | None = None
+    ratio: Number | None = None
+    difference: Number | None = None
     interval: tuple[Number, Number] | None = None
     naive: tuple[Number, Number] | None = None
     equivalence: tuple[Number, Number] | None = None
     p: float | None = None
     verdict: Verdict
+    beyond_margin: bool = False
+    """Of a difference: the whole interval lies outside the margin."""
+    needs: int | None = None
+    k: int | None = None
+    failures: Failures | None = None
+    """None where no boot of either side failed."""
+    worked: Worked | None = None
+    """None where no boot of either side failed, or none worked on both."""
+    confounded_by: tuple[str, ...] = ()
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()
 
@@ -99,6 +139,8 @@ class Cell(Frozen):
     minimum: Number
     maximum: Number
     median: Number
+    failed: int = 0
+    """In how many more blocks this treatment failed, so that there is no value."""
 
 
 IDENTICAL = "identical"
