@@ -15,6 +15,7 @@ from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
+from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import MachineFacts, Manifest
@@ -61,6 +62,7 @@ def analyse(
             *about_reality(manifest, kept),
             *about_disturbance(kept),
             *about_clients(arms, primaries, design.margin),
+            *warn_of_no_slack(manifest.plan),
         ),
     )
 
