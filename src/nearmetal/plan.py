@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
@@ -15,7 +15,11 @@ from nearmetal.levels import is_same_level
 from nearmetal.model import Assignment, ContrastPlan, Look, Plan, Resolved, SequentialBlocks, Study, identify_assignment
 from nearmetal.resolve import resolve_treatments
 
-_SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {}
+_SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
+    ("design", "detect"): None,
+    ("design", "precision"): None,
+    ("design", "power"): 0.8,
+}
 """Keys that studies of manifest version 1 did not have, each with the value that means what version 1 did.
 
 They are left out of the digest at that value, so that a study which says nothing new keeps its trial ids and seeds.
@@ -34,6 +38,16 @@ def digest_study(study: Study) -> str:
             del table[key]
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+_ABOUT_THE_NUMBER = ("blocks", "seed", "margin", "alpha", "repeats", "detect", "precision", "power")
+"""Keys of [design] that change no trial: only how many there are, or what is concluded."""
+
+
+def digest_measurement(study: Study) -> str:
+    """sha256 of what a study measures: the same however many blocks and repeats it has, and whatever it concludes."""
+    document = study.model_dump(mode="json", exclude={"question": True, "design": set(_ABOUT_THE_NUMBER)})
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[Resolved] | None = None) -> Plan:
@@ -61,8 +75,8 @@ def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[R
     )
 
 
-def _looks(blocks: int | SequentialBlocks, level: float) -> tuple[Look, ...]:
-    if isinstance(blocks, int) or blocks.min == blocks.max:
+def _looks(blocks: int | SequentialBlocks | Literal["auto"], level: float) -> tuple[Look, ...]:
+    if not isinstance(blocks, SequentialBlocks) or blocks.min == blocks.max:
         return ()
     from nearmetal.analysis import sequential  # loads numpy, which a study of fixed blocks need not wait for
 

@@ -1,46 +1,105 @@
-"""What a study as it is planned can see here: by the calibrations that are kept of this host."""
+"""In words what a study as it is planned can see here, by noise that was measured before. Pure."""
 
 import datetime
-import os
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
-from nearmetal.config import Paths
-from nearmetal.model import Plan
+from nearmetal.model import DesignSpec, Plan, Scale
 from nearmetal.report import figures, words
+from nearmetal.units import show_share
 
 if TYPE_CHECKING:
-    from nearmetal.store.calibration import Sight
+    from nearmetal.store.calibration import Sight, Sizing
+    from nearmetal.store.pilot import Pilot
 
 
-def by_calibrations(plan: Plan) -> "list[Sight]":
-    """One for each workload and pair of environments that are calibrated; none where nothing is kept."""
-    state = Paths.default().state
-    if not (state / "calibrations").is_dir():
-        return []
-    from nearmetal.analysis.sight import sights  # loads numpy, which a host without calibrations need not wait for
-    from nearmetal.store import calibrations
+def sentences(found: "Sequence[Sight]", design: DesignSpec) -> Iterator[str]:
+    """One for each workload and source: of the comparison that sees the least."""
+    groups: dict[tuple[str, str, object], list[Sight]] = {}
+    for one in found:
+        apart = one.environments if one.source == "calibration" else one.made
+        groups.setdefault((one.workload, one.source, apart), []).append(one)
+    for group in groups.values():
+        yield sentence(max(group, key=lambda one: one.finds.smallest), design.margin, len(group))
 
-    return list(sights(plan, calibrations.kept(state, os.uname().release)))
 
-
-def sentence(one: "Sight", margin: float) -> str:
+def sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
     """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks tell a difference of 4 % …".
 
     `margin` is the study's, a share: what lies within it counts as equivalent, told from none or not.
     """
     finds = one.finds
-    upto = f"to {share(finds.high)}" if finds.high is not None else "or more"
-    dates = dict.fromkeys(_date(made) for made in one.made)
-    were = "calibrations" if len(one.made) > 1 else "calibration"
-    by = f"by the {were} of {figures.listing(dates)} ({' and '.join(one.environments)})"
-    within = f"; within the margin of {share(margin)} it counts as equivalent" if finds.smallest < margin else ""
+    shown = _shown(one.scale, one.unit)
+    upto = f"to {shown(finds.high)}" if finds.high is not None else "or more"
+    is_within = one.scale == "ratio" and finds.smallest < margin
+    within = f"; within the margin of {share(margin)} it counts as equivalent" if is_within else ""
+    least = f" (in that of {comparisons} comparisons which varies most)" if comparisons > 1 else ""
     return (
-        f"{words.workload(one.workload)}: {by}, "
-        f"{figures.count(finds.blocks, 'block')} tell a difference of {share(finds.smallest)} in "
-        f"{words.response(one.response)} from none in 80 % of studies{within}; "
-        f"noise is known so far that it is {share(finds.low)} {upto}"
+        f"{words.workload(one.workload)}: by {_source(one)}, "
+        f"{figures.count(finds.blocks, 'block')} tell a difference of {shown(finds.smallest)} in "
+        f"{words.response(one.response)} from none in {show_share(one.power)} of studies{least}{within}; "
+        f"noise is known so far that it is {shown(finds.low)} {upto}"
     )
+
+
+def _source(one: "Sight | Sizing") -> str:
+    dates = figures.listing(list(dict.fromkeys(_date(made) for made in one.made)))
+    if one.source == "pilot":
+        return f"the pilot of {dates}"
+    if one.source == "runs":
+        return f"the run of {dates}" if len(one.made) == 1 else f"{len(one.made)} runs of {dates}"
+    were = "calibrations" if len(one.made) > 1 else "calibration"
+    kinds = getattr(one, "environments", ())
+    return f"the {were} of {dates}" + (f" ({' and '.join(kinds)})" if kinds else "")
+
+
+def about_sizing(sizing: "Sizing", design: DesignSpec) -> str:
+    """ "blocks = "auto": 17, by the pilot of 28 Nov 2026 (detect 5 % with a power of 0.8; web takes the most)"."""
+    return (
+        f'blocks = "auto": {sizing.blocks}, by {_source(sizing)} ({show_aim(design)} with a power of {sizing.power:g}; '
+        f"{words.workload(sizing.workload)} takes the most)"
+    )
+
+
+def about_aim(found: "Sequence[Sight]", design: DesignSpec) -> str | None:
+    """How many blocks the study's aim takes, as far as noise is known; None without an aim."""
+    if (design.detect is None and design.precision is None) or not found:
+        return None
+    aim = f"{show_aim(design)} with a power of {design.power:g}"
+    if any(one.blocks_wanted is None for one in found):
+        return f"{aim} takes more blocks than can be counted"
+    most = max(found, key=lambda one: one.blocks_wanted or 0)
+    return f"{aim} takes {figures.count(most.blocks_wanted or 0, 'block')} ({words.workload(most.workload)} the most)"
+
+
+def about_repeats(pilot: "Pilot | None", design: DesignSpec) -> str | None:
+    """What the pilot tells of repeats; None where it tells nothing, or what the study does already."""
+    if pilot is None or pilot.repeats is None or pilot.repeats == design.repeats:
+        return None
+    return f"by the pilot, repeats = {pilot.repeats} in place of {design.repeats} finds the most in a given time"
+
+
+def about_unknown(unknown: int, plan: Plan) -> str | None:
+    """That there is no noise to go by, and how to come by it; None where all is known."""
+    if not unknown:
+        return None
+    of = "" if len(plan.contrasts) == 1 else f" in {unknown} of {len(plan.contrasts)} comparisons"
+    return (
+        f"how small a difference is found is not known{of}: add --pilot to measure the noise here, or run the study "
+        "once, or `nearmetal calibrate` this host"
+    )
+
+
+def show_aim(design: DesignSpec) -> str:
+    if design.detect is not None:
+        return f"detect {show_share(design.detect)}"
+    return f"precision {show_share(design.precision or 0.0)}"
+
+
+def _shown(scale: Scale, unit: str) -> Callable[[float], str]:
+    return share if scale == "ratio" else partial(figures.quantity, unit=unit)
 
 
 def share(value: float) -> str:

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nearmetal.blocks import plan_blocks
-from nearmetal.model import Assignment, BlockPlan, ContrastPlan, Document, Frozen, Look, Plan
-from nearmetal.store.calibration import Sight
+from nearmetal.model import Assignment, BlockPlan, ContrastPlan, Document, Frozen, Look, Plan, Warned
+from nearmetal.store.calibration import Sight, Sizing
+from nearmetal.store.pilot import Pilot
 
 
 class BuiltIn(Frozen):
@@ -82,10 +83,20 @@ class Planned(Document):
     """About how long the whole takes; of a sequential study at most."""
     blocks_needed: int
     """The fewest with which a primary contrast can be decided."""
+    k: int | None
+    """How many blocks may disagree, should their differences be the smallest, and `different` can still come. None if
+    it cannot come at all."""
+    sizing: Sizing | None
+    """How the number of blocks was fixed, of a study that says `blocks = "auto"`."""
+    warnings: tuple[Warned, ...]
     one_machine: tuple[tuple[str, str], ...]
     """Pairs of environments that are one machine of the user's."""
     unused: tuple[Unused, ...]
     """Factors that fill placeholders of other workloads."""
     sees: tuple[Sight, ...]
-    """How small a difference is found, by calibrations that are kept of this host."""
+    """How small a difference is found, by noise that was measured on this host."""
+    unknown: int
+    """Comparisons of whose noise nothing is known here."""
+    pilot: Pilot | None
+    """The pilot of this study that is kept of this host."""
     missing: tuple[Lacking, ...]

@@ -17,8 +17,8 @@ from nearmetal.analysis.calibrate import calibrate
 from nearmetal.analysis.known import known
 from nearmetal.analysis.responses import BOOT, arms_of_study
 from nearmetal.analysis.results import Verdict
-from nearmetal.analysis.sight import sights
-from nearmetal.model import Assignment, Response, TrialRecord, TrialStatus
+from nearmetal.analysis.sight import Evidence, sights
+from nearmetal.model import Assignment, Response, Study, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Badge, Table
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.reading import read as read_run
@@ -417,10 +417,14 @@ blocks = 12
 """
 
 
+def seen_by(study: Study, *found: Calibration) -> list[Sight]:
+    return list(sights(planning.make(study), Evidence(calibrations=found), study.design))
+
+
 def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sight]:
     text = STUDY.replace('"{mode}"', f'"{mode}"' + ("\nrate = 100" if mode == "open" else ""))
     study = read(text, "later", overrides)
-    return list(sights(planning.make(study), [found]))
+    return seen_by(study, found)
 
 
 def test_the_last_of_each_environment_is_kept(tmp_path: Path) -> None:
@@ -494,9 +498,8 @@ def test_two_environments_are_told_where_both_are_calibrated() -> None:
     text = STUDY.replace("{ workers = 1 }", '{ environment = "mock" }').replace('"{mode}"', '"closed"')
     text = text.replace("workers = [1, 4]", "workers = [1]").replace('["mock"]', '["mock", "quick"]')
     study = read(f'{text}[environments.quick]\nkind = "mock"\nspeed = 2.0\n', "later")
-    plan = planning.make(study)
-    assert list(sights(plan, [noisy])) == []
-    primes = next(one for one in sights(plan, [noisy, quiet]) if one.workload == "primes")
+    assert seen_by(study, noisy) == []
+    primes = next(one for one in seen_by(study, noisy, quiet) if one.workload == "primes")
     alike = told(manifest(200), lambda treatment, workload, noise: sound(treatment, workload, 5 * noise))
     # 7 % and 1 % are together as 5 % and 5 %.
     assert primes.finds.smallest == pytest.approx(seen(alike)[1].finds.smallest, rel=0.15)

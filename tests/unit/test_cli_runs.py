@@ -16,6 +16,7 @@ from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.commands.study import say_missing
+from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
@@ -557,3 +558,65 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     assert f"go on with: nearmetal resume {run}\n" in called("show", str(run)).stdout
     with claimed(journal):
         assert "  running  2/4   \n" in called("ls", str(run)).stdout
+
+
+SIZED = """
+name = "sized"
+reference = { environment = "base" }
+[environments.base]
+kind = "mock"
+[environments.slow]
+kind = "mock"
+speed = 0.95
+[factors]
+environment = ["base", "slow"]
+[[workloads]]
+name = "web"
+kind = "http"
+duration = "1s"
+[design]
+blocks = "auto"
+detect = "4%"
+"""
+
+
+def test_a_pilot_fixes_the_number_of_blocks_of_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "sized.toml"
+    file.write_text(SIZED)
+    refused = called("run", str(file))
+    assert refused.returncode == 2 and "plan --pilot" in refused.stderr
+    planned = called("plan", str(file), "--pilot", "--json")
+    assert planned.returncode == 0, planned.stderr
+    told = json.loads(planned.stdout)
+    assert told["pilot"]["boots"] == 6 and told["pilot"]["trials"] == 2
+    (seen,) = told["sees"]
+    assert seen["source"] == "pilot" and told["unknown"] == 0
+    blocks = told["sizing"]["blocks"]
+    assert blocks == len(told["plan"]["blocks"]) and told["k"] >= 3
+    again = called("plan", str(file)).stdout
+    assert f'blocks = "auto": {blocks}, by the pilot of' in again and f"x {blocks} blocks" in again
+    assert called("run", str(file), "-o", str(tmp_path / "run")).returncode == 0
+    manifest = RunFolder.open(tmp_path / "run").manifest()
+    assert manifest.study.design.blocks == manifest.plan.blocks == blocks
+    assert manifest.sizing is not None and manifest.sizing.source == "pilot"
+    for one in (Paths.default().state / "pilots").glob("*.json"):
+        one.unlink()
+    by_runs = json.loads(called("plan", str(file), "--json").stdout)
+    assert by_runs["sees"][0]["source"] == "runs" and len(by_runs["sees"][0]["made"]) == 2
+
+
+def test_a_plan_says_how_to_come_by_noise_and_that_there_is_no_slack(study: Path) -> None:
+    told = called("plan", str(study), "--blocks", "6").stdout
+    assert "! no-slack: a difference is found only if all 6 blocks agree" in " ".join(told.split())
+    assert "add --pilot to measure the noise here" in " ".join(told.split())
+    document = json.loads(called("plan", str(study), "--blocks", "6", "--json").stdout)
+    assert (document["k"], document["unknown"], document["pilot"]) == (0, 1, None)
+    assert [one["code"] for one in document["warnings"]] == ["no-slack"]
+    assert json.loads(called("plan", str(study), "--blocks", "9", "--json").stdout)["warnings"] == []
+
+
+def test_a_run_says_that_there_is_no_slack_and_so_does_its_record(study: Path, tmp_path: Path) -> None:
+    done = called("run", str(study), "--blocks", "6", "-o", str(tmp_path / "run"), "--json")
+    assert "no-slack: a difference is found only if all 6 blocks agree" in " ".join(done.stderr.split())
+    analysis = json.loads(called("report", str(tmp_path / "run"), "--format", "json").stdout)
+    assert "no-slack" in [one["code"] for one in analysis["warnings"]]

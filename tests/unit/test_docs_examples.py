@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import plan, study
+from nearmetal import evidence, plan, study
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,7 +26,7 @@ def test_each_is_planned_as_it_stands(block: re.Match[str]) -> None:
     if "[factors]" not in text:
         factors = ['environment = ["host", "qemu"]', *LEVELS.findall(text)]
         text = "\n".join(['name = "pasted"', "[factors]", *factors, text])
-    assert plan.make(study.read(text, "pasted.toml")).contrasts
+    assert plan.make(evidence.open_number(study.read(text, "pasted.toml"))).contrasts
 
 
 def test_they_are_found() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from nearmetal import model, plan, study
+from nearmetal import evidence, model, plan, study
 from nearmetal.errors import BadInput
 from nearmetal.study_checks.comparison import MOST_TRIALS
 from nearmetal.study_text import keys_of
@@ -65,7 +65,7 @@ def test_every_key_is_there_with_its_default(
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_example_is_a_study(text: str) -> None:
-    assert plan.make(study.read(text, "example.toml")).contrasts
+    assert plan.make(evidence.open_number(study.read(text, "example.toml"))).contrasts
     if "[quick" in text:
         assert study.read(text, "example.toml", quick=True).design.blocks == 2
 

@@ -16,6 +16,7 @@ from nearmetal.analysis.holding_back import find_withdrawn, hold_back
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
+from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import MachineFacts, Manifest
@@ -64,6 +65,7 @@ def analyse(
             *about_reality(manifest, kept),
             *about_disturbance(kept),
             *about_clients(arms, primaries, design.margin),
+            *warn_of_no_slack(manifest.plan),
         ),
     )
 

@@ -253,9 +253,11 @@ def _noise(values: Floats, kind: ResponseKind, response: str, workload: Resolved
     )
 
 
-def finds(noises: Sequence[power.Noise], blocks: int, level: float, is_ratio: bool) -> Finds | None:
-    """None where so few blocks find nothing."""
-    smallest = power.smallest(noises, blocks, level)
+def finds(
+    noises: Sequence[power.Noise], blocks: int, level: float, is_ratio: bool, share: float = power.POWER
+) -> Finds | None:
+    """What is found in a share of studies. None where so few blocks find nothing."""
+    smallest = power.smallest(noises, blocks, level, share)
     if smallest is None:
         return None
     doubt = power.doubt(noises)

@@ -1,23 +1,26 @@
-"""How small a difference a study of so many blocks finds, by noise that was measured. Pure, and the same each time.
+"""What so many blocks find, by noise that was measured: the smallest difference, the width of an interval, and how many
+blocks a wish takes. Pure, and the same each time.
 
 Noise is known as differences between boots that were alike, some in each block. A simulated study draws its block
 differences from them, either sign as likely as the other, since which of two alike boots came first is chance. To such
 differences a true one is added. The project's own test tells it from none, whatever the margin, when the interval's
 near end lies beyond 0: when it is larger than what the noise alone puts between 0 and that end. So no search is
-needed: the smallest difference told from none in 80 % of studies is the 80th percentile of that distance.
+needed: the smallest difference told from none in 80 % of studies is the 80th percentile of that distance. The half
+width of intervals is simulated alike.
 """
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis.signed_rank import Floats, enough, two_sided_distinct
+from nearmetal.analysis.signed_rank import Floats, two_sided_distinct
 from nearmetal.analysis.student import find_student_quantile
 
 POWER = 0.8
-"""How often a difference is to be found."""
+"""How often a difference is to be found, if a study does not say."""
 CONFIDENCE = 0.95
 """Of the range in which the smallest difference lies, since noise seen in a few blocks is not known exactly. With long
 tails it is less, as a few blocks do not tell how often a boot is far off; `validation/calibrating.py` says how much."""
@@ -26,6 +29,10 @@ FEWEST = 4
 
 _STUDIES = 2_000
 """That are simulated. The percentile then has a standard error of one to two percent of itself."""
+_SIMULATED = 64
+"""Blocks up to which studies are simulated; beyond, noise falls with the square root of their number."""
+_AT_ONCE = 2_000_000
+"""Numbers that are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -69,22 +76,81 @@ class Noise:
         return math.exp(quantile * math.sqrt(max(seen, normal)) / 2)
 
 
-def smallest(noises: Sequence[Noise], blocks: int, level: float) -> float | None:
-    """The smallest true difference that `blocks` blocks find in 80 % of studies, on the scale of the noise.
+def count_spare_blocks(blocks: int, level: float) -> int | None:
+    """k: how many of so many blocks may disagree before no verdict of `different` can come any more.
+
+    The largest k with 1 + 2 + ... + k at most the critical rank sum: that many blocks may point the other way, should
+    their differences be the smallest of all. None where not even blocks that all agree are enough.
+    """
+    critical = _count_rejected(blocks, level) - 1
+    return None if critical < 0 else (math.isqrt(8 * critical + 1) - 1) // 2
+
+
+def smallest(noises: Sequence[Noise], blocks: int, level: float, power: float = POWER) -> float | None:
+    """The smallest true difference that `blocks` blocks find in a share `power` of studies, on the scale of the noise.
 
     `noises` holds one, or that of each of the two sides compared. None where so few blocks find nothing at all.
     """
-    if not enough(blocks, level):
+    ends = _find_ends(noises, blocks, level)
+    return None if ends is None else max(0.0, float(np.quantile(-ends[0], power)))
+
+
+def half_width(noises: Sequence[Noise], blocks: int, level: float, power: float = POWER) -> float | None:
+    """Half the width that intervals of `blocks` blocks keep to in a share `power` of studies.
+
+    On the scale of the noise. None where so few blocks have no interval.
+    """
+    ends = _find_ends(noises, blocks, level)
+    return None if ends is None else float(np.quantile((ends[1] - ends[0]) / 2, power))
+
+
+Measure = Callable[[Sequence[Noise], int, float, float], float | None]
+"""`smallest` or `half_width`."""
+
+
+def count_blocks(
+    measure: Measure, wanted: float, noises: Sequence[Noise], level: float, power: float = POWER
+) -> int | None:
+    """The fewest blocks with which a measure is at most `wanted` (> 0, on the scale of the noise). None beyond 10^6."""
+
+    def is_enough(blocks: int) -> bool:
+        found = measure(noises, blocks, level, power)
+        return found is not None and found <= wanted
+
+    upto = 8
+    while upto <= _SIMULATED:
+        if is_enough(upto):
+            return bisect_left(range(upto), True, key=is_enough)
+        upto *= 2
+    least = measure(noises, _SIMULATED, level, power)
+    if least is None:
+        return None
+    blocks = math.ceil(_SIMULATED * min((least / wanted) ** 2, 1e9))
+    return blocks if blocks <= 10**6 else None
+
+
+def _count_rejected(blocks: int, level: float) -> int:
+    """How many of the smallest rank sums, from 0 on, are significant."""
+    return int(np.searchsorted(two_sided_distinct(blocks), level, side="right"))
+
+
+def _find_ends(noises: Sequence[Noise], blocks: int, level: float) -> tuple[Floats, Floats] | None:
+    """Both ends of the interval of each simulated study in which nothing differs. None where there is no interval."""
+    rejected = _count_rejected(blocks, level)
+    if not rejected:
         return None
     generator = np.random.default_rng([blocks, _STUDIES])
     drawn = [_drawn(noise, blocks, generator) for noise in noises]
     # A difference holds the noise of both its sides: half of the variance of an A/A of either.
     differences = np.sum(drawn, axis=0) / math.sqrt(len(drawn))
     first, second = np.triu_indices(blocks)
-    averages = (differences[:, first] + differences[:, second]) / 2
-    rejected = int(np.searchsorted(two_sided_distinct(blocks), level, side="right"))
-    near_ends = np.partition(averages, rejected - 1, axis=1)[:, rejected - 1]
-    return max(0.0, float(np.quantile(-near_ends, POWER)))
+    near, far = rejected - 1, len(first) - rejected
+    lows, highs = [], []
+    for some in np.array_split(differences, max(1, _STUDIES * len(first) // _AT_ONCE)):
+        averages = np.partition((some[:, first] + some[:, second]) / 2, (near, far), axis=1)
+        lows.append(averages[:, near])
+        highs.append(averages[:, far])
+    return np.concatenate(lows), np.concatenate(highs)
 
 
 def _drawn(noise: Noise, blocks: int, generator: np.random.Generator) -> Floats:

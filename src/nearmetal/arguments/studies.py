@@ -8,6 +8,7 @@ import click
 
 from nearmetal.arguments.completion import complete_run, complete_study
 from nearmetal.arguments.options import json_option
+from nearmetal.errors import ExitCode
 
 
 def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,15 +48,23 @@ def studies(name: str | None, as_json: bool) -> None:
 
 @click.command()
 @_study_options
+@click.option("--pilot", is_flag=True, help="Measure first how much boots and trials vary here.")
 @json_option("plan.v1")
-def plan(study: str, as_json: bool, **options: Any) -> int:
+def plan(study: str, pilot: bool, as_json: bool, **options: Any) -> int:
     """Show what a study would run, and how long.
 
-    And what it would compare. Changes nothing.
+    And what it would compare, and how small a difference it would find. Changes nothing, but for --pilot: that runs a
+    few boots of the study and keeps how much they vary, for this plan and later ones.
     """
     from nearmetal.commands import study as command
 
-    return command.show_plan(command.read_study(study, **options), options["available"], as_json)
+    opened = command.read_study(study, **options)
+    if pilot:
+        from nearmetal.commands.pilot import make_pilot
+
+        if not make_pilot(opened, options["available"], as_json):
+            return ExitCode.INTERRUPTED
+    return command.show_plan(opened, options["available"], as_json)
 
 
 @click.command()

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from nearmetal import evidence, plan_sight, system_errors
 from nearmetal import plan as planning
-from nearmetal import system_errors
 from nearmetal.commands.output import check_output, write_output
 from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_missing
 from nearmetal.config import Paths
@@ -50,14 +50,21 @@ _WIDEST = 10_000
 
 
 def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> int:
-    study = opened.study
+    study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
-    request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
     console = unfolded(console_for(as_json))
     resolved = resolve_treatments(study)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     say_missing(missing, "left out", console)
-    plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
+    left_out = [treatment for treatment, _ in missing]
+    plan = planning.make(study, left_out, resolved)
+    request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, folder, available)
+    if opened.study.design.blocks == "auto":
+        study, sizing = evidence.fix_blocks(opened.study, plan, evidence.gather_evidence(study))
+        request = request.with_blocks(study, sizing)
+        plan = planning.make(study, left_out, resolved)
+        if sizing is not None:
+            console.print(plan_sight.about_sizing(sizing, study.design))
     if plan.treatments and not plan.contrasts:
         console.print(NOTHING_COMPARED)
     began = time.monotonic()

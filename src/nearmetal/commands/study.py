@@ -1,6 +1,7 @@
 """`studies` and `plan`: what would be measured, how long that takes, and whether it can be measured here."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import factors, plan_sight, studies
+from nearmetal import evidence, factors, plan_sight, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import run_until_done
 from nearmetal.levels import format_assignment
-from nearmetal.model import Plan, Study, WorkloadSpec
+from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
 from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json, print_table, unfolded
 from nearmetal.report import figures
@@ -28,7 +29,8 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
-    from nearmetal.store.calibration import Sight
+    from nearmetal.store.calibration import Sight, Sizing
+    from nearmetal.store.pilot import Pilot
     from nearmetal.study_documents import Planned
 
 NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"
@@ -141,18 +143,30 @@ def print_study(name: str, as_json: bool) -> None:
 
 def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     """HOST_CANNOT where `run` with the same words would refuse."""
-    study = opened.study
+    from nearmetal.analysis.sight import list_unknown, sights  # loads numpy
+
+    study = evidence.open_number(opened.study)
     resolved = resolve_treatments(study)
     missing = run_until_done(session.what_is_missing(study, resolved))
-    plan = planning.make(study, [treatment for treatment, _ in missing] if available else (), resolved)
-    needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks))
+    left_out = [treatment for treatment, _ in missing] if available else []
+    plan = planning.make(study, left_out, resolved)
+    known = evidence.gather_evidence(study)
+    study, sizing = evidence.fix_blocks(opened.study, plan, known)
+    if sizing is not None:
+        plan = planning.make(study, left_out, resolved)
     refused = bool(missing) and not (available and plan.treatments)
-    seen = plan_sight.by_calibrations(plan)
+    outlook = Outlook(
+        needed=planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks)),
+        sizing=sizing,
+        seen=tuple(sights(plan, known, study.design)),
+        unknown=len(list_unknown(plan, known)),
+        pilot=known.pilot,
+    )
     if as_json:
-        print_json(_planned(study, plan, needed, seen, missing))
+        print_json(_planned(study, plan, outlook, missing))
     else:
         console = unfolded(console_for(False))
-        _print_plan(study, plan, needed, seen, console)
+        _print_plan(study, plan, outlook, console)
         say_missing(missing, "left out" if available else "cannot run here", console)
         if refused and not available:
             console.print("`run` refuses this; with --available it leaves out what cannot run here")
@@ -161,19 +175,38 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     return ExitCode.HOST_CANNOT if refused else ExitCode.DONE
 
 
-def _planned(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing) -> "Planned":
+@dataclass(frozen=True)
+class Outlook:
+    """What can be told beforehand of a plan's verdicts."""
+
+    needed: int
+    """The fewest blocks with which anything can be decided."""
+    sizing: "Sizing | None"
+    seen: "tuple[Sight, ...]"
+    unknown: int
+    """Comparisons of whose noise nothing is known."""
+    pilot: "Pilot | None"
+
+
+def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "Planned":
+    from nearmetal.analysis.slack import count_spare, warn_of_no_slack
     from nearmetal.study_documents import Lacking, Planned, Unused, show_order
 
     return Planned(
         plan=show_order(plan),
         seconds=round(estimate(plan)),
-        blocks_needed=needed,
+        blocks_needed=outlook.needed,
+        k=count_spare(plan) if plan.contrasts else None,
+        sizing=outlook.sizing,
+        unknown=outlook.unknown,
+        pilot=outlook.pilot,
+        warnings=tuple(warn_of_no_slack(plan)),
         one_machine=tuple(find_one_under_two_names(study)),
         unused=tuple(
             Unused(workload=workload.name, factor=name, levels=len(study.factors[name].levels))
             for workload, name in _unused(study)
         ),
-        sees=tuple(seen),
+        sees=outlook.seen,
         missing=tuple(
             Lacking(treatment=treatment, what=finding.what, detail=finding.detail, remedy=finding.remedy)
             for treatment, finding in missing
@@ -185,7 +218,7 @@ def _unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
     return factors.unused(study, installed_names())
 
 
-def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], console: Console) -> None:
+def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) -> None:
     console.print(Text.assemble((study.name, "bold"), f"  {study.question}" if study.question else ""))
     console.print(
         f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
@@ -209,15 +242,38 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
         console.print(
-            f"{figures.count(len(plan.contrasts), 'primary contrast')}, {_when_decided(plan, needed, _first(study))}"
+            f"{figures.count(len(plan.contrasts), 'primary contrast')}, "
+            f"{_when_decided(plan, outlook.needed, _first(study))}"
         )
+        _print_outlook(study, plan, outlook, console)
     else:
         console.print(NOTHING_COMPARED)
-    for seeing in seen:
-        console.print(Padding(plan_sight.sentence(seeing, study.design.margin), (0, 0, 0, 2), expand=False))
     console.print(f"the whole takes {_about(estimate(plan), plan)}")
     if captured := most_captured(plan):
         console.print(f"captures take at most {show_size(captured)} in the run's folder")
+
+
+def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console) -> None:
+    """How many blocks may disagree, what differences are found, and by what that is known."""
+    from nearmetal.analysis.slack import count_spare, warn_of_no_slack
+
+    if spare := count_spare(plan):
+        console.print(
+            f"{spare} of {plan.blocks} blocks may lie the other way, and a difference can be found (k = {spare})"
+        )
+    for warning in warn_of_no_slack(plan):
+        console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
+    if outlook.sizing is not None:
+        console.print(plan_sight.about_sizing(outlook.sizing, study.design))
+    for sentence in plan_sight.sentences(outlook.seen, study.design):
+        console.print(Padding(sentence, (0, 0, 0, 2), expand=False))
+    told = (
+        None if outlook.sizing else plan_sight.about_aim(outlook.seen, study.design),
+        plan_sight.about_repeats(outlook.pilot, study.design),
+        plan_sight.about_unknown(outlook.unknown, plan),
+    )
+    for text in filter(None, told):
+        console.print(text)
 
 
 def _apart(study: Study) -> list[str]:
@@ -229,7 +285,7 @@ def _apart(study: Study) -> list[str]:
 def _first(study: Study) -> int:
     """The fewest blocks that the study asks for."""
     blocks = study.design.blocks
-    return blocks if isinstance(blocks, int) else blocks.min
+    return blocks.min if isinstance(blocks, SequentialBlocks) else study.design.most_blocks
 
 
 def _when_decided(plan: Plan, needed: int, first: int) -> str:

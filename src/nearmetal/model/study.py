@@ -196,7 +196,8 @@ class SequentialBlocks(Frozen):
 
 
 class DesignSpec(Frozen):
-    blocks: Whole | SequentialBlocks = 8
+    blocks: Whole | SequentialBlocks | Literal["auto"] = 8
+    """"auto": as many as `detect` or `precision` takes, fixed before the run by noise that was measured."""
     crossing: Literal["full", "one-at-a-time"] = "full"
     margin: Annotated[Share, Field(gt=0, le=1)] = 0.02
     alpha: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.05
@@ -205,10 +206,18 @@ class DesignSpec(Frozen):
     provision: Provision = "boot"
     share_boot: StrictBool = False
     repeats: Whole = 1
+    detect: Annotated[Share, Field(gt=0, le=10)] | None = None
+    """The difference that is to be found, as a share."""
+    precision: Annotated[Share, Field(gt=0, le=1)] | None = None
+    """How far, as a share, an interval's ends are to be from its middle at most."""
+    power: Annotated[float, Field(strict=True, ge=0.5, lt=1)] = 0.8
+    """In what share of studies `detect` or `precision` is to hold."""
 
     @property
     def most_blocks(self) -> int:
-        """The number of blocks that run, unless a sequential run is decided before."""
+        """The number of blocks that run, unless a sequential run is decided before. ValueError while it is "auto"."""
+        if self.blocks == "auto":
+            raise ValueError("the number of blocks is not fixed yet")
         return self.blocks if isinstance(self.blocks, int) else self.blocks.max
 
 

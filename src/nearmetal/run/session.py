@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from nearmetal import files, plugins
 from nearmetal import plan as planning
+from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.blocks import checksum_trial_ids
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
@@ -34,6 +35,7 @@ from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_
 from nearmetal.run.versions import other_versions, versions
 from nearmetal.say import Say
 from nearmetal.store import journal, runs
+from nearmetal.store.calibration import Sizing
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
@@ -51,6 +53,13 @@ class Request:
     folder: Path
     available: bool
     """Leave out what this host cannot run, instead of refusing."""
+    sizing: Sizing | None = None
+    """How the number of blocks was fixed, where the study leaves it open."""
+
+    def with_blocks(self, study: Study, sizing: Sizing | None) -> "Request":
+        """The same with the number of blocks that was fixed, as if the command line had set it."""
+        overrides = (*self.overrides, f"design.blocks={study.design.most_blocks}")
+        return replace(self, study=study, sizing=sizing, overrides=overrides)
 
     def drawn(self) -> "Request":
         """The same with a seed, where neither the study nor the command line names one: what one order is by chance,
@@ -120,6 +129,9 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
     if plan.contrasts and plan.blocks < needed:
         few = "block" if plan.blocks == 1 else "blocks"
         say(f"with {plan.blocks} {few} every verdict is undecided: that takes at least {needed}")
+        return
+    for warning in warn_of_no_slack(plan):
+        say(f"{warning.code}: {warning.text}")
 
 
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
@@ -274,6 +286,7 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         images=preparing.images(plan.resolved),
         host=await host_facts(),
         kept_free=await _kept_free(),
+        sizing=request.sizing,
     )
 
 

@@ -141,14 +141,46 @@ class Calibration(Document):
         return tuple(one for one in self.injected if one.is_found is False)
 
 
+Source = Literal["pilot", "runs", "calibration"]
+"""Where noise is known from: a pilot of the study, earlier runs of it on this host, or calibrations of this host."""
+
+
 class Sight(Frozen):
-    """The smallest difference that is told from none in 80 % of a plan's studies, by noise as calibrated."""
+    """The smallest difference that is told from none in a share `power` of a plan's studies, by noise as measured."""
 
     workload: str
     response: str
     environments: tuple[str, ...]
     """The kinds that are compared; one, where both sides are of it."""
     made: tuple[str, ...]
-    """When each of them was calibrated."""
+    """When each of them was calibrated; when the pilot or each of the earlier runs was made."""
     level: float
     finds: Finds
+    """With the plan's blocks. On a difference scale in the response's unit."""
+    source: Source = "calibration"
+    treatment: Mapping[str, Level] | None = None
+    """The comparison whose noise it is; None of a calibration, which stands for all of these environments."""
+    reference: Mapping[str, Level] | None = None
+    unit: str = ""
+    scale: Scale = "ratio"
+    power: float = 0.8
+    half_width: Number | None = None
+    """Half the width that intervals keep to in a share `power` of studies; as `finds`."""
+    blocks_wanted: int | None = None
+    """How many blocks the study's `detect` or `precision` takes. None without such an aim, or beyond 10^6."""
+
+
+class Sizing(Frozen):
+    """How the number of blocks was fixed before a run whose study says `blocks = "auto"`."""
+
+    blocks: int
+    aim: Literal["detect", "precision"]
+    wanted: float
+    """The share that the study asks for."""
+    power: float
+    level: float
+    source: Source
+    """Where the noise of the comparison that takes the most is known from."""
+    made: tuple[str, ...]
+    workload: str
+    """Of that comparison."""

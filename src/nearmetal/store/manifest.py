@@ -32,6 +32,7 @@ from nearmetal.model import (
     identify_assignment,
 )
 from nearmetal.store import damage
+from nearmetal.store.calibration import Sizing
 from nearmetal.store.facts import sift
 
 Part = Mapping[str, Any]
@@ -283,6 +284,8 @@ class Manifest(Document):
     """The probe's `facts.v1` of the host."""
     kept_free: str = ""
     """CPUs of the host that `nearmetal isolate` kept from the run when it began, in the kernel's notation."""
+    sizing: Sizing | None = None
+    """How the number of blocks was fixed, of a study that said `blocks = "auto"`."""
     fairness: Annotated[tuple[MachineFacts, ...], Field(exclude=True)] = ()
     """What the machines turned out to be. The journal has that (`FactsSeen`); a manifest of version 1 had it itself."""
 

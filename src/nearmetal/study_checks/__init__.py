@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from nearmetal.model import Study
-from nearmetal.study_checks.comparison import check_counterparts, check_reference, check_size
+from nearmetal.study_checks.comparison import check_aim, check_counterparts, check_reference, check_size
 from nearmetal.study_checks.factors import check_conditions, check_factors, check_names
 from nearmetal.study_checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study_checks.places import check_environments
@@ -30,6 +30,7 @@ CHECKS: Sequence[Check] = (
     check_targets,
     check_reference,
     check_size,
+    check_aim,
     check_observers,
     check_levels,
     check_workload_parameters,

@@ -9,6 +9,7 @@ from nearmetal.model import Study
 from nearmetal.study_checks.factors import is_among, listed
 from nearmetal.study_checks.treatments import LOOKED_AT
 from nearmetal.study_text import StudyText, did_you_mean, shown
+from nearmetal.units import show_share
 
 MOST_TRIALS = 1_000_000
 
@@ -26,8 +27,29 @@ def check_reference(study: Study, where: StudyText) -> None:
 _BLOCKS = ("design", "blocks")
 
 
+def check_aim(study: Study, where: StudyText) -> None:
+    """That the number of blocks has one aim, and one that can be reached."""
+    design = study.design
+    if design.detect is not None and design.precision is not None:
+        set_later = "detect" if ("design", "detect") in where.overrides else "precision"
+        what = "`detect` and `precision` are two aims for one number of blocks"
+        raise where.wrong(("design", set_later), what, "leave one of the two out")
+    if design.detect is not None and design.detect <= design.margin:
+        what = f"a difference of {show_share(design.detect)} lies within the margin of {show_share(design.margin)}"
+        remedy = "it counts as equivalent: set `detect` above `margin`, or a smaller `margin`"
+        raise where.wrong(("design", "detect"), what, remedy)
+    if design.blocks == "auto" and design.detect is None and design.precision is None:
+        what = 'blocks = "auto" has no aim'
+        remedy = (
+            'say which difference is to be found (detect = "5%"), or how narrow intervals are to be (precision = "2%")'
+        )
+        raise where.wrong(_BLOCKS, what, remedy)
+
+
 def check_size(study: Study, where: StudyText) -> None:
     blocks = study.design.blocks
+    if blocks == "auto":
+        blocks = 1  # how many there will be is checked when it is known
     if not isinstance(blocks, int):
         if blocks.min > blocks.max:
             what = f"min = {blocks.min} is more than max = {blocks.max}"

@@ -1,0 +1,94 @@
+"""`plan --pilot`: a few boots of the study's own treatments, with two trials in each, to measure its noise."""
+
+import os
+from pathlib import Path
+from shlex import quote
+
+from rich.console import Console
+
+from nearmetal import plan as planning
+from nearmetal.analysis.paired_noise import choose_repeats_together, measure_noise
+from nearmetal.commands.run import watcher
+from nearmetal.commands.study import Opened
+from nearmetal.config import Paths
+from nearmetal.interrupts import run_until_done, until_interrupted
+from nearmetal.model import Study
+from nearmetal.printing import console_for, unfolded
+from nearmetal.report import figures, words
+from nearmetal.resolve import resolve_treatments
+from nearmetal.run import session
+from nearmetal.store import journal
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.pilot import Pilot, keep_pilot
+from nearmetal.units import show_duration, show_share
+
+BOOTS = 6
+TRIALS = 2
+"""In each boot: the fewest that tell what varies within it."""
+
+
+def make_pilot(opened: Opened, available: bool, as_json: bool) -> bool:
+    """Run a pilot, print what it measured and keep that for `plan`. Whether it came to its end."""
+    console = unfolded(console_for(as_json))
+    study = _shorten(opened.study)
+    overrides = (*opened.overrides, f"design.blocks={BOOTS}", f"design.repeats={TRIALS}")
+    path = _new_folder(study)
+    request = session.Request(study, opened.source, overrides, opened.quick, path, available)
+    resolved = resolve_treatments(study)
+    missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
+    plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
+    with watcher(study, plan, console) as watching:
+        finished = until_interrupted(session.start(request, console.print, (watching,)), console.print)
+    folder = RunFolder(path)
+    if not finished:
+        console.print(f"the pilot was interrupted; what it measured is in {quote(str(path))}", soft_wrap=True)
+        return False
+    _tell(_keep(folder), console)
+    return True
+
+
+def _shorten(study: Study) -> Study:
+    design = study.design.model_copy(update={"blocks": BOOTS, "repeats": TRIALS})
+    return study.model_copy(update={"design": design})
+
+
+def _new_folder(study: Study) -> Path:
+    runs = Paths.default().runs
+    return next(path for number in range(1, 10**6) if not (path := runs / f"{study.name}-pilot-{number}").exists())
+
+
+def _keep(folder: RunFolder) -> Pilot:
+    manifest = folder.manifest()
+    noise = measure_noise(manifest, list(journal.records(folder.journal)))
+    pilot = Pilot(
+        run=str(folder.path),
+        made=manifest.created,
+        kernel=os.uname().release,
+        measured=planning.digest_measurement(manifest.study),
+        boots=BOOTS,
+        trials=TRIALS,
+        repeats=choose_repeats_together(noise, manifest.study.design.share_boot),
+        noise=noise,
+    )
+    keep_pilot(pilot, Paths.default().state)
+    return pilot
+
+
+def _tell(pilot: Pilot, console: Console) -> None:
+    """How much boots and trials vary, and what each costs."""
+    console.print(
+        f"pilot: {BOOTS} boots of each treatment, {TRIALS} trials in each; its run is {pilot.run}", soft_wrap=True
+    )
+    if not pilot.noise:
+        console.print("it measured no comparison often enough to tell its noise; `nearmetal show` has what failed")
+    for one in pilot.noise:
+        of = one.components
+        if of is None or one.scale != "ratio":
+            continue
+        sides = words.apart(one.treatment, one.reference), words.apart(one.reference, one.treatment)
+        boots, trials = (show_share(variance**0.5, digits=2) for variance in (of.between, of.within))
+        console.print(
+            f"  {one.workload}, {' against '.join(sides)}: boots differ by {boots}, trials within them by {trials}; "
+            f"both boots take {show_duration(of.boot_seconds)}, a trial in each {show_duration(of.trial_seconds)}: "
+            f"{figures.count(of.repeats, 'trial')} in a boot find the most in a given time"
+        )
