@@ -128,9 +128,9 @@ def test_blocks_after_the_last_look_do_not_count() -> None:
     assert conclude(of, ratio, 12, ran=15).pairs == conclude(of, ratio, 12).pairs
 
 
-@pytest.mark.parametrize(("value", "stops"), [(0.0, True), (100.0, False)])
+@pytest.mark.parametrize(("value", "stops"), [(-1.0, True), (0.0, False), (100.0, False)])
 def test_what_no_more_blocks_could_decide_is_not_waited_for(value: float, stops: bool) -> None:
-    """One value that has no ratio leaves a contrast undecided, however many follow."""
+    """One negative value leaves a contrast undecided, however many follow."""
     of = manifest(blocks=SEQUENTIAL)
     noisy = made_up(
         of, lambda block, arm, _: value if (arm, block) == ("docker", 0) else 100 * (1 + wobble(block, 0.1))

@@ -185,7 +185,7 @@ def test_true_and_one_are_different_levels() -> None:
         (0.4623, (0.0314, 2589.4), "0.46 × (0.031 to 2,589)"),
         (0.06, (4.9e-9, 17.44), "0.06 × (4.9e-09 to 17.44)"),
         (3e-7, (2e-8, 50000.0), "3e-07 × (2e-08 to 50,000)"),
-        (0.5, (0.0, 17.44), "0.50 × (0 to 17)"),
+        (0.5, (0.0, 17.44), "0.5 × (unbounded to 17.4)"),
         (0.5, None, "0.50 ×"),
         (2.834, None, "2.83 ×"),
         (60.52, None, "60.5 ×"),
@@ -250,7 +250,7 @@ def test_plain_numbers_of_a_table_have_no_exponent(value: float, text: str) -> N
     assert float(cells.for_programs(value)) == value
 
 
-@pytest.mark.parametrize(("value", "text"), [(float("nan"), "not a number"), (float("inf"), "without limit")])
+@pytest.mark.parametrize(("value", "text"), [(float("nan"), "not a number"), (float("inf"), "unbounded")])
 def test_what_is_no_number_is_said_in_words(value: float, text: str) -> None:
     assert figures.ratio(value) == text
     assert figures.interval(1.0, (0.5, value)) == f"0.50 to {text}"

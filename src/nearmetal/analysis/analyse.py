@@ -12,6 +12,7 @@ from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.faults import Faults
+from nearmetal.analysis.holding_back import find_withdrawn, hold_back
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
@@ -47,6 +48,8 @@ def analyse(
     to_run = blocks_to_run(manifest.plan.blocks, told)
     crowded = sharing_cpus(kept, manifest.plan)
     contrasts = diagnose(matched, arms, crowded, disks_of(manifest), Faults(kept), planned, manifest.plan.looks)
+    withdrawn = find_withdrawn(kept, told)
+    contrasts = tuple(hold_back(one, withdrawn) for one in contrasts)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
@@ -117,6 +120,7 @@ def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assign
             minimum=min(values),
             maximum=max(values),
             median=statistics.median(values),
+            failed=arm.failed,
         )
 
 

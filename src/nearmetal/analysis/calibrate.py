@@ -126,6 +126,8 @@ def _injected(contrast: Contrast, truth: Truth, plan: Plan) -> Injected:
     """By the pairs of the contrast, on the scale on which the truth is known."""
     pairs = [(pair.treatment, pair.reference) for pair in contrast.pairs]
     reason = contrast.reason if not pairs or contrast.reason in _NO_SIZE else None
+    if any(pair.treatment_censored or pair.reference_censored for pair in contrast.pairs):
+        reason = "censored"
     if reason is None and truth.scale == "ratio" and not np.min(pairs) > 0:
         reason = "not-positive"
     estimate, interval = (None, None) if reason else _on_scale(truth, pairs, _level(contrast, plan))

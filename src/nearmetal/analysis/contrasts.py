@@ -2,18 +2,19 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from nearmetal.analysis.responses import BOOT, Arms, Replicate, Value, key_of, pairs_of
-from nearmetal.analysis.results import Contrast, Pair, Verdict
-from nearmetal.analysis.signed_rank import Centre, signed_rank
+from nearmetal.analysis.differences import Sides, find_differences
+from nearmetal.analysis.failures import count_failures, find_objection
+from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
+from nearmetal.analysis.results import Contrast, Failures, Pair, Verdict, Worked
+from nearmetal.analysis.signed_rank import Centre, Floats, enough
 from nearmetal.model import ContrastPlan, Plan, ResponseKind, Scale, Warned
 
 LOG_RESOLUTION = 1e-12
@@ -21,9 +22,6 @@ LOG_RESOLUTION = 1e-12
 
 MANY = 500
 """Blocks from which most of the time goes into sorting their pairwise averages, for which threads have a CPU each."""
-
-Pairs = tuple[tuple[Replicate, Replicate], ...]
-"""Treatment and reference, one pair per block."""
 
 _PAIRS = TypeAdapter(tuple[Pair, ...])  # all at once: a constructor call for each takes five times as long
 
@@ -34,8 +32,8 @@ class Matched:
 
     contrast: Contrast
     pairs: Pairs
-    differences: NDArray[np.float64]
-    """Of logs on a ratio scale; empty when the scale does not apply."""
+    differences: Floats
+    """Of the blocks in which both sides have a number; of logs on a ratio scale. Empty if the scale does not apply."""
 
     def changed(self, update: Mapping[str, object]) -> "Matched":
         return replace(self, contrast=self.contrast.model_copy(update=update))
@@ -86,6 +84,8 @@ def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> lis
 def until_the_end(contrast: Contrast) -> Contrast:
     """Of a study of fixed blocks whose run has not ended: its interval is shown, and decides nothing. Who looks at each
     block and stops when the interval looks good is wrong far more often than at the level."""
+    if contrast.verdict is Verdict.WITHDRAWN:
+        return contrast
     return contrast.model_copy(update={"verdict": Verdict.UNDECIDED, "reason": contrast.reason or "not-ended-yet"})
 
 
@@ -130,7 +130,7 @@ def _of_boots(plan: Plan, arms: Arms) -> list[ContrastPlan]:
 
 
 def _pairs(planned: ContrastPlan, arms: Arms) -> Pairs:
-    return tuple(pairs_of(arms, planned.treatment, planned.reference, planned.workload))
+    return tuple(outcomes_of(arms, planned.treatment, planned.reference, planned.workload))
 
 
 def _present(pairs: Pairs) -> dict[str, ResponseKind]:
@@ -152,17 +152,12 @@ def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
 
 
 def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, criterion: Criterion) -> Matched:
-    having = tuple(pair for pair in pairs if response in pair[0].values and response in pair[1].values)
+    having = tuple(pair for pair in pairs if all(one.has_failed or response in one.values for one in pair))
     used = pairs if len(having) == len(pairs) else having  # the same object: what is found out about it is shared
-    values = [(treatment.values[response], reference.values[response]) for treatment, reference in used]
-    problem = _problem(values)
-    differences = np.empty(0) if problem else _differences(values, kind)
-    result = _result(values, kind, differences, criterion)
-    is_beyond = problem is None and result.reason == "not-finite"
-    if is_beyond:
-        differences = np.empty(0)
-    told = (_PROBLEMS[problem],) if problem else (_BEYOND,) if is_beyond else ()
-    warnings = _missing(len(pairs) - len(used), response) + told
+    sides = [(treatment.values.get(response), reference.values.get(response)) for treatment, reference in used]
+    failures = count_failures(used)
+    result = _result(sides, kind, failures, criterion)
+    told = (_PROBLEMS[result.problem],) if result.problem else ()
     contrast = Contrast(
         workload=planned.workload,
         response=response,
@@ -180,8 +175,10 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         equivalence=result.equivalence,
         p=result.p,
         verdict=result.verdict,
-        reason=problem or ("response-missing" if pairs and not used else result.reason),
-        warnings=warnings,
+        failures=failures,
+        worked=result.worked,
+        reason="response-missing" if pairs and not used else result.reason,
+        warnings=_missing(len(pairs) - len(used), response) + told,
         pairs=_PAIRS.validate_python(
             [
                 {
@@ -193,59 +190,61 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
                     "reference_censored": reference.values[response].censored,
                 }
                 for treatment, reference in used
+                if not (treatment.has_failed or reference.has_failed)
             ]
         ),
     )
-    return Matched(contrast, used, differences)
+    return Matched(contrast, used, result.differences)
 
 
 _PROBLEMS = {
     "censored": Warned(
-        code="censored", text="a value is only known to lie beyond what was tried, so the contrast is left undecided"
+        code="censored",
+        text="a value is only known to lie beyond what was tried: it counts as whatever its bound allows, so that the "
+        "interval may have no end on that side",
     ),
     "not-finite": Warned(code="not-finite", text="a value is not a number, so the contrast is left undecided"),
     "not-positive": Warned(
-        code="not-positive", text="a value is not positive, so it has no ratio, and the contrast is left undecided"
+        code="not-positive", text="a value is negative, so it has no ratio, and the contrast is left undecided"
     ),
+    "zero": Warned(code="zero", text="a value is 0, which on a ratio scale lies infinitely far below all others"),
     "units-differ": Warned(
         code="units-differ", text="the unit, direction or scale of the response is not the same in all trials"
     ),
+    "beyond": Warned(
+        code="not-finite",
+        text="a difference, ratio or median of values is beyond all numbers, so the contrast is left undecided",
+    ),
 }
+"""What is told of the values of a contrast."""
 
-_BEYOND = Warned(
-    code="not-finite",
-    text="a difference, ratio or median of values is beyond all numbers, so the contrast is left undecided",
-)
-"""Of values that are numbers themselves."""
-
-
-NEVER_DECIDED = frozenset(_PROBLEMS)
+NEVER_DECIDED = frozenset({"not-finite", "not-positive", "units-differ"})
 """Reasons that more blocks do not cure."""
 
 
-def _problem(values: Sequence[tuple[Value, Value]]) -> str | None:
+def _find_problem(values: Iterable[Value]) -> str | None:
+    """What leaves a contrast undecided, or else what is to be told of its values."""
     problems: set[str] = set()
-    for value in (value for pair in values for value in pair):
-        if value.kind is not values[0][0].kind:
+    first: Value | None = None
+    for value in values:
+        first = first or value
+        if value.kind is not first.kind:
             problems.add("units-differ")
-        if value.problem:
-            problems.add(value.problem)
-    return min(problems, default=None)
+        if value.problem is None:
+            continue
+        if not math.isfinite(value.value):
+            problems.add("not-finite")
+        elif value.kind.scale == "ratio" and (value.value < 0 or (value.value > 0 and value.problem == "not-positive")):
+            problems.add("not-positive")
+        else:
+            problems.add("censored" if value.censored else "zero")
+    return min(problems & NEVER_DECIDED or problems, default=None)
 
 
 def _missing(blocks: int, response: str) -> tuple[Warned, ...]:
     if not blocks:
         return ()
     return (Warned(code="response-missing", text=f"{response} is missing in {blocks} of the blocks that are ok"),)
-
-
-def _differences(values: Sequence[tuple[Value, Value]], kind: ResponseKind) -> NDArray[np.float64]:
-    treatment = np.array([pair[0].value for pair in values])
-    reference = np.array([pair[1].value for pair in values])
-    if kind.scale == "ratio":
-        return np.asarray(np.log(treatment) - np.log(reference))
-    with np.errstate(over="ignore"):  # what is beyond the largest number is told with the verdict
-        return np.asarray(treatment - reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,29 +257,75 @@ class _Result:
     interval: tuple[float, float] | None = None
     equivalence: tuple[float, float] | None = None
     p: float | None = None
+    worked: Worked | None = None
+    differences: Floats = field(default_factory=lambda: np.empty(0))
+    problem: str | None = None
+    """Of `_PROBLEMS`."""
 
 
-def _result(
-    values: Sequence[tuple[Value, Value]], kind: ResponseKind, differences: NDArray[np.float64], criterion: Criterion
-) -> _Result:
+def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criterion: Criterion) -> _Result:
     """Estimate, interval, p and verdict. Nothing to go by: undecided."""
-    if not len(differences):
-        return _Result(Verdict.UNDECIDED, "no-blocks")
-    if not np.isfinite(differences).all():
-        return _Result(Verdict.UNDECIDED, "not-finite")
-    base = 1.0
+    values = [value for pair in sides for value in pair if value is not None]
+    problem = _find_problem(values)
+    if problem in NEVER_DECIDED:
+        return _Result(Verdict.UNDECIDED, problem, problem=problem)
+    if not values:
+        return _Result(Verdict.UNDECIDED, "all-failed" if sides else "no-blocks")
+    have_worked = np.array([None not in pair for pair in sides])
+    differences = find_differences(sides, kind)
+    differences_of_worked = differences.told[have_worked]
+    base = _median([other.value for _, other in sides if other is not None]) if kind.scale == "difference" else 1.0
+    largest = max(abs(value.value) for value in values)
+    resolution = LOG_RESOLUTION if kind.scale == "ratio" else resolution_of(largest)
+    logs = differences.rank(criterion.level, resolution)
+    found = as_ratio(logs) if kind.scale == "ratio" else logs
+    is_beyond = kind.scale == "difference" and not np.isfinite(differences_of_worked).all()
+    if is_beyond or not math.isfinite(base) or not _are_in_numbers(logs, found, kind.scale):
+        return _Result(Verdict.UNDECIDED, "not-finite", problem="beyond")
     if kind.scale == "ratio":
-        found = as_ratio(signed_rank(differences, criterion.level, LOG_RESOLUTION))
         equivalence: tuple[float, float] | None = equivalence_of_ratios(criterion.margin)
     else:
-        largest = max(abs(value.value) for pair in values for value in pair)
-        found = signed_rank(differences, criterion.level, resolution_of(largest))
-        base = statistics.median(reference.value for _, reference in values)
         equivalence = equivalence_of_differences(criterion.margin, base)
-    if not (math.isfinite(base) and is_in_numbers(found, kind.scale)):
-        return _Result(Verdict.UNDECIDED, "not-finite")
     verdict, reason = judge(found.interval, equivalence, neutral=1.0 if kind.scale == "ratio" else 0.0)
-    return _Result(verdict, reason, found.estimate, found.interval, equivalence, found.p)
+    if verdict is not Verdict.DIFFERENT and found.interval and not enough(int(have_worked.sum()), criterion.level):
+        verdict, reason = Verdict.UNDECIDED, "too-few-worked"
+    elif objection := find_objection(verdict, failures):
+        verdict, reason = Verdict.UNDECIDED, objection
+    elif problem == "censored" and verdict is Verdict.UNDECIDED and found.interval is not None:
+        reason = problem
+    return _Result(
+        verdict,
+        reason,
+        found.estimate,
+        found.interval,
+        equivalence,
+        found.p,
+        _compare_worked(sides, kind, criterion.level) if failures else None,
+        differences_of_worked[np.isfinite(differences_of_worked)],
+        problem,
+    )
+
+
+def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> Worked | None:
+    """The blocks in which both sides worked, by themselves."""
+    worked = [pair for pair in sides if None not in pair]
+    if not worked:
+        return None
+    largest = max(abs(value.value) for pair in worked for value in pair if value is not None)
+    resolution = LOG_RESOLUTION if kind.scale == "ratio" else resolution_of(largest)
+    logs = find_differences(worked, kind).rank(level, resolution)
+    found = as_ratio(logs) if kind.scale == "ratio" else logs
+    return Worked(blocks=len(worked), estimate=found.estimate, interval=found.interval)
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else 0.0
+
+
+def _are_in_numbers(logs: Centre, found: Centre, scale: Scale) -> bool:
+    """Whether floats hold what is finite of the estimate and its interval on the response's scale."""
+    ends = zip((logs.estimate, *(logs.interval or ())), (found.estimate, *(found.interval or ())), strict=True)
+    return all(math.isinf(log) or (math.isfinite(end) and (scale == "difference" or end > 0)) for log, end in ends)
 
 
 def as_ratio(logs: Centre) -> Centre:

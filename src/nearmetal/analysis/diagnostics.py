@@ -1,4 +1,4 @@
-"""What a reader of a contrast should know besides its numbers: warnings, as data. They never change a verdict."""
+"""What a reader of a contrast should know besides its numbers: warnings, as data."""
 
 import math
 from bisect import bisect_left, bisect_right, insort
@@ -18,7 +18,7 @@ from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
 from nearmetal.levels import format_assignment
-from nearmetal.model import Assignment, Look, Plan, TrialRecord, Warned, identify_assignment
+from nearmetal.model import Assignment, Look, Plan, TrialRecord, TrialStatus, Warned, identify_assignment
 from nearmetal.store import version_1
 
 ALARM_PRIMARY = 0.05
@@ -331,6 +331,7 @@ def about_run(
         *_phases(told, bool(records)),
         *_treatments("left-out", "left out", left_out),
         *_attempts(attempts, to_run),
+        *_without_blame(records),
         *(
             Warned(code=group.code, text=f"could not be put back: {group.text}{_times(len(group.about))}")
             for group in grouped((None, warning) for warning in left_behind)
@@ -353,6 +354,17 @@ def _early(events: Sequence[Mapping[str, Any]]) -> Iterable[Warned]:
             after = "1 block" if event["blocks"] == 1 else f"{event['blocks']} blocks"
             text = f"the run ended after {after}: nothing was left that can be compared"
             yield Warned(code="nothing-to-compare", text=text)
+
+
+def _without_blame(records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    number = sum(record.status is not TrialStatus.OK and record.blame is None for record in records)
+    if number:
+        trials = "1 trial that is not ok names" if number == 1 else f"{number:,} trials that are not ok name"
+        text = (
+            f"{trials} nobody who is to blame, as in all runs of version 1: by their rule a failure is no outcome, and "
+            "a block counts by its first attempt in which both sides are ok"
+        )
+        yield Warned(code="judged-as-version-1", text=text)
 
 
 def _attempts(attempts: Set[tuple[int, int]], planned: int) -> Iterable[Warned]:

@@ -1,11 +1,21 @@
-"""Which side of a contrast has trials that are not ok, and whose fault that is: warned of beside its verdict. Pure."""
+"""Which side of a contrast has trials that are not ok, and whose fault that is. Pure.
+
+The treatment's own faults are outcomes. Those of others are no reason for a verdict, so long as they befall both sides
+alike: else what is left of the blocks was chosen by what was to be measured.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from nearmetal.analysis.failures import mcnemar_p
 from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Blame, TrialRecord, Warned, describe_cause
+
+UNLIKE = "faults-not-alike"
+
+_LEVEL = 0.05
+"""Of the test that others' faults befall both sides alike."""
 
 _SIDES = ("treatment", "reference")
 
@@ -16,11 +26,19 @@ class Faults:
     def __init__(self, records: Iterable[TrialRecord]) -> None:
         self._trials: Counter[tuple[Key, str]] = Counter()
         self._causes: dict[tuple[Key, str], Counter[tuple[Blame, str]]] = defaultdict(Counter)
+        self._attempts: dict[tuple[Key, str], set[tuple[int, int]]] = defaultdict(set)
+        """Of blocks."""
+        self._spoilt: dict[tuple[Key, str], set[tuple[int, int]]] = defaultdict(set)
+        """Those attempts with a trial for which others are to blame."""
         for record in records:
             arm = key_of(record.trial.treatment), record.trial.workload
             self._trials[arm] += 1
             if record.blame is not None:
                 self._causes[arm][record.blame, record.cause or ""] += 1
+            attempt = record.trial.block, record.trial.attempt
+            self._attempts[arm].add(attempt)
+            if record.blame not in (None, "treatment"):
+                self._spoilt[arm].add(attempt)
 
     def about(self, contrast: Contrast) -> Iterable[Warned]:
         for side, treatment in zip(_SIDES, (contrast.treatment, contrast.reference), strict=True):
@@ -34,6 +52,23 @@ class Faults:
             if others:
                 text = f"in {others.total():,} {of} others were to blame, for which a block is repeated: "
                 yield Warned(code="trials-repeated", text=text + _describe(others))
+        yield from self._unlike(contrast)
+
+    def _unlike(self, contrast: Contrast) -> Iterable[Warned]:
+        mine, others = ((key_of(side), contrast.workload) for side in (contrast.treatment, contrast.reference))
+        if not self._spoilt.keys() & {mine, others}:
+            return
+        both = self._attempts[mine] & self._attempts[others]
+        treatment, reference = len(both & self._spoilt[mine]), len(both & self._spoilt[others])
+        shared = len(both & self._spoilt[mine] & self._spoilt[others])
+        treatment, reference = treatment - shared, reference - shared
+        p = mcnemar_p(treatment, reference)
+        if p <= _LEVEL:
+            text = (
+                f"others were to blame for {treatment:,} attempts of the treatment alone and {reference:,} of the "
+                f"reference alone (p = {p:.2g}), so that the blocks that count may be chosen ones"
+            )
+            yield Warned(code=UNLIKE, text=text)
 
 
 def _describe(causes: Counter[str]) -> str:

@@ -1,7 +1,9 @@
 """From a journal's records to one value per treatment, workload, response and block.
 
-A block's boot of a treatment is the unit: repeats within it are averaged on the response's scale, and only an
-attempt in which all of them are `ok` counts. What is not `ok` is counted in `TrialCounts` and nowhere else.
+A block's boot of a treatment is the unit. An attempt has an outcome if all its repeats are `ok`, which are averaged on
+the response's scale, or if those that are not `ok` are the treatment's own fault: then it has failed. If others are to
+blame for one, the attempt has no outcome. Nor has it if a record that is not `ok` names nobody, as those of version 1
+do: runs of that version count by their first good attempt.
 """
 
 import json
@@ -42,7 +44,7 @@ def key_of(treatment: Assignment) -> Key:
 
 
 class Value(NamedTuple):
-    """One response of one replicate. `problem` says why no contrast can be made of it."""
+    """One response of one replicate. `problem` says why it has no place on its scale, or not just one."""
 
     value: float
     kind: ResponseKind
@@ -54,7 +56,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replicate:
-    """What one workload gave in one boot: the repeats of one attempt of one block, all of them ok."""
+    """The outcome of one workload in one boot, in one attempt of one block: repeats that are all ok, or a failure."""
 
     block: int
     attempt: int
@@ -62,10 +64,16 @@ class Replicate:
     """The mean place of its trials within the block."""
     records: tuple[TrialRecord, ...]
     values: Mapping[str, Value]
+    """Empty if it failed."""
+    has_failed: bool = False
+
+
+Pairs = tuple[tuple[Replicate, Replicate], ...]
+"""Treatment and reference, one pair per block."""
 
 
 class Arm:
-    """All replicates of one treatment and workload, by block and attempt."""
+    """All outcomes of one treatment and workload, by block and attempt."""
 
     def __init__(self, replicates: Iterable[Replicate] = ()) -> None:
         self._blocks: dict[int, dict[int, Replicate]] = {}
@@ -73,14 +81,29 @@ class Arm:
             self._blocks.setdefault(replicate.block, {})[replicate.attempt] = replicate
 
     @property
-    def replicates(self) -> Iterable[Replicate]:
+    def outcomes(self) -> Iterable[Replicate]:
         """Of every block and attempt."""
         return (replicate for attempts in self._blocks.values() for replicate in attempts.values())
 
+    @property
+    def replicates(self) -> Iterable[Replicate]:
+        """The outcomes of those boots that worked."""
+        return (replicate for replicate in self.outcomes if not replicate.has_failed)
+
+    @cached_property
+    def counted(self) -> tuple[Replicate, ...]:
+        """One outcome per block, of the first attempt that has one; blocks in planned order."""
+        return tuple(attempts[min(attempts)] for _, attempts in sorted(self._blocks.items()))
+
     @cached_property
     def first(self) -> tuple[Replicate, ...]:
-        """One replicate per block, of the first attempt in which this arm is ok; blocks in planned order."""
-        return tuple(attempts[min(attempts)] for _, attempts in sorted(self._blocks.items()))
+        """Those of `counted` that worked."""
+        return tuple(replicate for replicate in self.counted if not replicate.has_failed)
+
+    @property
+    def failed(self) -> int:
+        """In how many blocks it failed."""
+        return len(self.counted) - len(self.first)
 
     @property
     def trials(self) -> list[TrialRecord]:
@@ -88,7 +111,7 @@ class Arm:
         return [record for replicate in self.first for record in replicate.records]
 
     def paired(self, other: "Arm") -> list[tuple[Replicate, Replicate]]:
-        """One pair per block, of the first attempt in which both arms are ok; blocks in planned order."""
+        """One pair per block, of the first attempt in which both arms have an outcome; blocks in planned order."""
         pairs = []
         for block in sorted(self._blocks.keys() & other._blocks.keys()):
             mine, others = self._blocks[block], other._blocks[block]
@@ -105,22 +128,34 @@ def first_attempts(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 Arms = Mapping[tuple[Key, str], Arm]
-"""By treatment and workload; only those with a replicate."""
+"""By treatment and workload; only those with an outcome."""
 
 
 def that_count(records: Iterable[TrialRecord], arms: Arms) -> list[TrialRecord]:
     """Those that tables of a single arm are of, in the order in which they are given: trials of the first attempt in
-    which their arm is ok."""
+    which their arm has an outcome, if it worked then."""
     ids = {record.trial.id for arm in arms.values() for record in arm.trials}
     return [record for record in records if record.trial.id in ids]
+
+
+def outcomes_of(
+    arms: Arms, treatment: Assignment, reference: Assignment, workload: str
+) -> list[tuple[Replicate, Replicate]]:
+    """Outcomes of both sides of a comparison, as `Arm.paired` has them; none where a side has none."""
+    mine, others = (arms.get((key_of(side), workload), Arm()) for side in (treatment, reference))
+    return mine.paired(others)
 
 
 def pairs_of(
     arms: Arms, treatment: Assignment, reference: Assignment, workload: str
 ) -> list[tuple[Replicate, Replicate]]:
-    """Replicates of both sides of a comparison, as `Arm.paired` has them; none where a side has none."""
-    mine, others = (arms.get((key_of(side), workload), Arm()) for side in (treatment, reference))
-    return mine.paired(others)
+    """The outcomes of those blocks in which both sides worked."""
+    return [pair for pair in outcomes_of(arms, treatment, reference, workload) if not has_failed(pair)]
+
+
+def has_failed(pair: tuple[Replicate, Replicate]) -> bool:
+    """Whether a side failed, or both."""
+    return pair[0].has_failed or pair[1].has_failed
 
 
 def count(records: Iterable[TrialRecord]) -> TrialCounts:
@@ -130,17 +165,20 @@ def count(records: Iterable[TrialRecord]) -> TrialCounts:
 
 
 def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
-    """Gather the replicates: `repeats` trials of a boot, all of them ok."""
+    """Gather the outcomes of boots: `repeats` trials, all of them ok, or a failure that is the treatment's own."""
     trials: dict[tuple[Key, str, int, int], list[TrialRecord]] = defaultdict(list)
     for record in records:
         address = record.trial
         trials[key_of(address.treatment), address.workload, address.block, address.attempt].append(record)
     replicates: dict[tuple[Key, str], list[Replicate]] = defaultdict(list)
     for (treatment, workload, block, attempt), group in trials.items():
-        if len(group) == repeats and all(record.status is TrialStatus.OK for record in group):
-            group.sort(key=lambda record: record.trial.repeat)
-            position = sum(record.trial.position for record in group) / repeats
-            replicates[treatment, workload].append(Replicate(block, attempt, position, tuple(group), _values(group)))
+        bad = [record for record in group if record.status is not TrialStatus.OK]
+        if any(record.blame != "treatment" for record in bad) or (not bad and len(group) != repeats):
+            continue
+        group.sort(key=lambda record: record.trial.repeat)
+        position = sum(record.trial.position for record in group) / len(group)
+        values = {} if bad else _values(group)
+        replicates[treatment, workload].append(Replicate(block, attempt, position, tuple(group), values, bool(bad)))
     return {arm: Arm(found) for arm, found in replicates.items()}
 
 
@@ -153,17 +191,18 @@ def arms_of_study(records: Sequence[TrialRecord], design: DesignSpec) -> Arms:
 def with_boots_apart(arms: Arms) -> Arms:
     """Where all workloads of a block share a boot: what is the boot's own as an arm of its own, of no workload.
 
-    Else the same value would count once for each workload. A boot tells it by the first of its workloads that is ok.
+    Else the same value would count once for each workload. A boot tells it by the first of its workloads that is ok;
+    it has failed if none is.
     """
     workloads: dict[tuple[Key, str], Arm] = {}
     boots: dict[Key, dict[tuple[int, int], Replicate]] = defaultdict(dict)
     for (treatment, workload), arm in arms.items():
         workloads[treatment, workload] = Arm(
-            _only(replicate, replicate.values.keys() - OF_THE_BOOT) for replicate in arm.replicates
+            _only(replicate, replicate.values.keys() - OF_THE_BOOT) for replicate in arm.outcomes
         )
-        for replicate in arm.replicates:
+        for replicate in arm.outcomes:
             known = boots[treatment].setdefault((replicate.block, replicate.attempt), replicate)
-            if replicate.position < known.position:
+            if (replicate.has_failed, replicate.position) < (known.has_failed, known.position):
                 boots[treatment][replicate.block, replicate.attempt] = replicate
     own = {
         (treatment, BOOT): Arm(_only(replicate, replicate.values.keys() & OF_THE_BOOT) for replicate in found.values())
@@ -188,11 +227,17 @@ def _average(name: str, records: Sequence[TrialRecord]) -> Value:
     """The mean of the repeats on the response's scale; the plain mean where that scale cannot hold them."""
     repeats = [_value(record.responses[name]) for record in records]
     values = [repeat.value for repeat in repeats]
-    problem = next((repeat.problem for repeat in repeats if repeat.problem), None)
-    geometric = repeats[0].kind.scale == "ratio" and problem is None
-    average = statistics.geometric_mean(values) if geometric else mean(values)
+    # Of several the graver one: "censored" is the least of them.
+    problem = max((repeat.problem for repeat in repeats if repeat.problem), default=None)
+    is_geometric = repeats[0].kind.scale == "ratio" and all(0 <= value < math.inf for value in values)
+    average = _geometric_mean(values) if is_geometric else mean(values)
     bound = joined(repeat.censored for repeat in repeats)
     return Value(average, repeats[0].kind, problem or (None if math.isfinite(average) else "not-finite"), bound)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    """Of finite values that are not negative."""
+    return statistics.geometric_mean(values) if min(values) > 0 else 0.0
 
 
 def mean(values: Sequence[float]) -> float:

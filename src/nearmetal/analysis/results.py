@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
 
 class Pair(Frozen):
-    """One block's contribution to a contrast: both arms' responses, repeats averaged on the response's scale.
+    """A block in which both arms worked: their responses, repeats averaged on the response's scale.
 
     Where of one only a bound is known, `treatment_censored` or `reference_censored` says which: at most that ("left"),
     at least that ("right"), or neither, as of repeats of both kinds ("both").
@@ -39,7 +39,7 @@ class Pair(Frozen):
 
 
 class Failures(Frozen):
-    """How many of a contrast's blocks one side's own failure decided, the treatment's or the reference's.
+    """In how many of a contrast's blocks a side failed: the treatment alone, the reference alone, or both.
 
     `p` is of the exact McNemar test that both fail alike (two-sided), for description alone: the verdict has failures
     as worst ranks already. It is 1 where no block tells them apart.
@@ -56,7 +56,7 @@ class Worked(Frozen):
     """A contrast among the boots that worked on both sides, told beside it and never judged."""
 
     blocks: int
-    estimate: float
+    estimate: Number
     """On the contrast's own scale: a ratio, or a difference in its unit."""
     interval: tuple[Number, Number] | None
 
@@ -73,10 +73,10 @@ class Concluded(Frozen):
     `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
     the median of the reference either side of 0 for a difference, and None where that median is 0. `workload` is ""
     for what belongs to a boot that several workloads share.
-    A failed boot has the worst rank, so that an end of the interval may be infinite, or 0 of a ratio: unbounded. `k` is
-    how many of so many blocks may disagree, should they be the least of all, before a verdict is out of reach. `needs`
-    is how many blocks an undecided contrast would take, should it go on as it is. `confounded_by` names what differs
-    between both sides besides what is under study, and is known to move this response.
+    A failed boot has the worst rank. So the estimate or an end of the interval may be unbounded: infinite (null in
+    JSON), or 0 of a ratio. `k` is how many of so many blocks may disagree, should they be the least of all, before a
+    verdict is out of reach. `needs` is how many blocks an undecided contrast would take, should it go on as it is.
+    `confounded_by` names what else differs between both sides and is known to move this response.
     """
 
     workload: str
@@ -91,8 +91,8 @@ class Concluded(Frozen):
     look: int | None = None
     look_level: float | None = None
     level: float
-    ratio: float | None = None
-    difference: float | None = None
+    ratio: Number | None = None
+    difference: Number | None = None
     interval: tuple[Number, Number] | None = None
     naive: tuple[Number, Number] | None = None
     equivalence: tuple[Number, Number] | None = None
@@ -139,6 +139,8 @@ class Cell(Frozen):
     minimum: Number
     maximum: Number
     median: Number
+    failed: int = 0
+    """In how many more blocks this treatment failed, so that there is no value."""
 
 
 IDENTICAL = "identical"

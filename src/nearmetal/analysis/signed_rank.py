@@ -12,11 +12,15 @@ out of the sum and of the flips. Dropping them before ranking, as Wilcoxon did, 
 making every difference larger, and then the centres not rejected need not form an interval (J. W. Pratt, "Remarks
 on zeros and ties in the Wilcoxon signed rank procedures", JASA 54, 1959).
 
+*Infinite* differences lie beyond all finite ones, and are tied among themselves: failures, which have no size. An end
+of the interval, or the estimate, is infinite if it falls among them.
+
 *Agreement*: a published interval is closed, so where the test jumps (at a Walsh average) both the interval and p take
 the larger of the p-values on either side and at the jump, 1 where the jump passes the balance of signs. Ties and zeros
 are so resolved against a verdict, never for it, and the interval excludes 0 exactly when p <= level.
 """
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +33,9 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_BEYOND = 2**57
+"""Steps that stand for infinity: far beyond any finite difference, and eight times as many still fit into an int64."""
+
 _FEW = 256
 """Up to so many differences their pairs are looked up at once, beyond it one row after the other."""
 
@@ -40,7 +47,10 @@ _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 @dataclass(frozen=True, slots=True)
 class Centre:
-    """What values say of where they lie, in their unit. `interval` and `p` are None when n is too small."""
+    """What values say of where they lie, in their unit. `interval` and `p` are None when n is too small.
+
+    Infinite differences may make the estimate infinite, and each end of the interval.
+    """
 
     estimate: float
     interval: tuple[float, float] | None
@@ -50,20 +60,27 @@ class Centre:
 def signed_rank(differences: Floats, level: float, resolution: float) -> Centre:
     """Estimate, interval of confidence 1 - level, and two-sided p for a centre of 0.
 
-    Differences closer than `resolution` (> 0, in their unit) are one value: it keeps rounding in the last bits from
-    breaking ties. ValueError when there is no difference at all.
+    Differences closer than `resolution` (> 0, in their unit, more than 2^-54 of the largest) are one value: it keeps
+    rounding in the last bits from breaking ties. ValueError when there is no difference at all, or one is not a number.
     """
     if not len(differences):
         raise ValueError("no differences")
+    if np.isnan(differences).any():
+        raise ValueError("a difference is not a number")
     n = len(differences)
-    steps = np.rint(differences / resolution).astype(np.int64)
+    steps = np.clip(np.rint(differences / resolution), -_BEYOND, _BEYOND).astype(np.int64)
     sums = np.sort(_pairwise_sums(steps))
-    estimate = float(sums[(len(sums) - 1) // 2] + sums[len(sums) // 2]) / 4 * resolution
+    estimate = _value_of(int(sums[(len(sums) - 1) // 2]) + int(sums[len(sums) // 2]), 4, resolution)
     if not enough(n, level):
         return Centre(estimate, None, None)
     distinct = len(set(steps.tolist())) == n
     (low, high), p = inverted_distinct(sums, n, level) if distinct else inverted(steps, sums, level)
-    return Centre(estimate, (low / 2 * resolution, high / 2 * resolution), p)
+    return Centre(estimate, (_value_of(low, 2, resolution), _value_of(high, 2, resolution)), p)
+
+
+def _value_of(steps: int, share: int, resolution: float) -> float:
+    """So many steps over `share`, in the unit of the differences; infinite if one of the differences was."""
+    return math.copysign(math.inf, steps) if abs(steps) > _BEYOND // 2 else steps / share * resolution
 
 
 def enough(blocks: int, level: float) -> bool:

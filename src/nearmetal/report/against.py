@@ -1,5 +1,6 @@
 """Measured comparisons beside what somebody else published of the same two, as ratios: a table, and a chart."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from nearmetal.analysis.results import Contrast
@@ -85,7 +86,7 @@ def chart(
             published=ratio(contrast),
         )
         for contrast in contrasts
-        if contrast.ratio is not None and contrast.ratio > 0
+        if contrast.ratio is not None and 0 < contrast.ratio < math.inf
     ]
     if not any(pair.published for pair in pairs):
         return []

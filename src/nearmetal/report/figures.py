@@ -39,11 +39,30 @@ def common_decimals(values: Iterable[float]) -> int:
 def ratio(value: float, spread: tuple[float, float] | None = None, bounds: Sequence[float] = ()) -> str:
     """A ratio with as many decimals as its interval deserves: 0.97, 0.098, 12.3.
 
-    Of `bounds`, as of 1, an end of the interval tells on which side it lies.
+    Of `bounds`, as of 1, an end of the interval tells on which side it lies. A ratio of 0 or of infinity is unbounded.
     """
-    decimals = _decimals(value, spread, (1, *bounds))
+    if not _is_bounded(value):
+        return UNBOUNDED
+    decimals = _decimals(value, _bounded(value, spread), (1, *bounds))
     is_apart = spread is not None and not spread[0] <= 1 <= spread[1]
     return _never_1(value, decimals) if is_apart else _plainly(value, decimals)
+
+
+UNBOUNDED = "unbounded"
+"""Of an estimate or an end of an interval that failures, zeros or bounds leave without a number."""
+
+
+def _is_bounded(ratio: float) -> bool:
+    return ratio != 0 and not math.isinf(ratio)
+
+
+def _bounded(value: float, spread: tuple[float, float] | None) -> tuple[float, float] | None:
+    """The interval of a ratio, without unbounded ends: the estimate stands for those. None if none is left."""
+    if spread is None or all(map(_is_bounded, spread)):
+        return spread
+    known = [end for end in spread if _is_bounded(end)]
+    middle = value if _is_bounded(value) else next(iter(known), value)
+    return (min([*known, middle]), max([*known, middle])) if known else None
 
 
 def _plainly(value: float, decimals: int) -> str:
@@ -71,8 +90,9 @@ _SMALLEST, _LARGEST = 1e-24, 1e24
 
 def interval(value: float, spread: tuple[float, float], bounds: Sequence[float] = ()) -> str:
     """The interval of a ratio, with the same decimals: "0.95 to 0.99"."""
-    decimals = _decimals(value, spread, (1, *bounds))
-    return " to ".join(_never_1(end, decimals) for end in spread)
+    known = _bounded(value, spread)
+    decimals = _decimals(value if _is_bounded(value) or known is None else known[0], known, (1, *bounds))
+    return " to ".join(_never_1(end, decimals) if _is_bounded(end) else UNBOUNDED for end in spread)
 
 
 def _never_1(value: float, decimals: int) -> str:
@@ -154,9 +174,12 @@ def difference(value: float, spread: tuple[float, float] | None, unit: str) -> s
 def _signed(value: float, *ends: float) -> list[str]:
     """A difference and its ends, without the zeros in which all of them end."""
     numbers = (value, *ends)
+    if any(map(math.isinf, numbers)):
+        known = iter(_signed(*finite) if (finite := [number for number in numbers if math.isfinite(number)]) else ())
+        return [UNBOUNDED if math.isinf(number) else next(known) for number in numbers]
     if not all(math.isfinite(number) and _is_usual(number) for number in numbers):
         return [f"{number:+.3g}".replace("-", "−") if number else "0" for number in numbers]
-    most = _decimals(value, (ends[0], ends[1]) if ends else None)
+    most = _decimals(value, (min(numbers), max(numbers)) if ends else None)
     decimals = next(few for few in range(most + 1) if all(round(n, few) == round(n, most) for n in numbers))
     # A change that is next to none within an interval on both sides of 0 may be 0; what tells a side may not.
     is_none = ends and min(ends) < 0 < max(ends) and not round(value, decimals)

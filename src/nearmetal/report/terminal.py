@@ -113,8 +113,8 @@ def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
 
 def _said(contrast: Contrast, labels: Labels) -> Text:
     text = Text(words.sentence(contrast, labels))
-    if reason := words.reason(contrast):
-        text.append(f"; {reason}", style="dim")
+    for detail in (words.reason(contrast), *words.failures(contrast, labels)):
+        text.append(f"; {detail}" if detail else "", style="dim")
     return text
 
 

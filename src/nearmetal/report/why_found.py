@@ -4,6 +4,7 @@ The largest differences that were asked for, each with what is most unlike betwe
 who reads nothing else.
 """
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -85,6 +86,8 @@ def more_different(told: int, report: ReportInput) -> str:
 
 def _size(contrast: Contrast) -> float:
     """From 0 to 2, on either scale: the difference as a share of the mean. For ranking alone."""
+    if contrast.ratio is not None and math.isinf(contrast.ratio):
+        return 2.0
     if contrast.ratio is not None:
         return 2 * abs(contrast.ratio - 1) / (contrast.ratio + 1)
     sides = [(pair.treatment, pair.reference) for pair in contrast.pairs]

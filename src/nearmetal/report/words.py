@@ -1,5 +1,6 @@
 """What things are called in front of people: treatments, responses, verdicts, contrasts."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +40,12 @@ _REASONS = {
     "response-missing": "no block has it on both sides",
     "not-looked-yet": "not looked at yet",
     "not-ended-yet": "the run has not ended",
-    "not-positive": "a value is not positive, so it has no ratio",
+    "not-positive": "a value is negative, so it has no ratio",
     "not-finite": "a value, or a difference or ratio of values, is not a finite number",
+    "all-failed": "both sides failed in every block",
+    "failures-unlike": "one side failed in more blocks than the other",
+    "too-few-worked": "too few blocks in which both sides worked",
+    "faults-not-alike": "faults of others befell one side more often than the other",
     "censored": "a value is only known to lie beyond what was tried",
     "nothing-before": "no good trial of the run before has it",
     "nothing-after": "no good trial of the run after has it",
@@ -179,6 +184,9 @@ def _clause(contrast: Contrast, reference: str, labels: Labels) -> str:
     if contrast.ratio is None:
         return f"cannot be compared with {reference} in {name}"
     bounds = contrast.equivalence or ()
+    if contrast.ratio == 0 or math.isinf(contrast.ratio):
+        ends = f" ({figures.interval(contrast.ratio, contrast.interval, bounds)})" if contrast.interval else ""
+        return f"has no typical ratio to {reference} in {name}{ends}"
     ratio = figures.ratio(contrast.ratio, contrast.interval, bounds)
     filled = {"ratio": ratio, "response": name, "reference": reference}
     clause = _IN_CLAUSES.sub(lambda found: filled[found[1]], labels.clause(contrast.workload, contrast.response))
@@ -204,7 +212,7 @@ def size(
         return "no estimate"
     if scale == "difference":
         return figures.difference(value, interval, unit)
-    text = f"{figures.ratio(value, interval, bounds)} ×"
+    text = f"{figures.ratio(value, interval, bounds)} ×".replace(f"{figures.UNBOUNDED} ×", figures.UNBOUNDED)
     return text if interval is None else f"{text} ({figures.interval(value, interval, bounds)})"
 
 
@@ -218,9 +226,9 @@ def known_truth(truth: tuple[float, float], scale: Scale, unit: str) -> str:
 
 def tone(contrast: Contrast) -> Tone:
     """What a verdict means: better and worse only where the data say that there is a difference."""
-    if contrast.verdict is Verdict.EQUIVALENT:
+    if contrast.verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE):
         return "same"
-    if contrast.verdict is Verdict.UNDECIDED:
+    if contrast.verdict is not Verdict.DIFFERENT:
         return "unknown"
     more = (contrast.ratio or 0.0) > 1 if contrast.scale == "ratio" else (contrast.difference or 0.0) > 0
     return "better" if more == (contrast.better == "higher") else "worse"
@@ -228,9 +236,13 @@ def tone(contrast: Contrast) -> Tone:
 
 def is_same(contrast: Contrast) -> bool:
     """Whether both sides have one value in each block, and not but the same bound."""
-    return bool(contrast.pairs) and all(
-        pair.treatment == pair.reference and not (pair.treatment_censored or pair.reference_censored)
-        for pair in contrast.pairs
+    return (
+        bool(contrast.pairs)
+        and not contrast.failures
+        and all(
+            pair.treatment == pair.reference and not (pair.treatment_censored or pair.reference_censored)
+            for pair in contrast.pairs
+        )
     )
 
 
@@ -312,6 +324,30 @@ def small_print(contrast: Contrast) -> str:
     if contrast.verdict is Verdict.UNDECIDED and contrast.reason:
         parts.append(reason(contrast))
     return ", ".join(parts)
+
+
+def failures(contrast: Contrast, labels: Labels) -> list[str]:
+    """ "docker failed in 10 of 30 blocks and host in none", and what is told of those in which both worked."""
+    found = contrast.failures
+    if found is None:
+        return []
+    treatment, reference, _ = labels.sides(contrast)
+    of = figures.count(found.blocks, "block")
+    mine, others = (
+        f"{number + found.both:,}" if number + found.both else "none" for number in (found.treatment, found.reference)
+    )
+    told = [f"{treatment} failed in {mine} of {of} and {reference} in {others}"]
+    if contrast.worked:
+        worked = contrast.worked
+        size_of_those = size(worked.estimate, worked.interval, contrast.scale, contrast.unit)
+        told.append(f"{size_of_those} in the {figures.count(worked.blocks, 'block')} in which both worked")
+    return told
+
+
+def failure_counts(contrast: Contrast) -> str | None:
+    """ "10 : 0 of 30": blocks in which the treatment failed, and the reference."""
+    found = contrast.failures
+    return f"{found.treatment + found.both} : {found.reference + found.both} of {found.blocks}" if found else None
 
 
 def direction(better: str) -> str:

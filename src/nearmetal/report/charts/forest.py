@@ -56,7 +56,7 @@ class _Layout:
 def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     """Estimates as points on their intervals, the reference as a line, the margin as a band behind all or each of them.
 
-    A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
+    A filled point was told from the reference, a diamond lies within the margin, any other is hollow.
     """
     beside = width >= 600
     drawn = _laid_out(groups, axis, width, beside=beside)
@@ -157,8 +157,12 @@ def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spe
     )
     (least, most) = x["scale"]["domain"]
     for verdict, look in shapes:
-        chosen = [row for row in rows if row["verdict"] == verdict and least <= row["estimate"] <= most]
+        chosen = [row for row in rows if _shape(row["verdict"]) == verdict and least <= row["estimate"] <= most]
         yield layer(chosen, {"type": "point", **look}, x=x, y=y, color=own_colour())
+
+
+def _shape(verdict: str) -> str:
+    return verdict if verdict in ("different", "equivalent") else "undecided"
 
 
 def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:

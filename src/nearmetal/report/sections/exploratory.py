@@ -39,7 +39,7 @@ class Exploratory:
         )
         if not contrasts and not repeated:
             return None
-        ratios = [contrast for contrast in contrasts if contrast.ratio is not None and contrast.ratio > 0]
+        ratios = [contrast for contrast in contrasts if contrast.ratio is not None]
         blocks: list[Block] = []
         if 0 < len(ratios) <= _DRAWN:
             margin = figures.percent(report.manifest.study.design.margin)

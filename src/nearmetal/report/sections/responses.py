@@ -147,6 +147,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         Column("median", numeric=True),
         Column("max", numeric=True),
         *bounds.COLUMNS,
+        *([Column("failed", numeric=True)] if (has_failures := any(cell.failed for cell in cells)) else []),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
@@ -161,6 +162,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
             bounds.quantity(cell, "median"),
             bounds.quantity(cell, "maximum"),
             *bounds.counts(cell),
+            *([cell.failed] if has_failures else []),
         )
         for cell in cells
     )

@@ -1,5 +1,6 @@
 """What differs, by how much, how surely: the first thing a reader sees."""
 
+import math
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from nearmetal.analysis.alike import of_all, wording
@@ -84,7 +85,9 @@ def _lead(primary: Sequence[Contrast]) -> str:
         for verdict, text in (
             (Verdict.DIFFERENT, f"{of[Verdict.DIFFERENT]} different"),
             (Verdict.EQUIVALENT, f"{of[Verdict.EQUIVALENT]} equivalent within the margin"),
+            (Verdict.NOT_WORSE, f"{of[Verdict.NOT_WORSE]} not worse by more than the margin"),
             (Verdict.UNDECIDED, f"{of[Verdict.UNDECIDED]} undecided"),
+            (Verdict.WITHDRAWN, f"{of[Verdict.WITHDRAWN]} withdrawn"),
         )
         if of[verdict]
     ]
@@ -95,7 +98,7 @@ def _statement(contrast: Contrast, said: Container[str], report: ReportInput) ->
     """A contrast in words, with what it is warned of; of what wording is `said` of all of them is not repeated."""
     warned = words.warned(contrast, report.analysis)
     own = (words.plain(warning.text) for warning in warned if wording(warning.text) not in said)
-    detail = [words.small_print(contrast), *own]
+    detail = [words.small_print(contrast), *words.failures(contrast, report.labels), *own]
     return Statement(
         about=words.plain(contrast.workload),
         text=words.sentence(contrast, report.labels),
@@ -114,7 +117,7 @@ def _is_early(contrast: Contrast, report: ReportInput) -> bool:
 
 
 def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
-    ratios = [contrast for contrast in primary if contrast.ratio is not None and contrast.ratio > 0]
+    ratios = [contrast for contrast in primary if contrast.ratio is not None]
     margin = report.manifest.study.design.margin
     panels = []
     is_cut = False
@@ -252,6 +255,7 @@ def contrast_table(
 
     Of several looks, p of one says less than it seems to: programs get it with the level that it is held against.
     """
+    has_failures = any(contrast.failures for contrast in contrasts)
     is_looked_at = bool(report.manifest.plan.looks) and any(contrast.primary for contrast in contrasts)
     columns = (
         Column("workload"),
@@ -278,11 +282,13 @@ def contrast_table(
         Column("look_level", numeric=True, where="data"),
         Column("naive_low", numeric=True, where="data"),
         Column("naive_high", numeric=True, where="data"),
+        *([Column("failed")] if has_failures else []),
     )
-    return Table(name, caption, columns, tuple(_row(contrast, report) for contrast in contrasts), folded)
+    rows = tuple(_row(contrast, report, has_failures) for contrast in contrasts)
+    return Table(name, caption, columns, rows, folded)
 
 
-def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
+def _row(contrast: Contrast, report: ReportInput, has_failures: bool) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
     margin_low, margin_high = contrast.equivalence or (None, None)
     naive_low, naive_high = contrast.naive or (None, None)
@@ -295,11 +301,11 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
         words.estimate(contrast),
         words.margin(contrast),
         contrast.scale,
-        contrast.ratio,
-        contrast.difference,
+        _end(contrast.ratio),
+        _end(contrast.difference),
         contrast.unit,
-        low,
-        high,
+        _end(low),
+        _end(high),
         margin_low,
         margin_high,
         contrast.level,
@@ -309,9 +315,15 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
         contrast.reason,
         contrast.look,
         contrast.look_level,
-        naive_low,
-        naive_high,
+        _end(naive_low),
+        _end(naive_high),
+        *([words.failure_counts(contrast)] if has_failures else []),
     )
+
+
+def _end(value: float | None) -> Value:
+    """An estimate or an end of an interval, for programs."""
+    return figures.UNBOUNDED if value is not None and math.isinf(value) else value
 
 
 plugin = Verdicts()
