@@ -96,15 +96,15 @@ def _name_boot(one: Replicate) -> str | None:
 def predecessor_p(values: NDArray[np.float64], before: Sequence[Sequence[int]]) -> float:
     """p that values (blocks x treatments) do not depend on their predecessors: of 999 shuffles, the same each time."""
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
-    named = np.array(before)
-    members = np.array([named == name for name in np.unique(named) if name != NONE])
-    if not len(members):
+    named = np.array(before).ravel() + 1  # 0 for those without a predecessor
+    counts = np.bincount(named)[1:]
+    if not counts.any():
         return 1.0
-    counts = members.sum(axis=(1, 2))
     generator = np.random.default_rng(values.shape)
 
     def weigh(residuals: NDArray[np.float64]) -> float:
-        return float(((members * residuals).sum(axis=(1, 2)) ** 2 / counts).sum())
+        sums = np.bincount(named, residuals.ravel())[1:]
+        return float((sums[counts > 0] ** 2 / counts[counts > 0]).sum())
 
     seen = weigh(left) * (1 - 1e-9)
     more = sum(weigh(left[generator.permutation(len(left))]) >= seen for _ in range(_SHUFFLES))
