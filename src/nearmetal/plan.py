@@ -72,6 +72,7 @@ def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[R
         workloads=tuple(workload.name for workload in study.workloads),
         repeats=study.design.repeats,
         share_boot=study.design.share_boot,
+        order="balanced",
     )
 
 

@@ -26,10 +26,11 @@ def setting(what: str) -> float:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_there_are_just_blocks_enough_for_every_comparison(quick: bool) -> None:
+def test_there_are_blocks_enough_for_every_comparison(quick: bool) -> None:
     one = read(quick)
     made = plan.make(one)
-    assert made.blocks == plan.enough_blocks(len(made.contrasts), one.design.alpha)
+    spare = 0 if quick else 3
+    assert made.blocks == plan.enough_blocks(len(made.contrasts), one.design.alpha) + spare
 
 
 def test_quick_takes_less_than_ten_minutes() -> None:
@@ -39,9 +40,9 @@ def test_quick_takes_less_than_ten_minutes() -> None:
 
 def test_what_is_written_of_the_whole_is_what_plan_says() -> None:
     one = read()
-    assert 3 * 3600.0 < estimate(plan.make(one)) < 4 * 3600.0
+    assert 4 * 3600.0 < estimate(plan.make(one)) < 5 * 3600.0
     manual = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
-    assert all("three to four hours" in text for text in (manual, studies.text(NAME)))
+    assert all("four to five hours" in text for text in (manual, studies.text(NAME)))
 
 
 def test_the_treatments_are_the_published_tests() -> None:

@@ -14,6 +14,7 @@ from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.faults import Faults
+from nearmetal.analysis.predecessors import PredecessorEffects
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
@@ -47,7 +48,7 @@ def diagnose(
     `crowded` are the ids of trials whose clients share CPUs (see `sharing_cpus`), `planned` is the number of blocks
     that were planned; at a look of a sequential design, those before it.
     """
-    positions = _PositionEffects(arms)
+    positions, predecessors = _PositionEffects(arms), PredecessorEffects(arms)
     shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
     contrasts = []
     for one in matched:
@@ -61,6 +62,7 @@ def diagnose(
             *faults.about(one.contrast),
             *about_series(one.differences, one.contrast.primary),
             *positions.about(one.contrast),
+            *predecessors.about(one.contrast),
             *disks.about(one.contrast),
             *shared[id(one.pairs)],
         )

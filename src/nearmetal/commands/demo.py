@@ -12,13 +12,16 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.interrupts import ending
 
+RUN = ("run", "quickstart", "--available", "--blocks", "12")
+"""With a fixed number of blocks, those of the study's first look: five minutes at most where guests are emulated."""
+
 _HINT = {"NEARMETAL_RESUME_HINT": "nearmetal demo --resume "}
 """Where the engine is the demo's, `nearmetal resume` alone would find none."""
 
 
 def demo(run: Path | None) -> int:
     """Run it, or go on with the run in this folder, on an engine of the same kind. Its exit code."""
-    return asyncio.run(_demo(["resume", str(run)] if run else ["run", "quickstart", "--available"]))
+    return asyncio.run(_demo(["resume", str(run)] if run else RUN))
 
 
 async def _demo(command: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Literal
 
 from nearmetal.model.resolved import Resolved
 from nearmetal.model.words import Frozen, Identity, Level, identify_assignment
@@ -75,6 +76,8 @@ class Plan(Frozen):
     workloads: tuple[str, ...]
     repeats: int = 1
     share_boot: bool = False
+    order: Literal["drawn", "balanced"] = "drawn"
+    """How blocks are ordered: each by itself at random, as runs were planned first, or balanced over all blocks."""
 
     @cached_property
     def treatments(self) -> tuple[Mapping[str, Level], ...]:

@@ -75,6 +75,7 @@ class PlanDocument(Frozen):
     workloads: tuple[str, ...]
     repeats: int
     share_boot: bool
+    order: Literal["drawn", "balanced"] = "drawn"
 
 
 _ALIKE = PlanDocument.model_fields.keys() - {"treatments", "contrasts"}

@@ -1,0 +1,111 @@
+"""Whether a boot does something to the next one: a response that depends on which treatment ran before. Pure.
+
+Treatments and blocks are taken out of the values. What is left is gathered by the treatment that ran just before in the
+block, and the squares of these sums, each over its number, are added up. What a block has of its own stays where it is:
+the values of whole blocks are exchanged, since without an effect the order in which a block ran tells nothing of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearmetal.analysis.responses import Arm, Arms, Key, Replicate
+from nearmetal.analysis.results import Contrast
+from nearmetal.model import Warned
+
+ALARM = 0.01
+"""How often it is warned of where there is nothing: once for each primary response of a workload."""
+FEWEST = 6
+"""Blocks below which nothing is said."""
+NONE = -1
+"""In the place of a predecessor: the first boot of a block has none."""
+_SHUFFLES = 999
+
+_Attempt = tuple[int, int]
+"""Block and attempt."""
+
+
+class PredecessorEffects:
+    """Of one run: tested once for each workload and primary response, told at each of their contrasts."""
+
+    def __init__(self, arms: Arms) -> None:
+        self._treatments = {key: number for number, key in enumerate(dict.fromkeys(key for key, _ in arms))}
+        self._by_workload: dict[str, list[tuple[Key, Arm]]] = defaultdict(list)
+        for (key, workload), arm in arms.items():
+            self._by_workload[workload].append((key, arm))
+        self._before = self._find_predecessors(arms)
+        self._known: dict[tuple[str, str], float] = {}
+
+    def about(self, contrast: Contrast) -> tuple[Warned, ...]:
+        """A warning where a primary contrast's response depends on which treatment ran before."""
+        if not contrast.primary:
+            return ()
+        at = contrast.workload, contrast.response
+        if at not in self._known:
+            self._known[at] = self._find_p(*at)
+        if self._known[at] > ALARM:
+            return ()
+        text = f"{contrast.response} depends on which treatment ran before in the block: something is carried over"
+        return (Warned(code="predecessor", text=text),)
+
+    def _find_predecessors(self, arms: Arms) -> Mapping[tuple[_Attempt, str], int]:
+        """By attempt and boot the treatment of the boot before, whatever it ran; boots without a record are none."""
+        boots: dict[_Attempt, dict[str, tuple[float, int]]] = defaultdict(dict)
+        for (key, _), arm in arms.items():
+            for one in arm.replicates:
+                if (name := _name_boot(one)) is not None:
+                    at = one.block, one.attempt
+                    position, _ = boots[at].get(name, (one.position, 0))
+                    boots[at][name] = min(position, one.position), self._treatments[key]
+        before = {}
+        for at, found in boots.items():
+            last = NONE
+            for name, (_, treatment) in sorted(found.items(), key=lambda boot: boot[1]):
+                before[at, name] = last
+                last = treatment
+        return before
+
+    def _find_p(self, workload: str, response: str) -> float:
+        """1 where too little is known: three treatments at least, and FEWEST blocks that all of them have."""
+        arms = [
+            {
+                (one.block, one.attempt): one
+                for one in arm.first
+                if response in one.values and one.values[response].problem is None and _name_boot(one) is not None
+            }
+            for _, arm in self._by_workload[workload]
+        ]
+        shared = sorted(set.intersection(*map(set, arms))) if len(arms) > 2 else []
+        if len(shared) < FEWEST:
+            return 1.0
+        rows = [[arm[at] for arm in arms] for at in shared]
+        values = np.array([[one.values[response].value for one in row] for row in rows])
+        if rows[0][0].values[response].kind.scale == "ratio":
+            values = np.log(values)
+        before = [[self._before[(one.block, one.attempt), str(_name_boot(one))] for one in row] for row in rows]
+        return predecessor_p(values, before)
+
+
+def _name_boot(one: Replicate) -> str | None:
+    boot = one.records[0].boot
+    return None if boot is None else boot.id
+
+
+def predecessor_p(values: NDArray[np.float64], before: Sequence[Sequence[int]]) -> float:
+    """p that values (blocks x treatments) do not depend on their predecessors: of 999 shuffles, the same each time."""
+    left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
+    named = np.array(before).ravel() + 1  # 0 for those without a predecessor
+    counts = np.bincount(named)[1:]
+    if not counts.any():
+        return 1.0
+    generator = np.random.default_rng(values.shape)
+
+    def weigh(residuals: NDArray[np.float64]) -> float:
+        sums = np.bincount(named, residuals.ravel())[1:]
+        return float((sums[counts > 0] ** 2 / counts[counts > 0]).sum())
+
+    seen = weigh(left) * (1 - 1e-9)
+    more = sum(weigh(left[generator.permutation(len(left))]) >= seen for _ in range(_SHUFFLES))
+    return (more + 1) / (_SHUFFLES + 1)
