@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nearmetal.analysis import two_runs
 from nearmetal.analysis.apart import apart
+from nearmetal.analysis.changes import Change
+from nearmetal.analysis.gates import parse_gate
 from nearmetal.analysis.results import Verdict
-from nearmetal.analysis.two_runs import Change, Ran, compare, is_worse
-from nearmetal.model import Response
+from nearmetal.analysis.two_runs import Compared, Ran, is_worse
+from nearmetal.model import Blame, Response, TrialStatus
 from nearmetal.store.folder import RunFolder
-from tests.analysed import manifest, plain, ratio, whole_run, wobble
+from tests.analysed import manifest, plain, ratio, record, whole_run, wobble
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 
@@ -28,8 +31,12 @@ def steady(block: int, arm: str) -> float:
     return 100.0 * (0.5 if arm == "docker" else 1.0) * (1 + wobble(block + (17 if arm == "docker" else 0), 0.002))
 
 
+def compare(before: Ran, after: Ran, *gates: str) -> Compared:
+    return two_runs.compare([before], [after], gates=[parse_gate(one) for one in gates])
+
+
 def changes(before: Ran, after: Ran) -> dict[str, Change]:
-    found = compare(before, after, ("one", "two"))
+    found = compare(before, after)
     return {
         f"{change.treatment['environment']}" + (" vs host" if change.of == "contrast" else ""): change
         for change in found.changes
@@ -58,9 +65,17 @@ def test_better_is_not_worse() -> None:
     assert not any(is_worse(change) for change in quicker.values())
 
 
-def test_the_level_is_shared_and_blocks_need_not_be_as_many() -> None:
-    found = changes(ran(steady), ran(steady, blocks=12, alpha=0.03))
-    assert {change.level for change in found.values()} == {0.01}
+def test_the_level_is_shared_by_what_gates_and_blocks_need_not_be_as_many() -> None:
+    before, after = ran(steady), ran(steady, blocks=12, alpha=0.03)
+    found = changes(before, after)
+    assert {name: (change.level, change.primary) for name, change in found.items()} == {
+        "host": (0.03, False),
+        "docker": (0.03, False),
+        "docker vs host": (0.03, True),
+    }
+    alone = after.manifest.plan.model_copy(update={"contrasts": ()})
+    found = changes(before, Ran(after.manifest.model_copy(update={"plan": alone}), after.records))
+    assert {change.level for change in found.values()} == {0.015}
     assert {(change.blocks_before, change.blocks) for change in found.values()} == {(8, 12)}
 
 
@@ -74,15 +89,21 @@ def test_differences_have_a_margin_of_what_was() -> None:
     assert is_worse(found["host"]) and not is_worse(found["docker vs host"])
 
 
-def test_what_has_no_ratio_is_left_undecided() -> None:
+def test_no_throughput_at_all_is_as_bad_as_can_be() -> None:
     found = changes(ran(steady), ran(lambda block, arm: 0.0 if arm == "docker" else 100.0))
-    assert (found["docker"].verdict, found["docker"].reason) == (Verdict.UNDECIDED, "not-positive")
-    assert not is_worse(found["docker"])
+    assert (found["docker"].verdict, found["docker"].ratio, found["docker"].interval) == (Verdict.DIFFERENT, 0, (0, 0))
+    assert is_worse(found["docker"]) and is_worse(found["docker vs host"])
+
+
+def test_a_single_value_of_zero_leaves_a_verdict() -> None:
+    odd = ran(lambda block, arm: 0.0 if (block, arm) == (3, "docker") else steady(block, arm))
+    assert {change.verdict for change in changes(ran(steady), odd).values()} == {Verdict.EQUIVALENT}
+    assert {change.verdict for change in changes(odd, ran(steady)).values()} == {Verdict.EQUIVALENT}
 
 
 def test_runs_without_anything_in_common() -> None:
     other = manifest(["vm", "metal"])
-    assert compare(ran(steady), Ran(other, []), ("one", "two")).changes == ()
+    assert compare(ran(steady), Ran(other, [])).changes == ()
 
 
 def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
@@ -92,7 +113,7 @@ def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
     update = {"study": slower, "versions": {"qemu": "9"}, "host": {"kernel": {"release": "6.12"}}}
     later = Ran(after.manifest.model_copy(update=update), after.records)
     earlier = Ran(before.manifest.model_copy(update={"host": {"kernel": {"release": "6.1"}}}), before.records)
-    rows = compare(earlier, later, ("one", "two")).apart
+    rows = compare(earlier, later).apart
     told = {(row.group, row.fact): dict(row.values) for row in rows}
     assert told == {
         ("study", "machine.vcpus"): {"before": "1", "after": "2"},
@@ -127,7 +148,7 @@ def test_a_change_that_leaves_the_numbers_is_undecided(
     def of(sides: tuple[float, float]) -> Ran:
         return ran(lambda block, arm: sides[arm != "docker"], response)
 
-    found = compare(of(before), of(after), ("one", "two"))
+    found = compare(of(before), of(after))
     (change,) = [change for change in found.changes if change.of == "contrast"]
     assert (change.verdict, change.reason, change.because_of) == (Verdict.UNDECIDED, "not-finite", because_of)
     assert (change.ratio, change.difference, change.interval, change.equivalence, change.p) == (None,) * 5
@@ -137,7 +158,7 @@ def test_a_change_that_leaves_the_numbers_is_undecided(
 def test_where_no_reference_is_shared_a_gate_goes_by_treatments_alone() -> None:
     before, after = ran(steady), ran(lambda block, arm: 0.8 * steady(block, arm))
     lone = after.manifest.model_copy(update={"plan": after.manifest.plan.model_copy(update={"contrasts": ()})})
-    found = compare(before, Ran(lone, after.records), ("one", "two"))
+    found = compare(before, Ran(lone, after.records))
     assert {change.of for change in found.changes} == {"treatment"}
     assert found.worse == 2
 
@@ -150,58 +171,84 @@ def lower(value: float, **more: Any) -> Response:
 
 
 @pytest.mark.parametrize("better", [ratio, lower], ids=["higher", "lower"])
-@pytest.mark.parametrize(("value", "reason"), [(0.0, "not-positive"), (-1.0, "not-positive"), (np.nan, "not-finite")])
+@pytest.mark.parametrize(("value", "reason"), [(-1.0, "not-positive"), (np.nan, "not-finite"), (np.inf, "not-finite")])
 @pytest.mark.parametrize("of", ["docker", "host"])
 def test_values_without_a_ratio_do_not_pass_a_gate(
     better: Callable[[float], Response], value: float, reason: str, of: str
 ) -> None:
-    """A throughput of 0 is the worst there is, a time of 0 was not measured; and so with what all is held against."""
     good = ran(steady, better)
     bad = ran(lambda block, arm: value if (block, arm) == (3, of) else steady(block, arm), better)
-    found = compare(good, bad, ("one", "two"))
-    assert (found.worse, found.gone, found.unjudged) == (0, 0, 1)
+    found = compare(good, bad, "worse")
+    assert (found.worse, found.gone, found.unjudged, found.gates[0].met) == (0, 0, 1, False)
     costs = next(change for change in found.changes if change.of == "contrast")
     assert (costs.reason, costs.because_of) == (reason, "after")
-    assert compare(bad, good, ("one", "two")).unjudged == 0, "what was not known before is no fault of the run after"
-    assert compare(bad, bad, ("one", "two")).unjudged == 0
+    assert compare(bad, good).unjudged == 0, "what was not known before is no fault of the run after"
+    assert compare(bad, bad).unjudged == 0
+
+
+@pytest.mark.parametrize("of", ["docker", "host"])
+def test_of_times_that_are_all_zero_nothing_is_known(of: str) -> None:
+    """Nothing takes no time: they were not measured."""
+    good = ran(steady, lower)
+    bad = ran(lambda block, arm: 0.0 if arm == of else steady(block, arm), lower)
+    found = compare(good, bad, "worse")
+    costs = next(change for change in found.changes if change.of == "contrast")
+    assert (costs.verdict, costs.reason, costs.interval) == (Verdict.UNDECIDED, "not-positive", (0, np.inf))
+    assert (found.unjudged, found.gates[0].met) == (1, False)
+    assert compare(bad, good).unjudged == 0
 
 
 def test_on_a_difference_scale_zero_is_a_value_like_others() -> None:
     some = ran(lambda block, arm: 0.2 + wobble(block, 0.001) if arm == "docker" else 0.0, plain)
     none = ran(lambda block, arm: 0.0, plain)
-    better, worse = compare(some, none, ("one", "two")), compare(none, some, ("one", "two"))
+    better, worse = compare(some, none), compare(none, some)
     assert (better.worse, better.unjudged, worse.worse, worse.unjudged) == (0, 0, 1, 0)
 
 
 @pytest.mark.parametrize(
-    ("of", "response", "censored", "unjudged"),
+    ("of", "response", "censored", "value", "counts"),
     [
-        ("docker", ratio, "right", 0),
-        ("docker", ratio, "left", 1),
-        ("docker", lower, "right", 1),
-        ("docker", lower, "left", 0),
-        ("host", ratio, "right", 1),
-        ("host", ratio, "left", 0),
+        ("docker", ratio, "right", 40.0, (0, 0)),
+        ("docker", ratio, "right", 100.0, (0, 0)),
+        ("docker", ratio, "left", 40.0, (1, 0)),
+        ("docker", ratio, "left", 100.0, (0, 1)),
+        ("docker", lower, "right", 100.0, (1, 0)),
+        ("docker", lower, "right", 40.0, (0, 1)),
+        ("docker", lower, "left", 100.0, (0, 0)),
+        ("host", ratio, "right", 90.0, (0, 1)),
+        ("host", ratio, "right", 110.0, (1, 0)),
+        ("host", ratio, "left", 110.0, (0, 0)),
     ],
 )
-def test_what_lies_beyond_what_was_tried_passes_a_gate_where_it_can_but_be_better(
-    of: str, response: Callable[..., Response], censored: str, unjudged: int
+def test_what_lies_beyond_what_was_tried_is_judged_by_its_bound(
+    of: str, response: Callable[..., Response], censored: str, value: float, counts: tuple[int, int]
 ) -> None:
+    """Before, docker had 50 and the host 100. What may be worse than its bound cannot be judged."""
     before = ran(steady, response)
     records = [
-        record.model_copy(update={"responses": {"throughput": response(100.0, censored=censored)}})
+        record.model_copy(update={"responses": {"throughput": response(value, censored=censored)}})
         if record.trial.treatment["environment"] == of
         else record
         for record in before.records
     ]
-    found = compare(before, Ran(before.manifest, records), ("one", "two"))
-    assert found.unjudged == unjudged
-    assert {change.reason for change in found.changes if change.treatment["environment"] == "docker"} >= {"censored"}
+    found = compare(before, Ran(before.manifest, records), "worse")
+    assert (found.worse, found.unjudged, found.gates[0].met) == (*counts, not any(counts))
+
+
+def test_one_bound_among_blocks_leaves_a_verdict() -> None:
+    before = ran(steady)
+    records = [
+        one.model_copy(update={"responses": {"throughput": ratio(60.0, censored="right")}})
+        if (one.trial.block, one.trial.treatment["environment"]) == (3, "docker")
+        else one
+        for one in before.records
+    ]
+    assert changes(before, Ran(before.manifest, records))["docker vs host"].verdict is Verdict.EQUIVALENT
 
 
 def test_another_unit_does_not_pass_a_gate() -> None:
     percent = ran(steady, lambda value: Response(value=value, unit="%", better="higher"))
-    found = compare(ran(steady), percent, ("one", "two"))
+    found = compare(ran(steady), percent)
     assert ({change.reason for change in found.changes}, found.unjudged) == ({"units-differ"}, 1)
 
 
@@ -217,23 +264,23 @@ def without(ran_: Ran, blocks: int) -> Ran:
 
 
 def test_values_that_are_not_there_do_not_pass_a_gate() -> None:
-    found = compare(ran(steady), without(ran(steady), 8), ("one", "two"))
+    found = compare(ran(steady), without(ran(steady), 8))
     assert (found.gone, found.unjudged) == (1, 0)
-    few = compare(ran(steady), without(ran(steady), 6), ("one", "two"))
+    few = compare(ran(steady), without(ran(steady), 7))
     assert (few.gone, few.unjudged) == (0, 1)
     costs = next(change for change in few.changes if change.of == "contrast")
-    assert (costs.reason, costs.because_of, costs.blocks) == ("too-few-blocks", "after", 2)
-    assert [warning.text for warning in costs.warnings] == ["2 of 8 blocks of the run after have it"]
-    some = compare(ran(steady), without(ran(steady), 1), ("one", "two"))
+    assert (costs.reason, costs.because_of, costs.blocks) == ("too-few-blocks", "after", 1)
+    assert [warning.text for warning in costs.warnings] == ["1 of 8 blocks of the run after have it"]
+    some = compare(ran(steady), without(ran(steady), 1))
     costs = next(change for change in some.changes if change.of == "contrast")
-    assert (some.unjudged, costs.verdict, len(costs.warnings)) == (0, Verdict.EQUIVALENT, 1)
+    assert (some.unjudged, costs.verdict, codes(costs)) == (0, Verdict.EQUIVALENT, ["blocks-missing", "one-run-a-side"])
 
 
 @pytest.mark.parametrize(("scatter", "missing", "is_told"), [(4, 2, True), (4, 0, False), (1, 2, False)])
 def test_fewer_blocks_that_scatter_more_are_warned_of(scatter: float, missing: int, is_told: bool) -> None:
     before = ran(lambda block, arm: 100 + (block % 4 - 1.5) * (arm == "docker"))
     after = without(ran(lambda block, arm: 100 + (block % 4 - 1.5) * scatter * (arm == "docker")), missing)
-    costs = next(one for one in compare(before, after, ("one", "two")).changes if one.of == "contrast")
+    costs = next(one for one in compare(before, after).changes if one.of == "contrast")
     found = [warning.text for warning in costs.warnings if warning.code == "scatter-unlike"]
     assert bool(found) == is_told
     assert all("the run after has fewer blocks, and they scatter" in text for text in found)
@@ -243,7 +290,7 @@ def codes(change: Change) -> list[str]:
     return [warning.code for warning in change.warnings]
 
 
-@pytest.mark.parametrize(("fewer", "more", "is_told"), [(8, 12, True), (8, 11, False), (8, 8, False), (2, 12, False)])
+@pytest.mark.parametrize(("fewer", "more", "is_told"), [(8, 12, True), (8, 11, False), (8, 8, False)])
 def test_numbers_of_blocks_that_are_unlike_are_warned_of_where_anything_is_tested(
     fewer: int, more: int, is_told: bool
 ) -> None:
@@ -251,21 +298,26 @@ def test_numbers_of_blocks_that_are_unlike_are_warned_of_where_anything_is_teste
     few, many = ran(steady, blocks=fewer), ran(steady, blocks=more)
     for before, after, which in ((few, many, "before"), (many, few, "after")):
         for change in changes(before, after).values():
-            assert codes(change) == ["blocks-unlike"] * is_told
-            assert all(f"{fewer} blocks of the run {which} against {more}" in one.text for one in change.warnings)
+            assert codes(change) == [*(["blocks-unlike"] * is_told), "one-run-a-side"]
+            if is_told:
+                assert f"{fewer} blocks of the run {which} against {more}" in change.warnings[0].text
+    assert codes(changes(ran(steady, blocks=1), many)["host"]) == [], "nothing is tested"
 
 
 def test_fewer_blocks_that_are_seen_to_scatter_more_are_told_as_that_alone() -> None:
     before = ran(lambda block, arm: 100 + (block % 4 - 1.5) * (arm == "docker"), blocks=16)
     after = ran(lambda block, arm: 100 + (block % 4 - 1.5) * 4 * (arm == "docker"), blocks=8)
-    assert codes(changes(before, after)["docker vs host"]) == ["scatter-unlike"]
+    assert codes(changes(before, after)["docker vs host"]) == ["scatter-unlike", "one-run-a-side"]
 
 
-def test_few_blocks_that_were_planned_so_pass_a_gate() -> None:
-    """As they show little, and say so."""
-    found = compare(ran(steady, blocks=2), ran(steady, blocks=2), ("one", "two"))
+@pytest.mark.parametrize("gate", ["worse", "strict", "throughput > -90%"])
+def test_a_gate_for_which_nothing_can_be_judged_is_not_met(gate: str) -> None:
+    """Whatever two blocks a side had given."""
+    found = compare(ran(steady, blocks=2), ran(steady, blocks=2), gate)
     assert ({change.reason for change in found.changes}, found.unjudged) == ({"too-few-blocks"}, 0)
-    assert compare(without(ran(steady), 6), ran(steady), ("one", "two")).unjudged == 0
+    (outcome,) = found.gates
+    assert (outcome.met, outcome.nothing_judged) == (False, True)
+    assert compare(without(ran(steady), 7), ran(steady)).unjudged == 0
 
 
 # ── How the runs came to their end ────────────────────────────────────────────────────────────────────────────────
@@ -281,7 +333,7 @@ def stopped(after: int) -> Ran:
 
 
 def warned(before: Ran, after: Ran) -> list[tuple[str, str]]:
-    return [(warning.code, warning.run) for warning in compare(before, after, ("one", "two")).warnings]
+    return [(warning.code, warning.run) for warning in compare(before, after).warnings]
 
 
 def test_a_run_that_stopped_at_a_look_before_its_last_is_warned_of() -> None:
@@ -291,7 +343,7 @@ def test_a_run_that_stopped_at_a_look_before_its_last_is_warned_of() -> None:
     assert warned(fixed, early) == [("stopped-at-a-look", "after")]
     assert warned(early, stopped(16)) == [("stopped-at-a-look", "before"), ("stopped-at-a-look", "after")]
     assert warned(late, fixed) == []
-    (warning, _) = compare(early, early, ("one", "two")).warnings
+    (warning, _) = compare(early, early).warnings
     assert "after 12 of at most 40 blocks" in warning.text
 
 
@@ -304,3 +356,260 @@ def test_a_run_that_has_not_come_to_its_end_is_warned_of() -> None:
     )
     assert warned(whole, half) == [("unfinished", "after"), ("blocks-missing", "after")]
     assert warned(half, whole) == [("unfinished", "before"), ("blocks-missing", "before")]
+
+
+# ── Failures ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def failing(of: Ran, blocks: range, blame: Blame | None = "treatment", arm: str = "docker") -> Ran:
+    """The same run where docker failed in some blocks."""
+    records = [
+        one.model_copy(update={"status": TrialStatus.FAILED, "blame": blame, "responses": {}})
+        if one.trial.block in blocks and one.trial.treatment["environment"] == arm
+        else one
+        for one in of.records
+    ]
+    return Ran(of.manifest, records, of.events)
+
+
+def test_failures_are_the_worst_ranks() -> None:
+    random = np.random.default_rng(1).normal(0, 0.002, size=(2, 60))
+    before = ran(lambda block, arm: 100 + random[0, 2 * block + (arm == "docker")], blocks=30)
+    after = ran(lambda block, arm: 100 + random[1, 2 * block + (arm == "docker")], blocks=30)
+    found = compare(before, failing(after, range(14)), "worse")
+    costs = next(change for change in found.changes if change.of == "contrast")
+    assert (costs.verdict, costs.interval and costs.interval[0]) == (Verdict.DIFFERENT, 0)
+    assert is_worse(costs)
+
+
+def test_a_third_that_fails_is_never_equivalent() -> None:
+    before = ran(steady, blocks=30)
+    found = compare(before, failing(before, range(10)), "worse")
+    costs = next(change for change in found.changes if change.of == "contrast")
+    assert (costs.failed, costs.failed_before, costs.blocks) == (10, 0, 30)
+    assert (costs.verdict, costs.reason) == (Verdict.UNDECIDED, "failures-unlike"), "the typical boot is as it was"
+    assert (found.worse, [case.why for case in found.gates[0].cases]) == (1, ["failing"])
+    assert "trials-failed" in codes(costs)
+    back = compare(failing(before, range(10)), before, "worse")
+    assert (back.worse, back.gates[0].met) == (0, True)
+
+
+def test_what_fails_in_every_block_fails_a_gate_and_before_is_nothing_to_hold_against() -> None:
+    whole = ran(steady)
+    found = compare(whole, failing(whole, range(8)), "worse")
+    assert (found.worse, found.gates[0].met) == (1, False)
+    back = compare(failing(whole, range(8)), whole, "worse")
+    assert ({one.reason for one in back.changes if one.of == "contrast"}, back.gates[0].nothing_judged) == (
+        {"nothing-before"},
+        True,
+    )
+    both = compare(failing(whole, range(8)), failing(whole, range(8)), "worse")
+    assert both.gates[0].nothing_judged
+
+
+def test_more_failures_fail_a_gate_though_the_typical_boot_is_as_it_was() -> None:
+    """Where the level is shared, so that ranks do not tell it: 9 of 30, and the noise is far larger than the margin."""
+
+    def noisy(block: int, arm: str) -> float:
+        return 100 * (1 + wobble(block * 3 + 5 * (arm == "docker"), 0.4))
+
+    before = ran(noisy, blocks=30, alpha=0.01)
+    found = compare(before, failing(before, range(9)), "worse")
+    costs = next(change for change in found.changes if change.of == "contrast")
+    assert costs.verdict is Verdict.UNDECIDED
+    assert [case.why for case in found.gates[0].cases] == ["failing"]
+
+
+def test_a_failure_of_others_is_skipped_and_one_without_blame_is_told() -> None:
+    whole = ran(steady)
+    host = compare(whole, failing(whole, range(3), "host"))
+    assert {(one.failed, one.blocks) for one in host.changes if one.of == "contrast"} == {(0, 5)}
+    assert host.warnings == ()
+    old = compare(failing(whole, range(3), None), whole, "worse")
+    assert {(one.failed_before, one.blocks_before) for one in old.changes if one.of == "contrast"} == {(0, 5)}
+    assert [(one.code, one.run) for one in old.warnings] == [("judged-as-version-1", "before")]
+
+
+@pytest.mark.parametrize("arm", ["docker", "host"])
+def test_what_was_withdrawn_has_no_test_and_passes_no_gate(arm: str) -> None:
+    whole = ran(steady)
+    event = {"event": "Withdrawn", "treatment": {"environment": arm}, "reason": "it broke"}
+    gone = Ran(whole.manifest, failing(whole, range(3), arm=arm).records, [event])
+    for before, after, when in ((whole, gone, "after"), (gone, whole, "before"), (gone, gone, "after")):
+        found = compare(before, after, "worse", "throughput > -50%")
+        costs = next(change for change in found.changes if change.of == "contrast")
+        assert (costs.verdict, costs.because_of, costs.p, costs.interval) == (Verdict.WITHDRAWN, when, None, None)
+        assert [case.why for outcome in found.gates for case in outcome.cases] == ["withdrawn"] * 2
+        assert not any(outcome.nothing_judged for outcome in found.gates)
+
+
+# ── Several runs a side ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def shifted(shift: float, salt: int = 0, **design: Any) -> Ran:
+    """A run in which docker has a shift of the run's own."""
+    return ran(
+        lambda block, arm: steady(block + salt * (1 + (arm == "docker")), arm) * (1 + shift * (arm == "docker")),
+        **design,
+    )
+
+
+def costs_of(before: list[Ran], after: list[Ran], *gates: str) -> tuple[Change, Compared]:
+    found = two_runs.compare(before, after, gates=[parse_gate(one) for one in gates])
+    return next(change for change in found.changes if change.of == "contrast"), found
+
+
+def test_with_several_runs_a_side_the_run_is_the_unit() -> None:
+    """Each run has a shift of its own, which sixteen blocks a side would take for a change."""
+    before, after = [shifted(0.03), shifted(-0.01)], [shifted(-0.03), shifted(0.0)]
+    costs, found = costs_of(before, after, "strict")
+    assert (costs.runs_before, costs.runs, costs.blocks_before, costs.blocks) == (2, 2, 16, 16)
+    assert costs.verdict is Verdict.UNDECIDED and costs.reason is None
+    assert [case.why for case in found.gates[0].cases] == ["undecided"]
+    pooled, _ = costs_of(before[:1], after[:1])
+    assert pooled.verdict is Verdict.DIFFERENT
+    assert codes(costs) == [] and "one-run-a-side" in codes(pooled)
+
+
+def test_a_change_that_all_runs_have_is_found_by_two_runs_a_side() -> None:
+    before, after = [shifted(0.001), shifted(0.0)], [shifted(-0.2), shifted(-0.201)]
+    costs, found = costs_of(before, after, "worse", "throughput > -25%", "throughput > -15%")
+    assert (costs.verdict, costs.p is not None and costs.p < 0.05) == (Verdict.DIFFERENT, True)
+    assert costs.ratio == pytest.approx(0.8, rel=0.01)
+    assert [outcome.met for outcome in found.gates] == [False, True, False]
+    assert [outcome.cases[0].why for outcome in found.gates] == ["worse", None, "not-shown"]
+
+
+def test_too_few_runs_are_told_with_how_many_it_takes() -> None:
+    costs, found = costs_of([shifted(0.0)], [shifted(-0.2), shifted(-0.2), shifted(-0.2)], "worse")
+    assert (costs.verdict, costs.reason, costs.needs_runs) == (Verdict.UNDECIDED, "too-few-runs", 2)
+    assert (costs.because_of, found.gates[0].nothing_judged, found.gates[0].met) == (None, True, False)
+
+
+def test_runs_that_mostly_fail_are_ranked() -> None:
+    good = [shifted(0.001), shifted(0.0)]
+    bad = [failing(shifted(0.0), range(6)), failing(shifted(0.0), range(6))]
+    costs, found = costs_of(good, bad, "worse")
+    assert (costs.reason, costs.needs_runs, costs.ratio) == ("too-few-runs", 4, 0)
+    assert not found.gates[0].met
+    costs, found = costs_of(good * 2, bad * 2, "worse")
+    assert (costs.verdict, costs.ratio, costs.interval) == (Verdict.DIFFERENT, 0, (0, 0))
+    assert found.gates[0].cases[0].why == "failing"
+
+
+def test_a_run_without_a_value_is_told_and_the_others_are_judged() -> None:
+    after = [shifted(0.0), shifted(0.001), without(shifted(0.0), 8)]
+    costs, _ = costs_of([shifted(0.0), shifted(0.002)], after)
+    assert (costs.runs, costs.verdict) == (2, Verdict.EQUIVALENT)
+    assert [one.text for one in costs.warnings if one.code == "runs-missing"] == ["2 of 3 runs after have it"]
+    costs, found = costs_of([shifted(0.0), shifted(0.002)], after[1:], "worse")
+    assert (costs.reason, costs.because_of, found.unjudged) == ("too-few-runs", "after", 1)
+
+
+def test_a_run_of_another_study_among_them_leaves_what_all_share() -> None:
+    other = manifest(["host", "podman"])
+    found = two_runs.compare([shifted(0.0), Ran(other, [])], [shifted(0.0), shifted(0.0)])
+    assert {change.treatment["environment"] for change in found.changes} == {"host"}
+    assert {(one.of, one.run, one.treatment["environment"]) for one in found.alone} == {
+        ("treatment", "before", "docker"),
+        ("contrast", "before", "docker"),
+        ("treatment", "before", "podman"),
+        ("contrast", "before", "podman"),
+        ("treatment", "after", "docker"),
+        ("contrast", "after", "docker"),
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_runs_that_do_not_vary_are_compared_all_the_same() -> None:
+    def flat(value: float) -> Ran:
+        return ran(lambda block, arm: value if arm == "docker" else 100.0)
+
+    same, _ = costs_of([flat(50), flat(50)], [flat(50), flat(50)])
+    assert (same.verdict, same.interval, same.p) == (Verdict.EQUIVALENT, (1, 1), 1)
+    other, _ = costs_of([flat(50), flat(50)], [flat(40), flat(40)])
+    assert other.verdict is Verdict.DIFFERENT and other.ratio == pytest.approx(0.8)
+
+
+# ── Gates ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_gate_may_name_any_response_and_the_level_is_shared_by_what_gates() -> None:
+    def with_latency(of: Ran, factor: float) -> Ran:
+        return Ran(
+            of.manifest,
+            [
+                one.model_copy(
+                    update={
+                        "responses": {
+                            **one.responses,
+                            "latency_p99": lower(
+                                steady(one.trial.block, "host") * (factor if "docker" in one.trial.id else 1.0)
+                            ),
+                        }
+                    }
+                )
+                for one in of.records
+            ],
+        )
+
+    before, after = with_latency(ran(steady), 1.0), with_latency(ran(steady), 1.04)
+    found = compare(before, after, "worse", "latency_p99 < 5%", "latency_p99<3%")
+    assert [(outcome.gate, outcome.met) for outcome in found.gates] == [
+        ("worse", True),
+        ("latency_p99 < 5%", True),
+        ("latency_p99<3%", False),
+    ]
+    assert {(one.of, one.response, one.level, one.primary) for one in found.changes} == {
+        ("treatment", "throughput", 0.05, False),
+        ("contrast", "throughput", 0.025, True),
+        ("contrast", "latency_p99", 0.025, False),
+    }
+    alone = compare(before, after, "latency_p99 < 5%")
+    assert {(one.response, one.level) for one in alone.changes if one.of == "contrast"} == {
+        ("throughput", 0.05),
+        ("latency_p99", 0.05),
+    }
+
+
+def test_a_strict_gate_takes_evidence_that_it_is_not_worse() -> None:
+    quiet, better = ran(steady), shifted(0.2)
+    slightly = shifted(-0.015, salt=3)
+    loud = ran(lambda block, arm: 100 * (1 + wobble(block * 3 + 5 * (arm == "docker"), 0.4)))
+    assert [case.why for case in compare(quiet, quiet, "strict").gates[0].cases] == [None]
+    assert compare(quiet, better, "strict").gates[0].met
+    assert [case.why for case in compare(loud, loud, "worse", "strict").gates[1].cases] == ["undecided"]
+    assert compare(loud, loud, "worse").gates[0].met
+    assert compare(quiet, slightly, "strict").changes[-1].verdict is Verdict.EQUIVALENT
+
+
+def test_a_difference_is_held_against_a_share_of_what_was() -> None:
+    before = ran(lambda block, arm: 0.2 + wobble(block, 0.001), plain)
+    after = ran(lambda block, arm: (0.21 if arm == "docker" else 0.2) + wobble(block + 3, 0.001), plain)
+    found = compare(before, after, "throughput < 10%", "throughput < 2%")
+    assert [outcome.met for outcome in found.gates] == [True, False]
+    none = ran(lambda block, arm: 0.0, plain)
+    assert [case.why for case in compare(none, none, "throughput < 2%").gates[0].cases] == ["no-margin"]
+    assert compare(none, none, "throughput < 0%").gates[0].cases[0].why == "not-shown"
+
+
+@pytest.mark.parametrize("text", ["", "throughput", "throughput > 3", "throughput >= 3%", "x > -100%", "a b > 1%"])
+def test_what_is_no_gate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="; write "):
+        parse_gate(text)
+
+
+def test_what_was_not_even_planned_is_a_case_of_a_gate() -> None:
+    before = ran(steady)
+    plan = before.manifest.plan.model_copy(update={"contrasts": ()})
+    after = Ran(before.manifest.model_copy(update={"plan": plan}), before.records)
+    found = compare(Ran(before.manifest, before.records), after, "worse")
+    assert found.gates[0].met, "where no reference is shared, treatments are gated"
+    third = manifest(["host", "docker", "qemu"])
+    records = [
+        *ran(steady).records,
+        *(record("qemu", block, {"throughput": ratio(80.0)}) for block in range(8)),
+    ]
+    found = compare(Ran(third, records), before, "worse")
+    assert [case.why for case in found.gates[0].cases] == [None, "not-planned"]
+    assert (found.gone, found.gates[0].met) == (1, False)

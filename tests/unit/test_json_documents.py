@@ -171,7 +171,8 @@ def of_two_runs(ask: Asked) -> None:
     golden, odd = ask.run("golden"), ask.run("odd", without_limit)
     ask("compare", golden, ask.run("again"))
     ask("compare", golden, odd)
-    ask("compare", odd, golden, "--gate", status=0)
+    ask("compare", odd, golden, "--gate", "--gate=throughput > -5%", status=5)
+    ask("compare", "--before", golden, odd, "--after", ask.run("later"), ask.run("last"), "--gate=strict", status=5)
 
 
 def of_lists(ask: Asked) -> None:

@@ -78,6 +78,6 @@ def test_when_a_run_was_made_steers_none(tmp_path: Path, capsys: pytest.CaptureF
         (run / "manifest.json").write_text(json.dumps({**manifest, "created": created}))
     run_commands.show(runs[0], False)
     run_commands.list_runs(tmp_path, False)
-    compare_commands.compare(runs[0], runs[1], None, False, False)
+    compare_commands.compare(runs[:1], runs[1:])
     told = capsys.readouterr().out
     assert told.count("2026-01-01") >= 3 and "\x9b" not in told

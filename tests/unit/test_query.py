@@ -423,7 +423,7 @@ def test_what_a_comparison_would_refuse_is_left_out_for_the_same_reason(
     assert ask("SELECT count(DISTINCT run) FROM trials", run, sound) == [(1,)]
     assert told in ask.said[-1] and "line " in ask.said[-1]
     with pytest.raises(BadInput) as refused:
-        compare_commands.compare(GOLDEN, run, None, gate=True, as_json=False)
+        compare_commands.compare([GOLDEN], [run])
     assert ask.said[-1] == f"left out: {refused.value.where}: {refused.value.what}"
 
 

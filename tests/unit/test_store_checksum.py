@@ -88,7 +88,7 @@ def readers(folder: RunFolder, cache: Path) -> Iterator[Callable[[], object]]:
     yield lambda: run.show(folder.path, as_json=True)
     yield lambda: run.report(folder.path, "md", None)
     yield lambda: run.resume(folder.path, as_json=True)
-    yield lambda: compare.compare(folder.path, folder.path.parent / "other", None, gate=False, as_json=True)
+    yield lambda: compare.compare([folder.path], [folder.path.parent / "other"], form="json")
     yield RunView(folder.path).follow
     yield lambda: query.ask("SELECT count(*) FROM trials", [folder.path], cache, lambda _: None)
     yield lambda: list(journal.records(folder.journal))

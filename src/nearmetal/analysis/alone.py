@@ -1,6 +1,6 @@
-"""What one of two runs was to measure and the other was not, so that nothing can be said of it. Pure."""
+"""What some of the runs that are compared were to measure and others were not: nothing can be said of it. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from nearmetal.analysis.apart import AFTER, BEFORE, When
@@ -16,7 +16,7 @@ class Alone(Frozen):
 
     of: Of
     run: When
-    """Which was to measure it."""
+    """Which side was to measure it."""
     workload: str
     response: str
     treatment: Assignment
@@ -25,40 +25,62 @@ class Alone(Frozen):
     measured: bool
     """Whether a good trial of it is there, of a contrast one of each side in one block."""
     why: str | None
-    """Where the other run left it out, what it lacked."""
+    """Where a run left it out, what it lacked."""
 
 
-def alone(before: tuple[Manifest, Arms], after: tuple[Manifest, Arms]) -> Iterator[Alone]:
-    for when, (manifest, arms), (other, _) in ((BEFORE, before, after), (AFTER, after, before)):
-        left_out = {key_of(one): why for one, why in zip(other.left_out, other.left_out_why, strict=True)}
-        shared = _planned(other)
-        for of, workload, treatment, reference in _each(manifest):
-            response = manifest.plan.primaries[workload]
-            if (of, workload, response, key_of(treatment), key_of(reference)) in shared:
-                continue
-            alike = [(one,) for one in arms.get((key_of(treatment), workload), Arm()).first]
-            sides = alike if of == "treatment" else pairs_of(arms, treatment, reference, workload)
-            yield Alone(
-                of=of,
-                run=when,
-                workload=workload,
-                response=response,
-                treatment=treatment,
-                reference=reference,
-                measured=any(all(response in one.values for one in block) for block in sides),
-                why=next((left_out[key] for key in map(key_of, (treatment, reference)) if key in left_out), None),
-            )
+Planned = tuple[Of, str, str, str, str]
+"""What it is of, workload, response, treatment and reference."""
+
+_Run = tuple[Manifest, Arms]
 
 
-def dropped(lone: Iterable[Alone], of: Of) -> int:
-    """How many the run before had measured and the run after was not even to measure."""
-    return sum(one.of == of and one.run == BEFORE and one.measured for one in lone)
+def find_shared(manifests: Iterable[Manifest]) -> frozenset[Planned]:
+    """What each of these runs was to measure."""
+    return frozenset.intersection(*(frozenset(find_planned(one)) for one in manifests))
 
 
-def _planned(manifest: Manifest) -> set[tuple[object, ...]]:
+def find_alone(before: Sequence[_Run], after: Sequence[_Run]) -> Iterator[Alone]:
+    """What some runs were to measure and others were not, once for each side that has it."""
+    shared = find_shared(manifest for manifest, _ in (*before, *after))
+    left_out = {
+        key_of(one): why
+        for manifest, _ in (*before, *after)
+        for one, why in zip(manifest.left_out, manifest.left_out_why, strict=True)
+    }
+    for when, runs in ((BEFORE, before), (AFTER, after)):
+        planned = {key: one for manifest, _ in runs for key, one in find_planned(manifest).items()}
+        for (of, workload, response, *sides), (treatment, reference) in planned.items():
+            if (of, workload, response, *sides) not in shared:
+                yield Alone(
+                    of=of,
+                    run=when,
+                    workload=workload,
+                    response=response,
+                    treatment=treatment,
+                    reference=reference,
+                    measured=any(_is_measured(arms, of, workload, response, treatment, reference) for _, arms in runs),
+                    why=next((left_out[side] for side in sides if side in left_out), None),
+                )
+
+
+def _is_measured(
+    arms: Arms, of: Of, workload: str, response: str, treatment: Assignment, reference: Assignment
+) -> bool:
+    alike = [(one,) for one in arms.get((key_of(treatment), workload), Arm()).first]
+    sides = alike if of == "treatment" else pairs_of(arms, treatment, reference, workload)
+    return any(all(response in one.values for one in block) for block in sides)
+
+
+def find_dropped(lone: Iterable[Alone], of: Of) -> list[Alone]:
+    """Those that runs before had measured and runs after were not even to measure."""
+    return [one for one in lone if one.of == of and one.run == BEFORE and one.measured]
+
+
+def find_planned(manifest: Manifest) -> Mapping[Planned, tuple[Assignment, Assignment]]:
+    """What a run was to measure: treatments, then treatments against their references, in the order of its plan."""
     primaries = manifest.plan.primaries
     return {
-        (of, workload, primaries[workload], key_of(treatment), key_of(reference))
+        (of, workload, primaries[workload], key_of(treatment), key_of(reference)): (treatment, reference)
         for of, workload, treatment, reference in _each(manifest)
     }
 

@@ -1,12 +1,15 @@
 """Runs that have been made, or go on."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nearmetal.arguments.completion import complete_run
+from nearmetal.arguments.gates import GatedCommand, gate_option
 from nearmetal.arguments.options import FileToWrite, json_option
+from nearmetal.errors import BadInput
 
 
 @click.command()
@@ -88,24 +91,93 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     return share
 
 
-@click.command()
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
+class _ComparesRuns(GatedCommand):
+    """`--before RUN RUN` is as `--before RUN --before RUN`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _repeat_options(args, ("--before", "--after")))
+
+
+def _repeat_options(args: Sequence[str], names: Sequence[str]) -> list[str]:
+    written: list[str] = []
+    name, has_value = "", False
+    for word in args:
+        if word.startswith("-"):
+            name, has_value = (word if word in names else ""), False
+        elif name:
+            written += [name] * has_value
+            has_value = True
+        written.append(word)
+    return written
+
+
+def _runs_option(name: str, parameter: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        name,
+        parameter,
+        metavar="RUN...",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        shell_complete=complete_run,
+        help=f"Runs {name.removeprefix('--')}, several.",
+    )
+
+
+@click.command(cls=_ComparesRuns)
+@click.argument("before", required=False, type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("after", required=False, type=click.Path(path_type=Path), shell_complete=complete_run)
+@_runs_option("--before", "befores")
+@_runs_option("--after", "afters")
 @click.option("--margin", metavar="SHARE", callback=_share, help="Closer than this is the same; else the study's own.")
+@gate_option()
 @click.option(
-    "--gate",
-    is_flag=True,
-    help="Exit with 5 if anything stands surely worse to its reference, is gone, or cannot be judged.",
+    "--format",
+    "form",
+    type=click.Choice(["text", "md", "junit", "json"]),
+    help="md is for a comment, junit has a test case for each comparison that a gate is about.",
 )
 @json_option("compare.v1")
-def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
-    """Compare two runs of a study.
+def compare(
+    before: Path | None,
+    after: Path | None,
+    befores: tuple[Path, ...],
+    afters: tuple[Path, ...],
+    margin: float | None,
+    gates: Any,
+    form: Any,
+    as_json: bool,
+) -> int:
+    """Compare runs of a study.
 
-    What each treatment gives now and gave before, and what else was not the same.
+    What each treatment gives now and gave before, and what else was not the same. Name one run before and one after, or
+    several each: --before RUN RUN --after RUN RUN.
     """
+    sides = _choose_sides(before, after, befores, afters)
+    if form and as_json:
+        raise BadInput("--json and --format are two words for one thing", "compare", "write one of them")
+    if form == "junit" and not gates:
+        raise BadInput(
+            "junit has a test case for each comparison of a gate, and there is no gate", "compare", "add --gate"
+        )
     from nearmetal.commands import compare as command
 
-    return command.compare(before, after, margin, gate, as_json)
+    return command.compare(*sides, margin, gates, "json" if as_json else form or "text")
+
+
+def _choose_sides(
+    before: Path | None, after: Path | None, befores: tuple[Path, ...], afters: tuple[Path, ...]
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """BadInput where a side is missing, or both ways of naming them are used at once."""
+    remedy = "write `nearmetal compare BEFORE AFTER`, or `nearmetal compare --before RUN... --after RUN...`"
+    if befores or afters:
+        if before:
+            raise BadInput(f"{str(before)!r} is named beside --before and --after", "compare", remedy)
+        if not (befores and afters):
+            raise BadInput(f"{'--after' if befores else '--before'} is missing", "compare", remedy)
+        return befores, afters
+    if before is None or after is None:
+        raise BadInput(f"{'AFTER' if before else 'BEFORE'} is missing", "compare", remedy)
+    return (before,), (after,)
 
 
 @click.command()

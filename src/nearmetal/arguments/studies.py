@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from nearmetal.arguments.completion import complete_run, complete_study
+from nearmetal.arguments.gates import GatedCommand, gate_option
 from nearmetal.arguments.options import json_option
 from nearmetal.errors import ExitCode
 
@@ -67,11 +68,12 @@ def plan(study: str, pilot: bool, as_json: bool, **options: Any) -> int:
     return command.show_plan(opened, options["available"], as_json)
 
 
-@click.command()
+@click.command(cls=GatedCommand)
 @_study_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
+@gate_option()
 @json_option("summary.v1")
-def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
+def run(study: str, output: Path | None, gates: Any, as_json: bool, **options: Any) -> int:
     """Run a study.
 
     By its file, its built-in name, or as it comes through stdin (-).
@@ -79,7 +81,7 @@ def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
     from nearmetal.commands import run as command
     from nearmetal.commands.study import read_study
 
-    return command.run(read_study(study, **options), output, options["available"], as_json)
+    return command.run(read_study(study, **options), output, options["available"], as_json, gates)
 
 
 @click.command()

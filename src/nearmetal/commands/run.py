@@ -37,6 +37,7 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
+    from nearmetal.analysis.gates import Gate
     from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
     from nearmetal.terminal import Watcher
@@ -49,7 +50,7 @@ _WIDEST = 10_000
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> int:
+def run(opened: Opened, output: Path | None, available: bool, as_json: bool, gates: "Sequence[Gate]" = ()) -> int:
     study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
     console = unfolded(console_for(as_json))
@@ -67,6 +68,10 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
             console.print(plan_sight.about_sizing(sizing, study.design))
     if plan.treatments and not plan.contrasts:
         console.print(NOTHING_COMPARED)
+    if gates:
+        from nearmetal.commands.gates import refuse_gates
+
+        refuse_gates(gates, plan)
     began = time.monotonic()
     try:
         with watcher(study, plan, console) as watching:
@@ -80,7 +85,12 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
         # There is no run yet that one could go on with.
         raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
     took = f" in {show_elapsed(time.monotonic() - began)}"
-    return _conclude(RunFolder(request.folder), finished, took, as_json)
+    status = _conclude(RunFolder(request.folder), finished, took, as_json)
+    if gates and finished and status != ExitCode.INTERRUPTED:
+        from nearmetal.commands.gates import meet_gates
+
+        return status if meet_gates(RunFolder(request.folder), gates, as_json) else ExitCode.GATE_NOT_MET
+    return status
 
 
 def resume(path: Path, as_json: bool) -> int:

@@ -33,9 +33,9 @@ def comma_separated(table: Table) -> str:
 
 
 def markdown(title: str, question: str, sections: Sequence[Section]) -> str:
-    parts = [f"# {_escaped(title)}", _escaped(question)]
+    parts = [f"# {escape_markdown(title)}", escape_markdown(question)]
     for section in sections:
-        parts += [f"## {_escaped(section.title)}", _escaped(section.lead)]
+        parts += [f"## {escape_markdown(section.title)}", escape_markdown(section.lead)]
         parts += [_block(block) for block in section.blocks]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -43,28 +43,29 @@ def markdown(title: str, question: str, sections: Sequence[Section]) -> str:
 def _block(block: Block) -> str:
     match block:
         case Paragraph(text):
-            return _escaped(text)
+            return escape_markdown(text)
         case Notice(text, tone=tone, items=items):
-            listed = (f"> - **{_escaped(term)}** {_escaped(told)}" for term, told in items)
-            return "\n".join((f"> **{tone.title()}:** {_escaped(text)}", *(">" for _ in items[:1]), *listed))
+            listed = (f"> - **{escape_markdown(term)}** {escape_markdown(told)}" for term, told in items)
+            return "\n".join((f"> **{tone.title()}:** {escape_markdown(text)}", *(">" for _ in items[:1]), *listed))
         case Statements(items):
             return "\n".join(map(_statement, items))
         case Terms(items):
-            return "\n".join(f"- **{_escaped(term)}**: {_escaped(text)}" for term, text in items)
+            return "\n".join(f"- **{escape_markdown(term)}**: {escape_markdown(text)}" for term, text in items)
         case Source(text):
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
             return f"{fence}\n{words.plain(text).rstrip()}\n{fence}"
         case Chart():
             pictures = "\n".join(
-                f"![{_escaped(panel.name)}](report/{picture_name(block, panel.name)}.svg)" for panel in block.panels
+                f"![{escape_markdown(panel.name)}](report/{picture_name(block, panel.name)}.svg)"
+                for panel in block.panels
             )
-            return f"{pictures}\n\n{_escaped(block.caption)}"
+            return f"{pictures}\n\n{escape_markdown(block.caption)}"
         case Table():
             return "" if block.where == "data" else _table(block)
 
 
 def _statement(item: Statement) -> str:
-    said, verdict, detail = map(_escaped, (f"{item.about}: {item.text}", item.badge.text, item.detail))
+    said, verdict, detail = map(escape_markdown, (f"{item.about}: {item.text}", item.badge.text, item.detail))
     return f"- {said}: **{verdict}** ({detail})"
 
 
@@ -81,16 +82,17 @@ def file_name(name: str) -> str:
 def _table(table: Table) -> str:
     columns = cells.shown(table, "page")
     lines = [
-        f"**{_escaped(table.caption)}**\n",
-        "| " + " | ".join(_escaped(column.title) for _, column in columns) + " |",
+        f"**{escape_markdown(table.caption)}**\n",
+        "| " + " | ".join(escape_markdown(column.title) for _, column in columns) + " |",
         "| " + " | ".join("---:" if column.numeric else "---" for _, column in columns) + " |",
     ]
     lines += [
-        "| " + " | ".join(_escaped(cells.for_people(row[index])) for index, _ in columns) + " |" for row in table.rows
+        "| " + " | ".join(escape_markdown(cells.for_people(row[index])) for index, _ in columns) + " |"
+        for row in table.rows
     ]
     return "\n".join(lines)
 
 
-def _escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """On one line, and with nothing that Markdown or HTML would act on."""
     return _MARKDOWN.sub(r"\\\1", " ".join(words.plain(text).split()))

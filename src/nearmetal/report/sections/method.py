@@ -7,6 +7,7 @@ from typing import Any
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Section, Source, Table, Terms
 from nearmetal.report.reading import ReportInput
+from nearmetal.store.earlier_runs import count_earlier_runs
 
 _PROVISIONS = {
     "boot": "every boot is a machine made from nothing",
@@ -58,6 +59,7 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
     return (
         ("Run", f"{words.plain(manifest.run)}, made {words.plain(manifest.created)}"),
         ("Blocks", f"{report.blocks}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
+        *(("Earlier runs", text) for text in _tell_earlier_runs(report)),
         *(("Looks", text) for text in _looks(report)),
         (
             "Order",
@@ -85,6 +87,16 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         ),
         ("Host", _host(report)),
     )
+
+
+def _tell_earlier_runs(report: ReportInput) -> Iterable[str]:
+    """How often this study was run before, if it was."""
+    earlier = count_earlier_runs(report.folder)
+    if earlier:
+        yield (
+            f"{figures.count(earlier, 'run')} of this study on this host began before this one, by the folders beside "
+            "it. The level is that of one run: whoever repeats a study until it shows a difference finds one."
+        )
 
 
 def _intervals(level: float, alpha: float) -> str:

@@ -1,0 +1,67 @@
+"""`nearmetal run --gate`: whether the comparisons of one run meet gates."""
+
+import statistics
+from collections.abc import Sequence
+
+from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.gates import Evidence, Gate, judge_gates
+from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.commands.compare import refuse_unknown_responses
+from nearmetal.errors import BadInput
+from nearmetal.model import COSTS, Plan
+from nearmetal.printing import console_for, unfolded
+from nearmetal.report.gate_words import describe_outcome
+from nearmetal.store import journal
+from nearmetal.store.folder import RunFolder
+
+
+def refuse_gates(gates: Sequence[Gate], plan: Plan) -> None:
+    """BadInput, before anything is measured, where a gate is about what the study will not have."""
+    known = {name for resolved in plan.resolved for workload in resolved.workloads for name in workload.responses}
+    known |= {*COSTS, *plan.primaries.values()}
+    refuse_unknown_responses(gates, known)
+    if plan.looks:
+        primary = set(plan.primaries.values())
+        for gate in gates:
+            if gate.response is not None and gate.response not in primary:
+                what = "a run that stops at looks is judged by its primary responses alone"
+                raise BadInput(what, f"--gate={gate.text!r}", "make it the primary one, or fix the number of blocks")
+
+
+def meet_gates(folder: RunFolder, gates: Sequence[Gate], as_json: bool) -> bool:
+    """Whether a run's comparisons meet all gates, each told in a line."""
+    evidence = [Evidence(one, base=_find_base(one)) for one in _judge_contrasts(folder, gates)]
+    outcomes = judge_gates(gates, evidence)
+    console = unfolded(console_for(as_json))
+    for outcome in outcomes:
+        line = describe_outcome(outcome, "comparison", "its reference")
+        console.print(line, style="bold green" if outcome.met else "bold red")
+    return all(outcome.met for outcome in outcomes)
+
+
+def _judge_contrasts(folder: RunFolder, gates: Sequence[Gate]) -> list[Contrast]:
+    """Those that gates are about. Where the number of blocks is fixed, they share the study's alpha among them."""
+    records, events = journal.read(folder.journal)
+    manifest = folder.manifest()
+    chosen = _choose(analyse(manifest, records, events, manifest.plan.primaries), gates)
+    if manifest.plan.looks or not chosen:
+        return chosen
+    level = manifest.study.design.alpha / len(chosen)
+    design = manifest.study.design.model_copy(update={"alpha": level})
+    shared = {
+        "study": manifest.study.model_copy(update={"design": design}),
+        "plan": manifest.plan.model_copy(update={"level": level}),
+    }
+    again = manifest.model_copy(update=shared)
+    return _choose(analyse(again, records, events, manifest.plan.primaries), gates)
+
+
+def _choose(analysis: Analysis, gates: Sequence[Gate]) -> list[Contrast]:
+    named = {gate.response for gate in gates if gate.response}
+    has_primary = any(gate.response is None for gate in gates)
+    return [one for one in analysis.contrasts if one.response in named or (one.primary and has_primary)]
+
+
+def _find_base(contrast: Contrast) -> float:
+    """What a share of a difference is of."""
+    return statistics.median(pair.reference for pair in contrast.pairs) if contrast.pairs else 0.0
