@@ -164,7 +164,8 @@ class TrialRecord(Document):
     observed_family: Family | None = None
     """What the first server is by its own word. None if it does not say."""
     phases_ns: Mapping[str, int] = {}
-    """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check."""
+    """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check. Around the
+    measurement: alive, in which it is asked what has died."""
     responses: Mapping[str, Response] = {}
     events: float | None = None
     """How many requests, events or bytes `cpu_per_event` is of. None where the trial failed, or is of a version that

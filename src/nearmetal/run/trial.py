@@ -146,6 +146,7 @@ class _Trial:
         try:
             await self._timed("prepare", self._prepare(workload, stage))
             measurement, cost = await self._timed("measure", self._measure(workload, stage))
+            self._phases["measure"] -= self._phases["alive"]
         except (MachineLost, NotProvisioned):
             raise
         except Exception:
@@ -240,7 +241,7 @@ class _Trial:
         await self._listen([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
         self._note_others()
-        await self._begin(stage)
+        await self._aside(self._begin(stage))
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
             for observer in reversed([observer for observer in observers if not observer.around]):
@@ -256,8 +257,8 @@ class _Trial:
                     raise NearmetalError(what, cause=Cause.TIMED_OUT) from None
             after = await contention.accounts(stage)
         # Not while they listen: each machine is asked, and one that is gone is told by that.
-        self.found = await self._find_fault()
-        self._stood_still = await self._find_standstill()
+        self.found = await self._aside(self._find_fault())
+        self._stood_still = await self._aside(self._find_standstill())
         self._clocks = clock_gate.compare_clocks(self._beginning.vitals, self._task.liveness.seen.inside)
         await self._listen([observer for observer in observers if observer.around], "after")
         await self._note_placement()
@@ -337,6 +338,14 @@ class _Trial:
             self._phases[name] = time.monotonic_ns() - began
         self._sink.emit(Step(name=name, state="ended"))
         return result
+
+    async def _aside(self, work: Awaitable[T]) -> T:
+        """Time that is none of the step in which it is spent: what it costs to know that all is alive."""
+        began = time.monotonic_ns()
+        try:
+            return await work
+        finally:
+            self._phases["alive"] = self._phases.get("alive", 0) + time.monotonic_ns() - began
 
     def keep(self, artifacts: Mapping[str, bytes]) -> None:
         self._artifacts += kept(self._task.artifacts, self._task.address.id, artifacts)
