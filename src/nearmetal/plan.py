@@ -16,6 +16,7 @@ from nearmetal.model import Assignment, ContrastPlan, Look, Plan, Resolved, Sequ
 from nearmetal.resolve import resolve_treatments
 
 _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
+    ("clients", "clocks"): 0.01,
     ("design", "detect"): None,
     ("design", "precision"): None,
     ("design", "power"): 0.8,

@@ -99,6 +99,7 @@ class Resolver:
                 count=clients.count,
                 connect=clients.connect,
                 cpus=clients.cpus,
+                clocks=clients.clocks,
                 host=clients.host if environment.description.host is None else environment.level,
             )
         return self._clients[key]

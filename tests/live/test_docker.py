@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import standstill
-from tests.unit.workloads_stage import ScriptedStage
+from nearmetal.run.vitals import read_vitals
 
 from .conftest import Make, Notes
 from .orphan import ORPHAN, controller
@@ -125,14 +126,14 @@ async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: st
     client = (await Engine.connect(engine)).client
     client.pause(machine.id)
     client.unpause(machine.id)
-    stage = ScriptedStage([other, machine], [])
-    before = await standstill.read(stage)
+    machines = [other, machine]
+    before, since = await read_vitals(machines, {}), time.time()
     await asyncio.sleep(0.5)
-    assert await standstill.why(stage, before) is None
+    assert await standstill.why(machines, before, await read_vitals(machines, {}), since) is None
     client.pause(machine.id)
     await asyncio.sleep(1.5)
     client.unpause(machine.id)
-    assert f"{machine.name} stood still for 1." in str(await standstill.why(stage, before))
+    assert f"{machine.name} stood still for 1." in str(await standstill.why(machines, before, before, since))
 
 
 async def test_two_containers_meet_on_the_switch(make: Make) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,10 @@ from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, Finding, Handle, Machine, MachineSpec, Order, Provision, TrialStatus
 from nearmetal.run import standstill
 from nearmetal.run.events import Event, Step
+from nearmetal.run.vitals import read_vitals
 from tests.existing_domain import ExistingDomain, existing_domain
 from tests.libvirt_network import LibvirtNetwork
 from tests.order import mock_run
-from tests.unit.workloads_stage import ScriptedStage
 
 from .conftest import Notes
 from .laboratory import spec, study
@@ -113,17 +114,16 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
 
 async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     """By the clock inside, which stands meanwhile: nothing else in the guest, or of it afterwards, tells."""
-    stage = ScriptedStage([machine], [])
-    before = await standstill.read(stage)
+    before, since = await read_vitals([machine], {}), time.time()
     await asyncio.sleep(1.5)
-    assert await standstill.why(stage, before) is None
-    before = await standstill.read(stage)
+    before, first = await read_vitals([machine], {}), before
+    assert await standstill.why([machine], first, before, since) is None
     domain.network.virsh("suspend", domain.name)
     await asyncio.sleep(4)  # longer than it takes to ask on a busy host, which is left out
     domain.network.virsh("resume", domain.name)
-    (clock,), (later,) = before.clocks, (await standstill.read(stage)).clocks
-    assert standstill.stood(clock, later) > 0
-    assert f"{machine.name} stood still for " in str(await standstill.why(stage, before))
+    after = await read_vitals([machine], {})
+    assert standstill.stood(before[0].clock, after[0].clock) > 0
+    assert f"{machine.name} stood still for " in str(await standstill.why([machine], before, after, since))
 
 
 async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,10 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order, TrialStatus
 from nearmetal.run import standstill
 from nearmetal.run.events import Event, Step
+from nearmetal.run.vitals import read_vitals
 from tests.conformance import killing
 from tests.conftest import OWN_CPU
 from tests.order import mock_run
-from tests.unit.workloads_stage import ScriptedStage
 
 from . import laboratory
 from .conftest import Make, Notes
@@ -175,16 +176,15 @@ async def test_a_monitor_that_was_stopped_by_a_signal_is_told(make: Make) -> Non
     """The guest's clock goes on meanwhile, and jumps: it lacks nothing afterwards."""
     machine = await make(spec())
     (pid,) = monitors(machine.name)
-    stage = ScriptedStage([machine], [])
-    before = await standstill.read(stage)
-    assert await standstill.why(stage, before) is None
+    before, since = await read_vitals([machine], {}), time.time()
+    assert await standstill.why([machine], before, await read_vitals([machine], {}), since) is None
     os.kill(pid, signal.SIGSTOP)
     await asyncio.sleep(1.5)
     os.kill(pid, signal.SIGCONT)
-    told = await standstill.why(stage, before)
+    told = await standstill.why([machine], before, await read_vitals([machine], {}), since)
     assert told and f"the server {machine.name} stood still" in told
-    before = await standstill.read(stage)
-    assert await standstill.why(stage, before) is None, "it is told once"
+    before, since = await read_vitals([machine], {}), time.time()
+    assert await standstill.why([machine], before, before, since) is None, "it is told once"
 
 
 FETCH = """

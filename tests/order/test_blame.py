@@ -12,9 +12,9 @@ from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.world import World, write
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Cause, Completed, Handle, Measurement, Stage, TrialRecord, TrialStatus
+from nearmetal.model import BothClocks, Cause, Completed, Handle, Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import reading
-from nearmetal.run import pulse, suspension, trial
+from nearmetal.run import pulse, standstill, suspension, trial
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded
 from nearmetal.run.liveness import Liveness
@@ -195,6 +195,56 @@ async def test_a_suspended_host_is_to_blame_itself(tmp_path: Path, monkeypatch: 
     attempts, (record,) = await run(tmp_path / "run")
     assert (record.status, record.blame, record.cause) == (TrialStatus.INVALID, "host", "suspended")
     assert attempts == AGAIN
+
+
+async def test_what_failed_while_a_machine_stood_still_is_the_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the tool says that waited for it in vain."""
+    told = ["the server stood still for 9.0 s while it was measured: was it paused, or moved?"]
+    monkeypatch.setattr(standstill, "reason", lambda machines, still: told.pop() if told else None)
+    fails = RuntimeError("no reply in time")
+    whole, failed = Http.run, list[str]()
+
+    async def run_once(self: Http, stage: Stage) -> Measurement:
+        if not failed:
+            failed.append(stage.servers[0].name)
+            raise fails
+        return await whole(self, stage)
+
+    monkeypatch.setattr(Http, "run", run_once)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.FAILED, "host", "stood-still")
+    assert attempts == AGAIN
+
+
+async def test_a_primary_response_by_clocks_that_cannot_be_compared_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, doubted = Http.run, list[str]()
+
+    async def doubts_once(self: Http, stage: Stage) -> Measurement:
+        measured = await whole(self, stage)
+        if doubted:
+            return measured
+        doubted.append(self.primary)
+        return measured.model_copy(update={"both_clocks": BothClocks(names=(self.primary,), apart=None)})
+
+    monkeypatch.setattr(Http, "run", doubts_once)
+    attempts, (record,) = await run(tmp_path / "run")
+    assert (record.status, record.blame, record.cause) == (TrialStatus.INVALID, "instrument", "clocks-untrusted")
+    assert doubted[0] not in record.responses and record.responses
+    assert attempts == AGAIN
+
+
+async def test_each_trial_has_its_machines_clocks(tmp_path: Path) -> None:
+    _, records = await mock_run.run(tmp_path / "run", STUDY)
+    for record in records:
+        assert len(record.clocks) == len(record.machines)
+        for clock in record.clocks:
+            assert clock is not None
+            for offset, uncertainty in zip(clock.offset, clock.uncertainty, strict=True):
+                assert uncertainty > 0 and abs(offset) <= uncertainty, "pretended machines have our clock"
 
 
 async def test_what_failed_while_the_controller_stood_is_the_controllers(

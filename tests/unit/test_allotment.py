@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.lab.cgroup import Limits
+from nearmetal.lab.cgroup_limits import Limits
 from nearmetal.run.allotment import Found, found_changed, limits_changed
 
 GIBIBYTE = 2**30

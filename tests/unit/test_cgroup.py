@@ -101,12 +101,3 @@ def test_a_name_cannot_lead_elsewhere() -> None:
 
 async def test_removing_what_is_not_there_is_no_error(root: Path) -> None:
     await cgroup.remove("m", LocalSite())
-
-
-def test_limits_are_read_of_either_version() -> None:
-    first = "quota -1 100000\nquota 150000 100000\nmemory 9223372036854771712\nmemory 1048576\n"
-    assert cgroup.parse_limits(first) == cgroup.Limits(1.5, 2**20)
-    second = "quota max 100000\nmemory max\nquota 5000 100000\nquota 20000 100000\n"
-    assert cgroup.parse_limits(second) == cgroup.Limits(0.05, None)
-    counted = "quota max 100000\nperiods 7 /sys/fs/cgroup/a b\nmemory max\nperiods 0 /sys/fs/cgroup\n"
-    assert cgroup.parse_limits(counted).periods == {"/sys/fs/cgroup/a b": 7, "/sys/fs/cgroup": 0}

@@ -7,9 +7,22 @@ from typing import Any, cast
 
 import pytest
 
-from nearmetal.lab.cgroup import parse_limits
-from nearmetal.model import Cause, Machine
-from nearmetal.run.liveness import Reading, find_last_kill, judge, parse_interfaces, parse_lines
+from nearmetal.lab.cgroup_limits import Limits
+from nearmetal.lab.read_lines import Lines, parse_grep
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Cause, Handle, Machine
+from nearmetal.run.allotment import Allotment, Placed
+from nearmetal.run.blame import Fault
+from nearmetal.run.liveness import (
+    Reading,
+    find_kills,
+    find_last_kill,
+    find_stalls,
+    find_way,
+    judge,
+    parse_interfaces,
+)
+from nearmetal.run.vitals import Clock, Vitals
 
 
 def _machine(name: str, **more: str) -> Machine:
@@ -43,20 +56,30 @@ def interface(name: str, **changed: Any) -> dict[str, Any]:
     return {**usual, **changed}
 
 
+def lines_of(text: str) -> Lines:
+    lines = parse_grep(0, text, [])
+    assert lines is not None
+    return lines
+
+
 def reading(inside: str = INSIDE, *interfaces: dict[str, Any]) -> Reading:
     shown = interfaces or (interface("port1"), interface("port2"))
-    return Reading((parse_lines(inside), {}), {("local", "nm-x"): parse_interfaces(json.dumps(shown))})
+    return Reading((Vitals(lines_of(inside)), Vitals({})), {("local", "nm-x"): parse_interfaces(json.dumps(shown))})
+
+
+def judged(before: Reading, after: Reading) -> list[Fault]:
+    return judge(MACHINES, before, before, after)
 
 
 def test_nothing_has_happened() -> None:
-    assert judge(MACHINES, reading(), reading()) == []
-    silent = replace(reading(), inside=(None, None))
-    assert judge(MACHINES, reading(), silent) == judge(MACHINES, silent, reading()) == [], "nothing is guessed"
+    assert judged(reading(), reading()) == []
+    silent = replace(reading(), inside=(Vitals(), Vitals()))
+    assert judged(reading(), silent) == judged(silent, reading()) == [], "nothing is guessed"
 
 
 def test_what_shares_its_hosts_kernel_has_nothing_left_without_its_address() -> None:
     shared = reading("/proc/7/net/fib_trie:  |-- 10.0.0.1\n")
-    (fault,) = judge(MACHINES, shared, replace(shared, inside=({}, {})))
+    (fault,) = judged(shared, replace(shared, inside=(Vitals({}), Vitals({}))))
     assert fault.cause is Cause.LINK_BROKEN and "has lost its address 10.0.0.1" in fault.reason
 
 
@@ -70,12 +93,17 @@ def test_what_shares_its_hosts_kernel_has_nothing_left_without_its_address() -> 
         ("carrier:1\n", "carrier_:1\n", Cause.LINK_BROKEN, "data is down instead of 1"),
         ("changes:2", "changes:4", Cause.LINK_BROKEN, "data lost its carrier, and has it again"),
         ("|-- 10.0.0.1", "|-- 10.0.0.9", Cause.LINK_BROKEN, "has lost its address 10.0.0.1"),
-        ("0000000A\t00000000", "0000000A\t0100000A", Cause.LINK_BROKEN, "has lost a route"),
+        (
+            "0000000A\t00000000",
+            "0000000A\t0100000A",
+            Cause.LINK_BROKEN,
+            "was by data and is by data and 10.0.0.1",
+        ),
     ],
 )
 def test_what_has_happened_inside(before: str, after: str, cause: Cause, reason: str) -> None:
     assert before in INSIDE
-    (fault,) = judge(MACHINES, reading(), reading(INSIDE.replace(before, after)))
+    (fault,) = judged(reading(), reading(INSIDE.replace(before, after)))
     assert fault.cause is cause
     assert reason in fault.reason
 
@@ -94,37 +122,84 @@ def test_what_has_happened_inside(before: str, after: str, cause: Cause, reason:
     ],
 )
 def test_what_has_happened_outside(after: list[dict[str, Any]], reason: str) -> None:
-    (fault,) = judge(MACHINES, reading(), reading(INSIDE, *after))
+    (fault,) = judged(reading(), reading(INSIDE, *after))
     assert fault.cause is Cause.LINK_BROKEN
     assert fault.reason == f"the interface port1 of nm-x, which leads to the server nm-x-1, {reason}"
 
 
 def test_an_address_outside_that_is_lost() -> None:
     has = interface("near0", addr_info=[{"local": "10.0.0.7", "prefixlen": 24}])
-    (fault,) = judge(MACHINES, reading(INSIDE, has), reading(INSIDE, interface("near0")))
+    (fault,) = judged(reading(INSIDE, has), reading(INSIDE, interface("near0")))
     assert fault.reason == "the interface near0 of nm-x has lost an address: 10.0.0.7/24"
+
+
+def test_what_is_cut_stays_cut_and_what_is_counted_is_told_once() -> None:
+    """A later trial on a link that is down has no other reason."""
+    cut = reading(INSIDE.replace("oom_kill 3", "oom_kill 4"), interface("port1", flags=["BROADCAST"]))
+    assert {one.cause for one in judge(MACHINES, reading(), reading(), cut)} == {
+        Cause.OUT_OF_MEMORY,
+        Cause.LINK_BROKEN,
+    }
+    assert {one.cause for one in judge(MACHINES, reading(), cut, cut)} == {Cause.LINK_BROKEN}
 
 
 def test_an_ip_that_does_not_count_carriers_tells_the_rest() -> None:
     silent = interface("port1", stats64={})
-    assert judge(MACHINES, reading(INSIDE, silent), reading(INSIDE, silent)) == []
+    assert judged(reading(INSIDE, silent), reading(INSIDE, silent)) == []
 
 
 def test_what_came_meanwhile_is_nothing() -> None:
     """An observer may have made it."""
     more = (interface("port1"), interface("port2"), interface("mirror"))
-    assert judge(MACHINES, reading(), reading(INSIDE, *more)) == []
+    assert judged(reading(), reading(INSIDE, *more)) == []
 
 
-def test_kills_and_refusals_of_control_groups_of_both_versions() -> None:
-    limits = parse_limits(
-        "memory.events:oom_kill 2 /sys/fs/cgroup/nearmetal-x\n"
-        "memory.oom_control:oom_kill 1 /sys/fs/cgroup/memory/nearmetal-y\n"
-        "memory.events:max 7 /sys/fs/cgroup/nearmetal-x\n"
-        "pids.events:max 3 /sys/fs/cgroup/nearmetal-x\n"
+def allotment(**limits: Any) -> Allotment:
+    placed = Placed(Handle(kind="host", name="nm-x-1", site="local", role="server"), LocalSite(), "")
+    return Allotment((placed,), (Limits(**limits),), (), (None,))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause", "reason"),
+    [
+        ({"kills": {"/g": 1}}, {"kills": {"/g": 2}}, Cause.OUT_OF_MEMORY, "killed a process of the server nm-x-1"),
+        ({"refused": {"/g": 1}}, {"refused": {"/g": 4}}, Cause.OUT_OF_PROCESSES, "3 could not be started"),
+        ({"frozen": {"/g": 0}}, {"frozen": {"/g": 1}}, Cause.STOOD_STILL, "its control group is frozen"),
+        ({"frozen_us": {"/g": 7}}, {"frozen_us": {"/g": 1_500_007}}, Cause.STOOD_STILL, "stood still for 1.5 s"),
+    ],
+)
+def test_what_a_control_group_tells(before: Any, after: Any, cause: Cause, reason: str) -> None:
+    (fault,) = find_kills(allotment(**before), allotment(**after))
+    assert fault.cause is cause and reason in fault.reason
+    assert find_kills(allotment(**after), allotment(**after)) == [] or "frozen" in before
+
+
+def at(asked: float, lines: str = "") -> Reading:
+    return Reading((Vitals(lines_of(lines), Clock(asked, asked + 0.01, asked)),))
+
+
+@pytest.mark.parametrize(("stalled", "told"), [(400_000, ()), (2_500_000, ("25",))])
+def test_a_machine_that_waits_for_memory_is_told(stalled: int, told: tuple[str, ...]) -> None:
+    full = "/proc/pressure/memory:full avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+    of_own = find_stalls((SERVER,), at(10, full.format(7)), at(20, full.format(7 + stalled)), allotment(), allotment())
+    of_group = find_stalls(
+        (SERVER,), at(10), at(20), allotment(stalled_us={"/g": 7}), allotment(stalled_us={"/g": 7 + stalled})
     )
-    assert limits.kills == {"/sys/fs/cgroup/nearmetal-x": 2, "/sys/fs/cgroup/memory/nearmetal-y": 1}
-    assert limits.refused == {"/sys/fs/cgroup/nearmetal-x": 3}
+    for warned in (list(of_own), list(of_group)):
+        assert [one.code for one in warned] == ["memory-pressure" for _ in told]
+        assert all(share in one.text for one, share in zip(warned, told, strict=True))
+
+
+def test_the_longest_prefix_is_the_way() -> None:
+    default = "eth0 00000000 0100000A 0003 0 0 0 00000000 0 0 0"
+    near = "data 0000000A 00000000 0001 0 0 0 00FFFFFF 0 0 0"
+    lost = "* 0200000A 00000000 0205 0 0 0 FFFFFFFF 0 0 0"
+    route = {"/proc/net/route": (default, near)}
+    assert find_way(route, "10.0.0.2") == "by data"
+    assert find_way(route, "192.168.0.2") == "by eth0 and 10.0.0.1"
+    assert find_way({"/proc/net/route": (default, near, lost)}, "10.0.0.2") == "to nowhere"
+    assert find_way({"/proc/net/route": (near,)}, "192.168.0.2") is None
+    assert find_way({}, "10.0.0.2") is None
 
 
 LOG = """\

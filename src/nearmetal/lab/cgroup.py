@@ -1,12 +1,11 @@
-"""Control groups of a machine on its site, version 1 and 2: limits, and what the host spends.
+"""Control groups of a machine on its site, version 1 and 2: made, removed, and what the host spends.
 
 A machine's group is called `nearmetal-NAME`, right below the root of every hierarchy that matters: without a parent
 of their own, machines that come and go at the same time cannot take it away from each other. Docker makes its own
 groups; their paths are read from /proc/PID/cgroup, and the same reading functions serve.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
@@ -50,42 +49,6 @@ if [ "$bytes" ]; then
 fi
 echo "$version"
 """
-# A thread may end meanwhile, and the groups at the root have no limits. Those of a guest's vCPUs may be each its own.
-# What the kernel killed or refused is counted in the group of the process itself: those above count their other groups.
-_LIMITS = """
-root=$1
-shift
-[ ! -f "$root/cgroup.controllers" ] || unified=1
-for pid; do cat "/proc/$pid/task/"*/cgroup 2>/dev/null; done | sort -u | while IFS=: read -r _ controllers path; do
-    case $unified,$controllers in
-        1,) folder=$root$path ;;
-        ,cpu | ,cpu,* | ,*,cpu | ,*,cpu,*) folder=$root/cpu$path ;;
-        ,memory) folder=$root/memory$path ;;
-        ,pids) folder=$root/pids$path ;;
-        *) continue ;;
-    esac
-    for file in memory.events memory.oom_control pids.events; do
-        while read -r what count; do
-            case $what in oom_kill | max) echo "$file:$what $count $folder" ;; esac
-        done <"$folder/$file"
-    done 2>/dev/null
-    while [ "${#folder}" -gt "${#root}" ]; do
-        if [ "$controllers" != memory ]; then
-            read -r line <"$folder/cpu.max" && echo "quota $line"
-            read -r line <"$folder/cpu.cfs_quota_us" && read -r period <"$folder/cpu.cfs_period_us" &&
-                echo "quota $line $period"
-            while read -r what count; do
-                [ "$what" != nr_periods ] || echo "periods $count $folder"
-            done <"$folder/cpu.stat"
-        fi
-        read -r line <"$folder/memory.max" && echo "memory $line"
-        read -r line <"$folder/memory.limit_in_bytes" && echo "memory $line"
-        folder=${folder%/*}
-    done 2>/dev/null
-done
-"""
-_NO_LIMIT = 1 << 62
-"""Version 1 writes "none" as the largest number of whole pages."""
 # Its words are the folders of groups. A process that forks while the list is read escapes the round, so there are
 # rounds until the group can be removed. A machine may have made groups below its own.
 REMOVE = """
@@ -174,51 +137,6 @@ async def quota(group: ControlGroup, site: Site) -> float | None:
         words = (await must(site, "cat", *files)).decode().split()
     allowed, period = words
     return None if allowed in ("max", "-1") else int(allowed) / int(period)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The strictest among some groups and those above them; None for none."""
-
-    quota: float | None = None
-    """CPUs' worth of time."""
-    memory: int | None = None
-    """In bytes."""
-    periods: Mapping[str, int] = field(default_factory=dict)
-    """In which the groups were held to a quota since they were made, by their folders."""
-    kills: Mapping[str, int] = field(default_factory=dict)
-    """Processes of each group that the kernel killed for memory, by its folder."""
-    refused: Mapping[str, int] = field(default_factory=dict)
-    """Processes that each could not start, since it had as many as it may, by its folder."""
-
-
-async def limits(pids: Sequence[int], site: Site) -> Limits:
-    """Of all groups that threads of these processes are in, whoever put them there. HostCannot."""
-    text = await must(site, "sh", "-c", _LIMITS, "limits", str(ROOT), *map(str, pids))
-    return parse_limits(text.decode())
-
-
-def parse_limits(text: str) -> Limits:
-    """From lines of a kind (as `_LIMITS` prints them) and its value. Pure."""
-    quotas, memories = [], []
-    periods: dict[str, int] = {}
-    kills: dict[str, int] = {}
-    refused: dict[str, int] = {}
-    counts = {
-        "periods": periods,
-        "memory.events:oom_kill": kills,
-        "memory.oom_control:oom_kill": kills,
-        "pids.events:max": refused,
-    }
-    for line in text.splitlines():
-        kind, *words = line.split(maxsplit=2)
-        if kind in counts:
-            counts[kind][words[1]] = int(words[0])
-        elif kind == "memory" and words[0] != "max" and int(words[0]) < _NO_LIMIT:
-            memories.append(int(words[0]))
-        elif kind == "quota" and words[0] not in ("max", "-1"):
-            quotas.append(int(words[0]) / int(words[1]))
-    return Limits(min(quotas, default=None), min(memories, default=None), periods, kills, refused)
 
 
 async def of_process(pid: int, site: Site) -> ControlGroup:

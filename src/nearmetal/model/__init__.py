@@ -52,6 +52,7 @@ from nearmetal.model.record import CPUS_JUDGED_FROM as CPUS_JUDGED_FROM
 from nearmetal.model.record import OF_THE_BOOT as OF_THE_BOOT
 from nearmetal.model.record import Artifact as Artifact
 from nearmetal.model.record import BootRecord as BootRecord
+from nearmetal.model.record import ClockRecord as ClockRecord
 from nearmetal.model.record import MachineRecord as MachineRecord
 from nearmetal.model.record import Response as Response
 from nearmetal.model.record import ResponseKind as ResponseKind
@@ -68,6 +69,7 @@ from nearmetal.model.resolved import ResolvedEnvironment as ResolvedEnvironment
 from nearmetal.model.resolved import ResolvedWorkload as ResolvedWorkload
 from nearmetal.model.resolved import Setting as Setting
 from nearmetal.model.resolved import SettingTarget as SettingTarget
+from nearmetal.model.seams import BothClocks as BothClocks
 from nearmetal.model.seams import Change as Change
 from nearmetal.model.seams import ChangeKind as ChangeKind
 from nearmetal.model.seams import Measurement as Measurement

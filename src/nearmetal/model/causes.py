@@ -36,6 +36,7 @@ class Cause(StrEnum):
     NOT_AS_DECLARED = "not-as-declared"
     NOT_PLACED = "not-placed"
     MEASUREMENT_INVALID = "measurement-invalid"
+    CLOCKS_UNTRUSTED = "clocks-untrusted"
     DISK_FULL = "disk-full"
     BLOCK_DIED = "block-died"
     BROKE = "broke"
@@ -80,6 +81,7 @@ CAUSES: Mapping[Cause, Meaning] = {
     Cause.NOT_AS_DECLARED: Meaning(_INSTRUMENT, "the set-up was not as declared"),
     Cause.NOT_PLACED: Meaning(_INSTRUMENT, "what is measured was not on its CPU"),
     Cause.MEASUREMENT_INVALID: Meaning(_INSTRUMENT, "the instrument could not be trusted"),
+    Cause.CLOCKS_UNTRUSTED: Meaning(_INSTRUMENT, "the clocks of both ends were too far apart"),
     Cause.DISK_FULL: Meaning(_INSTRUMENT, "the controller's disk was full"),
     Cause.BLOCK_DIED: Meaning(_INSTRUMENT, "the process that ran the block died"),
     Cause.BROKE: Meaning(_INSTRUMENT, "nearmetal or a plugin broke"),

@@ -131,6 +131,17 @@ class MachineRecord(Frozen):
     """The name of the host that it lies on. None in a record of version 1."""
 
 
+class ClockRecord(Frozen):
+    """How far a machine's CLOCK_REALTIME was ahead of the controller's, before and after a trial, in seconds."""
+
+    offset: tuple[float, float]
+    uncertainty: tuple[float, float]
+    """Each offset is surely wrong by no more than this: 0 where the controller shares the clock."""
+    drift: float
+    """Seconds that it gained in each second between."""
+    drift_uncertainty: float
+
+
 def _upgrade_version(schema: object) -> object:
     """Version 1 lacks keys of version 2, and has no others."""
     return "record.v2" if schema == "record.v1" else schema
@@ -153,11 +164,15 @@ class TrialRecord(Document):
     observed_family: Family | None = None
     """What the first server is by its own word. None if it does not say."""
     phases_ns: Mapping[str, int] = {}
-    """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check."""
+    """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check. Around the
+    measurement: alive, in which it is asked what has died."""
     responses: Mapping[str, Response] = {}
     events: float | None = None
     """How many requests, events or bytes `cpu_per_event` is of. None where the trial failed, or is of a version that
     did not keep it."""
+    clocks: tuple[ClockRecord | None, ...] = ()
+    """Of `machines`, in their order; None for one that did not tell. Empty if the trial failed, and in a record of
+    before nearmetal asked."""
     readback: Mapping[str, Any] = {}
     observers: Mapping[str, Any] = {}
     warnings: tuple[Warned, ...] = ()

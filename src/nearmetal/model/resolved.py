@@ -67,6 +67,8 @@ class ResolvedClients(Frozen):
     connect: Literal["shared", "pairs"]
     cpus: str | None
     host: str
+    clocks: float = 0.01
+    """Seconds by which clocks may be apart for what needs those of both ends."""
 
 
 class ResolvedWorkload(Frozen):

@@ -56,6 +56,15 @@ class Treatment(Protocol):
     async def verify(self, stage: Stage, level: Level) -> Readback: ...
 
 
+class BothClocks(Frozen):
+    """What was measured with the clocks of both ends, such as one way's delay."""
+
+    names: tuple[str, ...]
+    """Of the responses."""
+    apart: float | None
+    """Seconds by which the clocks may be apart beyond the offset that was taken off; None if that cannot be told."""
+
+
 class Measurement(Frozen):
     """What one run of a workload gave."""
 
@@ -67,6 +76,8 @@ class Measurement(Frozen):
     warnings: tuple[Warned, ...] = ()
     invalid: str | None = None
     """Why the instrument cannot be trusted for this trial."""
+    both_clocks: BothClocks | None = None
+    """None if no response needs more than one clock. They are left out if the study does not allow as much."""
 
 
 class Workload(Protocol):

@@ -56,6 +56,8 @@ class ClientsSpec(Frozen):
     connect: Literal["shared", "pairs"] = "shared"
     cpus: str | None = None
     host: str = "local"
+    clocks: Annotated[Seconds, Field(gt=0, le=1)] = 0.01
+    """How far clocks may be apart for what needs those of both ends: one way's delay, and a common start."""
 
 
 class LinkSpec(Frozen):

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal import cpu_lists
-from nearmetal.errors import MachineLost, NearmetalError
-from nearmetal.lab import cgroup
-from nearmetal.lab.cgroup import Limits
-from nearmetal.model import Handle, Machine, Site, Stage
+from nearmetal.lab import cgroup_limits
+from nearmetal.lab.cgroup_limits import Limits
+from nearmetal.lab.read_lines import Lines
+from nearmetal.model import Handle, Machine, Readback, Site, Stage
 from nearmetal.run import placement
-
-_ONLINE, _MEMORY = "/sys/devices/system/cpu/online", "/proc/meminfo"
+from nearmetal.run.vitals import MEMORY, ONLINE, Vitals
 
 _SAME_MEMORY = 0.01
 """Share by which a kernel's memory may differ from what it was: it sets a little aside for itself now and then."""
@@ -51,11 +50,12 @@ class Allotment:
     """Of those placed, in their order; None for one of which its site's kernel tells nothing."""
     found: tuple[Found, ...]
     """By the servers, then the clients."""
+    where: tuple[Readback | None, ...]
+    """Whether each of those placed is on its CPUs, in their order; None for one that is not ours to place."""
 
-    async def why(self, stage: Stage, now: "Allotment") -> str | None:
-        """Why what was measured does not count: of the first machine that has something else now. MachineLost."""
-        for placed, before, after in zip(self.placed, self.limits, now.limits, strict=True):
-            where = await placement.read(placed.handle, placed.site, placed.cpuset, placed.kept)
+    def why(self, stage: Stage, now: "Allotment") -> str | None:
+        """Why what was measured does not count: of the first machine that has something else now. Pure."""
+        for placed, before, after, where in zip(self.placed, self.limits, now.limits, now.where, strict=True):
             problems = limits_changed(before, after)
             if where is not None and not where.ok:
                 problems.append(f"it is not where it was put: {where.reason}")
@@ -67,36 +67,38 @@ class Allotment:
         return None
 
 
-async def read(stage: Stage, placed: Sequence[Placed]) -> Allotment:
-    """MachineLost; HostCannot of a host that does not tell."""
-    limits = await asyncio.gather(*(_limits(one) for one in placed))
-    found = await asyncio.gather(*map(_found, _machines(stage)))
-    return Allotment(tuple(placed), tuple(limits), tuple(found))
+async def read(placed: Sequence[Placed], vitals: Sequence[Vitals]) -> Allotment:
+    """With what was read of the servers, then the clients. MachineLost; HostCannot of a host that does not tell."""
+    sites = {one.site.name: one.site for one in placed}
+    read_sites = (_read_site(site, [one for one in placed if one.site.name == name]) for name, site in sites.items())
+    found: dict[str, tuple[Limits | None, Readback | None]] = {}
+    for told in await asyncio.gather(*read_sites):
+        found |= told
+    limits, where = zip(*(found[one.handle.name] for one in placed), strict=True) if placed else ((), ())
+    return Allotment(tuple(placed), limits, tuple(_find_found(one.lines or {}) for one in vitals), where)
+
+
+async def _read_site(site: Site, placed: Sequence[Placed]) -> dict[str, tuple[Limits | None, Readback | None]]:
+    pids = await asyncio.gather(*(placement.processes(one.handle, site) for one in placed))
+    threads = await placement.read_threads(pids, site)
+    limits = await cgroup_limits.limits([one.groups for one in threads], site)
+    return {
+        one.handle.name: (limit if its else None, placement.judge(told, one.handle, one.cpuset, one.kept))
+        for one, its, told, limit in zip(placed, pids, threads, limits, strict=True)
+    }
+
+
+def _find_found(lines: Lines) -> Found:
+    online, memory = (lines.get(path, ("",))[0] for path in (ONLINE, MEMORY))
+    words = memory.split()
+    return Found(
+        len(cpu_lists.parse(online)) if online else None,
+        int(words[1]) * 1024 if words[:1] == ["MemTotal:"] else None,
+    )
 
 
 def _machines(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
-
-
-async def _limits(placed: Placed) -> Limits | None:
-    pids = await placement.processes(placed.handle, placed.site)
-    return await cgroup.limits(pids, placed.site) if pids else None
-
-
-async def _found(machine: Machine) -> Found:
-    """By one command: in an emulated guest each takes longer than all that it does."""
-    try:
-        ended = await machine.exec(["grep", "-sHE", "^[0-9][0-9,-]*$|^MemTotal:", _ONLINE, _MEMORY])
-    except MachineLost:
-        raise
-    except NearmetalError:
-        return Found(None, None)
-    told = dict(line.split(":", 1) for line in ended.text.splitlines() if ":" in line)
-    online, memory = told.get(_ONLINE, ""), told.get(_MEMORY, "").split()
-    return Found(
-        len(cpu_lists.parse(online)) if online else None,
-        int(memory[1]) * 1024 if memory[:1] == ["MemTotal:"] else None,
-    )
 
 
 def limits_changed(before: Limits | None, after: Limits | None) -> list[str]:

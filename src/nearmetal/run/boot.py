@@ -241,7 +241,7 @@ def trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) 
 
 
 def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
-    if booted.stage is None or booted.allotment is None or booted.liveness is None:
+    if booted.stage is None or booted.liveness is None:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
         address=_address(task, trial),
@@ -250,8 +250,8 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         observe=booted.asked.observe,
         treatments=tuple(_treatments(booted.asked)),
         surroundings=booted.surroundings,
-        allotment=booted.allotment,
         liveness=booted.liveness,
+        clocks=booted.asked.clients.clocks,
         hosts=_hosts(booted),
         artifacts=task.artifacts,
         record=_record(task, booted, trial, TrialStatus.OK),

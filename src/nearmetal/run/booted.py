@@ -17,7 +17,6 @@ from nearmetal.model import (
     TrialPlan,
     Warned,
 )
-from nearmetal.run.allotment import Allotment
 from nearmetal.run.blame import Invalid
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.surroundings import Surroundings
@@ -53,10 +52,8 @@ class Booted:
     surroundings: Surroundings = field(default_factory=Surroundings)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
-    allotment: Allotment | None = None
-    """What its machines have, once that is read back."""
     liveness: Liveness | None = None
-    """What was last seen of its machines and of the way between them."""
+    """What its machines have, and what was last seen of them and of the way between them."""
     observed_family: Family | None = None
     responses: dict[str, Response] = field(default_factory=dict)
     """Of the boot itself: what it took to get ready, and the memory it costs."""

@@ -1,32 +1,28 @@
 """Are the machines of a trial, and the way between them, still what they were when their boot was verified?
 
-Read once when the boot is verified and once after each measurement, never meanwhile: by one command for each machine
-with a kernel of its own, and two for each host. The kernel counts what it killed and how often a carrier came or went,
-so that what was cut and mended within a measurement is seen as well.
+Read when the boot is verified and after each measurement, never meanwhile. The kernel counts what it killed and how
+often a carrier came or went, so that what was cut and mended within a measurement is seen as well.
 """
 
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
 
 from nearmetal.errors import MALFORMED, MachineLost, NearmetalError
-from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage
-from nearmetal.run.allotment import Allotment
+from nearmetal.lab.read_lines import Lines
+from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage, Warned
+from nearmetal.run.allotment import Allotment, Placed
 from nearmetal.run.allotment import read as read_allotment
 from nearmetal.run.blame import Fault
+from nearmetal.run.vitals import BOOT, PRESSURE, VMSTAT, Vitals, read_vitals
+from nearmetal.units import show_share
 
-_BOOT, _VMSTAT = "/proc/sys/kernel/random/boot_id", "/proc/vmstat"
-_CARRIER = ("operstate", "carrier", "carrier_changes")
-
-_NOT_THERE = 126
-"""Statuses from here on are those of a program that did not start. With 1 or 2 `grep` found nothing, or not every file.
-"""
 _LONGEST_WORDS = 300
 """Characters of a kernel's line that are told."""
-
-Lines = Mapping[str, tuple[str, ...]]
-"""Of files, by their paths, the lines that were asked for."""
+_MOST_STALLED = 0.05
+"""Share of the time in which all of a machine's programs wait for memory: a twentieth is missing from all figures."""
 
 
 @dataclass(frozen=True)
@@ -41,34 +37,52 @@ class Outside:
     """How often its carrier came or went; None if this `ip` does not tell."""
 
 
+Switches = Mapping[tuple[str, str], Mapping[str, Outside]]
+"""By host and network namespace, the interfaces by their names."""
+
+
 @dataclass(frozen=True)
 class Reading:
-    inside: tuple[Lines | None, ...]
-    """Of servers, then clients; None for one that cannot be asked."""
-    outside: Mapping[tuple[str, str], Mapping[str, Outside]]
-    """By host and network namespace."""
+    inside: tuple[Vitals, ...]
+    """Of servers, then clients."""
+    outside: Switches = field(default_factory=dict)
 
 
 @dataclass
 class Liveness:
-    """What was last seen of the machines of a boot."""
+    """What was laid and last seen of the machines of a boot."""
 
     stage: Stage
     handles: Mapping[str, Handle]
+    laid: Reading
+    """At the end of their boot: how it is to stay."""
+    seen: Reading
+    """After the trial before: counters go on from there."""
+    given: Allotment
+    """At the end of their boot."""
     allotted: Allotment
-    seen: Reading = field(default_factory=lambda: Reading((), {}))
+    """After the trial before."""
+    warnings: list[Warned] = field(default_factory=list)
+    """Of what was short, though nothing died of it, when they were last looked at."""
 
     @classmethod
-    async def begin(cls, stage: Stage, handles: Sequence[Handle], allotted: Allotment) -> "Liveness":
-        """MachineLost."""
-        liveness = cls(stage, {handle.name: handle for handle in handles}, allotted)
-        liveness.seen = await liveness._read()
-        return liveness
+    async def begin(cls, stage: Stage, handles: Sequence[Handle], placed: Sequence[Placed]) -> "Liveness":
+        """MachineLost, HostCannot."""
+        by_name = {handle.name: handle for handle in handles}
+        seen = Reading(await _read_inside(stage, by_name), await _read_switches(stage))
+        given = await read_allotment(placed, seen.inside)
+        return cls(stage, by_name, seen, seen, given, given)
+
+    async def read_inside(self) -> tuple[Vitals, ...]:
+        """What servers, then clients, tell now. MachineLost."""
+        return await _read_inside(self.stage, self.handles)
 
     async def find_faults(self) -> list[Fault]:
-        """What has happened to them since they were last looked at. MachineLost, HostCannot."""
-        seen, allotted = await asyncio.gather(self._read(), read_allotment(self.stage, self.allotted.placed))
-        faults = [*judge(self.machines, self.seen, seen), *find_kills(self.allotted, allotted)]
+        """What has happened to them since the trial before. MachineLost, HostCannot."""
+        inside, outside = await asyncio.gather(self.read_inside(), _read_switches(self.stage))
+        seen, allotted = Reading(inside, outside), await read_allotment(self.given.placed, inside)
+        faults = [*judge(self.machines, self.laid, self.seen, seen), *find_kills(self.allotted, allotted)]
+        self.warnings = [*find_stalls(self.machines, self.seen, seen, self.allotted, allotted)]
         self.seen, self.allotted = seen, allotted
         return [await self._ask_kernel(fault) if fault.machine else fault for fault in faults]
 
@@ -87,76 +101,21 @@ class Liveness:
     def machines(self) -> tuple[Machine, ...]:
         return (*self.stage.servers, *self.stage.clients)
 
-    async def _read(self) -> Reading:
-        namespaces = {
-            (machine.site.name, machine.peer.partition("/")[0]): machine.site
-            for machine in self.machines
-            if machine.peer is not None
-        }
-        inside, outside = await asyncio.gather(
-            self._read_inside(),
-            asyncio.gather(*(_read_outside(site, name) for (_, name), site in namespaces.items())),
-        )
-        return Reading(inside, dict(zip(namespaces, outside, strict=True)))
 
-    async def _read_inside(self) -> tuple[Lines | None, ...]:
-        own = [machine for machine in self.machines if self._first_process(machine) is None]
-        shared = [machine for machine in self.machines if self._first_process(machine) is not None]
-        sites = {machine.site.name: machine.site for machine in shared}
-        of_own = await asyncio.gather(*(_grep(machine, _paths(machine), machine) for machine in own))
-        of_sites = await asyncio.gather(*(self._read_on_site(site, shared) for site in sites.values()))
-        found = {machine.name: lines for machine, lines in zip(own, of_own, strict=True)}
-        for lines in of_sites:
-            found |= lines
-        return tuple(found[machine.name] for machine in self.machines)
-
-    async def _read_on_site(self, site: Site, machines: Sequence[Machine]) -> dict[str, Lines | None]:
-        """Of machines that share their host's kernel: to begin a command in one may take longer than all the rest."""
-        here = [machine for machine in machines if machine.site.name == site.name]
-        folders = {machine.name: f"/proc/{self._first_process(machine)}/net/" for machine in here}
-        paths = [folder + name for folder in folders.values() for name in ("fib_trie", "route")]
-        lines = await _grep(site, paths, *here)
-        return {
-            name: None if lines is None else {path: one for path, one in lines.items() if path.startswith(folder)}
-            for name, folder in folders.items()
-        }
-
-    def _first_process(self, machine: Machine) -> int | None:
-        handle = self.handles.get(machine.name)
-        return handle.life.pid if handle is not None and isinstance(handle.life, ProcessId) else None
+async def _read_inside(stage: Stage, handles: Mapping[str, Handle]) -> tuple[Vitals, ...]:
+    machines = (*stage.servers, *stage.clients)
+    lives = {machine.name: handles[machine.name].life for machine in machines if machine.name in handles}
+    return await read_vitals(machines, {name: life.pid for name, life in lives.items() if isinstance(life, ProcessId)})
 
 
-def _paths(machine: Machine) -> list[str]:
-    card = f"/sys/class/net/{machine.interface}/"
-    return [_BOOT, _VMSTAT, *(card + name for name in _CARRIER), "/proc/net/fib_trie", "/proc/net/route"]
-
-
-async def _grep(where: Commands, paths: Sequence[str], *machines: Machine) -> Lines | None:
-    """Of these files only lines that matter: a word alone, the count of kills, and where these machines' packets go."""
-    addresses = "|".join(machine.address.replace(".", "[.]") for machine in machines)
-    cards = "|".join(sorted({machine.interface.replace(".", "[.]") for machine in machines}))
-    pattern = f"^[0-9a-z-]+$|^oom_kill |-- ({addresses})$|^({cards})[[:space:]]"
-    try:
-        ended = await where.exec(["grep", "-sHE", pattern, *paths])
-    except MachineLost:
-        raise
-    except NearmetalError:
-        return None
-    return parse_lines(ended.text) if ended.status < _NOT_THERE else None
-
-
-def parse_lines(text: str) -> Lines:
-    """From what `grep -H` prints. Pure."""
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        path, colon, content = line.partition(":")
-        if colon:
-            words = content.split()
-            # Of a route what it leads to: destination, gateway and mask.
-            is_route = path.endswith("/route") and len(words) > 7
-            kept = " ".join((words[1], words[2], words[7])) if is_route else content.strip()
-            found.setdefault(path, []).append(kept)
-    return {path: tuple(lines) for path, lines in found.items()}
+async def _read_switches(stage: Stage) -> Switches:
+    namespaces = {
+        (machine.site.name, machine.peer.partition("/")[0]): machine.site
+        for machine in (*stage.servers, *stage.clients)
+        if machine.peer is not None
+    }
+    found = await asyncio.gather(*(_read_outside(site, name) for (_, name), site in namespaces.items()))
+    return dict(zip(namespaces, found, strict=True))
 
 
 async def _read_outside(site: Site, namespace: str) -> Mapping[str, Outside]:
@@ -184,22 +143,25 @@ def parse_interfaces(text: str) -> dict[str, Outside]:
     }
 
 
-def judge(machines: Sequence[Machine], before: Reading, after: Reading) -> list[Fault]:
-    """What has happened between two readings, by the machines in their order. Pure."""
+def judge(machines: Sequence[Machine], laid: Reading, before: Reading, after: Reading) -> list[Fault]:
+    """What is not as it was laid, and what has happened since `before`, by the machines in their order. Pure."""
+    readings = zip(laid.inside, before.inside, after.inside, strict=True)
     faults = [
-        fault for place in zip(machines, before.inside, after.inside, strict=True) for fault in _judge_inside(*place)
+        fault
+        for machine, (first, last, now) in zip(machines, readings, strict=True)
+        for fault in _judge_inside(machine, machines, first.lines, last.lines, now.lines)
     ]
-    for (host, name), interfaces in before.outside.items():
-        found = after.outside.get((host, name), {})
+    for (host, name), interfaces in laid.outside.items():
+        last_seen, found = before.outside.get((host, name), {}), after.outside.get((host, name), {})
         for interface, was in interfaces.items():
-            if (what := _describe_cut(was, found.get(interface))) is not None:
+            if (what := _describe_cut(was, last_seen.get(interface), found.get(interface))) is not None:
                 owner = next((one for one in machines if one.peer == f"{name}/{interface}"), None)
                 whose = f", which leads to the {owner.role} {owner.name}," if owner else ""
                 faults.append(Fault(Cause.LINK_BROKEN, f"the interface {interface} of {name}{whose} {what}"))
     return faults
 
 
-def _describe_cut(was: Outside, now: Outside | None) -> str | None:
+def _describe_cut(was: Outside, last: Outside | None, now: Outside | None) -> str | None:
     if now is None:
         return "is gone"
     if was.is_up and not now.is_up:
@@ -210,40 +172,106 @@ def _describe_cut(was: Outside, now: Outside | None) -> str | None:
         return f"hangs on {now.master} instead of {was.master}"
     if not set(was.addresses) <= set(now.addresses):
         return f"has lost an address: {', '.join(sorted(set(was.addresses) - set(now.addresses)))}"
-    if None not in (was.changes, now.changes) and now.changes != was.changes:
+    if last is not None and None not in (last.changes, now.changes) and now.changes != last.changes:
         return "lost its carrier, and has it again"
     return None
 
 
-def _judge_inside(machine: Machine, before: Lines | None, after: Lines | None) -> Iterator[Fault]:
-    if before is None or after is None:
+def _judge_inside(
+    machine: Machine, others: Sequence[Machine], laid: Lines | None, before: Lines | None, after: Lines | None
+) -> Iterator[Fault]:
+    if laid is None or before is None or after is None:
         return
     whose = f"the {machine.role} {machine.name}"
     is_client = machine.role == "client"
-    if _BOOT in before and before[_BOOT] != after.get(_BOOT):
+    if BOOT in before and before[BOOT] != after.get(BOOT):
         cause = Cause.CLIENT_LOST if is_client else Cause.MACHINE_RESTARTED
         yield Fault(cause, f"{whose} has booted anew by itself")
         return
     if kills := _count_kills(after) - _count_kills(before):
         cause = Cause.CLIENT_OUT_OF_MEMORY if is_client else Cause.OUT_OF_MEMORY
         yield Fault(cause, describe_kills(kills, whose), machine.name)
-    for path, had in before.items():
-        has = after.get(path, ())
-        name = path.rsplit("/", 1)[1]
-        if path in (_BOOT, _VMSTAT) or set(had) <= set(has):
-            continue
-        reasons = {
-            "fib_trie": f"has lost its address {machine.address}",
-            "route": "has lost a route",
-            "carrier_changes": f"{machine.interface} lost its carrier, and has it again",
-        }
-        state = f"{machine.interface} is {(has or ('down',))[0]} instead of {had[0]}"
-        yield Fault(Cause.LINK_BROKEN, f"the network of {whose} is not as it was: {reasons.get(name, state)}")
+    for what in _find_cuts(machine, others, laid, before, after):
+        yield Fault(Cause.LINK_BROKEN, f"the network of {whose} is not as it was: {what}")
+
+
+def _find_cuts(machine: Machine, others: Sequence[Machine], laid: Lines, before: Lines, after: Lines) -> Iterator[str]:
+    card = f"/sys/class/net/{machine.interface}"
+    for path in (f"{card}/operstate", f"{card}/carrier"):
+        if path in laid and after.get(path) != laid[path]:
+            yield f"{machine.interface} is {after.get(path, ('down',))[0]} instead of {laid[path][0]}"
+    changes = f"{card}/carrier_changes"
+    if changes in before and after.get(changes) != before[changes]:
+        yield f"{machine.interface} lost its carrier, and has it again"
+    if _has_address(laid, machine.address) and not _has_address(after, machine.address):
+        yield f"has lost its address {machine.address}"
+        return  # and with it the ways from there
+    for other in others:
+        was, now = (find_way(lines, other.address) for lines in (laid, after))
+        if other.name != machine.name and was != now and was is not None:
+            yield f"its way to the {other.role} {other.name} was {was} and is {now or 'none'}"
+
+
+def _find_lines(lines: Lines, name: str) -> tuple[str, ...]:
+    return next((one for path, one in lines.items() if path.endswith(f"/net/{name}")), ())
+
+
+def _has_address(lines: Lines, address: str) -> bool:
+    return f"|-- {address}" in _find_lines(lines, "fib_trie")
+
+
+_LOST, _USED = 0x200, 0x1
+"""RTF_REJECT and RTF_UP of a route's flags."""
+
+
+def find_way(lines: Lines, address: str) -> str | None:
+    """By which route a packet to this address goes, as /proc/net/route has it; None if there is none. Pure.
+
+    The longest prefix wins, and among equals the lowest metric. Rules of policy routing are not read.
+    """
+    if not address or not _find_lines(lines, "route"):
+        return None
+    ways = []
+    for line in _find_lines(lines, "route"):
+        interface, destination, gateway, flags, _, _, metric, mask, *_ = line.split()
+        to, by, bits = (int.from_bytes(bytes.fromhex(word), "little") for word in (destination, gateway, mask))
+        if int(flags, 16) & _USED and int(IPv4Address(address)) & bits == to:
+            name = "to nowhere" if int(flags, 16) & _LOST else f"by {interface}"
+            ways.append((-bits, int(metric), f"{name}{f' and {IPv4Address(by)}' if by else ''}"))
+    return min(ways)[2] if ways else None
 
 
 def _count_kills(lines: Lines) -> int:
-    words = lines.get(_VMSTAT, ("oom_kill 0",))[0].split()
+    words = lines.get(VMSTAT, ("oom_kill 0",))[0].split()
     return int(words[1]) if len(words) == 2 and words[1].isdigit() else 0
+
+
+def find_stalls(
+    machines: Sequence[Machine], before: Reading, after: Reading, given: Allotment, now: Allotment
+) -> Iterator[Warned]:
+    """Machines all of whose programs waited for memory, as pressure tells: of their own kernels, else of their groups.
+    Pure."""
+    groups = {
+        placed.handle.name: _count_since(was.stalled_us, has.stalled_us)
+        for placed, was, has in zip(now.placed, given.limits, now.limits, strict=True)
+        if was is not None and has is not None
+    }
+    for machine, was, has in zip(machines, before.inside, after.inside, strict=True):
+        if was.clock is None or has.clock is None:
+            continue
+        seconds = has.clock.asked - was.clock.asked
+        own = _count_stalled(has.lines) - _count_stalled(was.lines)
+        stalled = max(own, groups.get(machine.name, 0)) / 1e6
+        if seconds > 0 and stalled > _MOST_STALLED * seconds:
+            share = show_share(min(1.0, stalled / seconds), 1)
+            text = f"all programs of the {machine.role} {machine.name} waited for memory for {share} of the time"
+            yield Warned(code="memory-pressure", text=text)
+
+
+def _count_stalled(lines: Lines | None) -> int:
+    """Microseconds so far."""
+    total = (lines or {}).get(PRESSURE, ("total=0",))[0].rpartition("total=")[2]
+    return int(total) if total.isdigit() else 0
 
 
 def describe_kills(kills: int, whose: str) -> str:
@@ -278,6 +306,11 @@ def find_kills(before: Allotment, after: Allotment) -> list[Fault]:
         if refused := _count_since(earlier.refused, later.refused):
             text = f"{whose} may have no more processes: {refused} could not be started"
             faults.append(Fault(Cause.CLIENT_LOST if role == "client" else Cause.OUT_OF_PROCESSES, text))
+        if any(later.frozen.values()):
+            faults.append(Fault(Cause.STOOD_STILL, f"{whose} stands still: its control group is frozen"))
+        elif frozen := _count_since(earlier.frozen_us, later.frozen_us):
+            text = f"{whose} stood still for {frozen / 1e6:.1f} s: its control group was frozen"
+            faults.append(Fault(Cause.STOOD_STILL, text))
     return faults
 
 

@@ -1,7 +1,7 @@
 """Reading back what the machines of a boot are: for validity, the fairness diff, and what a machine's memory costs."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +12,8 @@ from nearmetal.lab.machines import disk, kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Machine, Response, Warned
-from nearmetal.run import allotment, placement, verify
-from nearmetal.run.allotment import Placed
+from nearmetal.run import verify
+from nearmetal.run.allotment import Allotment, Placed
 from nearmetal.run.blame import Invalid
 from nearmetal.run.booted import Booted, BootTask
 from nearmetal.run.events import BlockSink, FactsSeen
@@ -55,9 +55,8 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
         )
         for handle in booted.handles
     ]
-    await _locate(booted, placed)
-    booted.allotment = await allotment.read(stage, placed)
-    booted.liveness = await Liveness.begin(stage, booted.handles, booted.allotment)
+    booted.liveness = await Liveness.begin(stage, booted.handles, placed)
+    _note_places(booted, booted.liveness.given)
 
 
 def _note_family(booted: Booted, server: Machine, facts: Mapping[str, Any]) -> None:
@@ -84,13 +83,12 @@ def _refuse_other(image: str, before: str | None) -> None:
         raise Invalid(f"it is made of {image}, and its treatment's earlier boots were of {before}: another system")
 
 
-async def _locate(booted: Booted, placed: Sequence[Placed]) -> None:
-    """Read back on which CPUs each machine of ours is."""
-    found = {one.handle.name: await placement.read(one.handle, one.site, one.cpuset, one.kept) for one in placed}
-    readbacks = {name: readback for name, readback in found.items() if readback is not None}
-    if readbacks:
-        booted.readback["cpus"] = {name: dict(readback.values) for name, readback in readbacks.items()}
-    for name, readback in readbacks.items():
+def _note_places(booted: Booted, given: Allotment) -> None:
+    """On which CPUs each machine of ours is."""
+    found = {one.handle.name: where for one, where in zip(given.placed, given.where, strict=True) if where is not None}
+    if found:
+        booted.readback["cpus"] = {name: dict(readback.values) for name, readback in found.items()}
+    for name, readback in found.items():
         if not readback.ok:
             raise Invalid(f"{name} is not where it was put: {readback.reason}")
 

@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal import cpu_lists
+from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup
-from nearmetal.lab.site import must
+from nearmetal.lab.read_lines import Lines, read_lines
 from nearmetal.model import ControlGroup, Handle, ProcessId, Readback, Site
 
-# A process that ends meanwhile is none of the machine's.
-_TASKS = """
-for pid; do
-    for task in /proc/$pid/task/*; do
-        { read -r name <"$task/comm" && list=$(grep Cpus_allowed_list: "$task/status"); } 2>/dev/null || continue
-        echo "${list##*[[:space:]]} $name"
-    done
-done
-"""
+_TOLD = "^(Name|Cpus_allowed_list):|^[0-9]+:"
+"""Of a thread's status its name and its CPUs; of its control groups each line."""
 
 _VCPU = re.compile(r"CPU (\d+)/")
 """How QEMU calls the thread of a vCPU (`-name debug-threads=on`)."""
@@ -31,17 +25,49 @@ class Task:
     """Those that it may run on, in the kernel's notation."""
 
 
+@dataclass(frozen=True)
+class Threads:
+    """What a site's kernel tells of the threads of a machine."""
+
+    tasks: tuple[Task, ...]
+    groups: tuple[str, ...]
+    """Lines of their /proc/*/cgroup."""
+
+
 async def read(handle: Handle, site: Site, cpuset: str, kept: Set[int] = frozenset()) -> Readback | None:
     """Whether a machine's tasks are on its cpuset. None for a machine that is not ours to place.
 
     `kept`: CPUs of the site from which all was moved that is not measured.
     """
-    pids = await processes(handle, site)
-    if not cpuset or not pids:
+    (threads,) = await read_threads([await processes(handle, site)], site)
+    return judge(threads, handle, cpuset, kept)
+
+
+def judge(threads: Threads, handle: Handle, cpuset: str, kept: Set[int] = frozenset()) -> Readback | None:
+    """The same of threads that were read. Pure."""
+    if not cpuset or not threads.tasks:
         return None
-    text = await must(site, "sh", "-c", _TASKS, "tasks", *map(str, pids))
-    pinned = handle.hardware.pinned if handle.hardware else {}
-    return judged([_task(line) for line in text.decode().splitlines()], cpuset, pinned, kept)
+    return judged(threads.tasks, cpuset, handle.hardware.pinned if handle.hardware else {}, kept)
+
+
+async def read_threads(machines: Sequence[Sequence[int]], site: Site) -> list[Threads]:
+    """Of the processes of each machine, by one reading. MachineLost, HostCannot."""
+    paths = [f"/proc/{pid}/task/*/{name}" for pids in machines for pid in pids for name in ("status", "cgroup")]
+    lines = await read_lines(site, _TOLD, paths) if paths else {}
+    if lines is None:
+        raise HostCannot("the threads of its machines cannot be read", site.name)
+    by_pid: dict[str, list[str]] = {}
+    for path in lines:
+        by_pid.setdefault(path.split("/", 3)[2], []).append(path)
+    return [_parse_threads(lines, [path for pid in pids for path in by_pid.get(str(pid), ())]) for pids in machines]
+
+
+def _parse_threads(lines: Lines, paths: Sequence[str]) -> Threads:
+    # One that ends meanwhile has no CPUs any more.
+    told = [lines[path] for path in paths if path.endswith("/status") and len(lines[path]) == len(("name", "CPUs"))]
+    tasks = [Task(*(line.partition(":")[2].strip() for line in both)) for both in told]
+    groups = dict.fromkeys(line for path in paths if path.endswith("/cgroup") for line in lines[path])
+    return Threads(tuple(tasks), tuple(groups))
 
 
 async def processes(handle: Handle, site: Site) -> list[int]:
@@ -53,11 +79,6 @@ async def processes(handle: Handle, site: Site) -> list[int]:
             return await cgroup.processes(handle.life, site)
         case None:
             return []
-
-
-def _task(line: str) -> Task:
-    allowed, _, name = line.partition(" ")
-    return Task(name, allowed)
 
 
 def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[int, int], kept: Set[int] = frozenset()) -> Readback:

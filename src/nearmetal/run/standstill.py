@@ -7,14 +7,10 @@ stopped by signals, in a guest or behind an engine's back, nobody tells.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from nearmetal.errors import MachineLost, NearmetalError
-from nearmetal.model import Machine, Stage
-
-_UPTIME = "/proc/uptime"
+from nearmetal.model import Machine
+from nearmetal.run.vitals import Clock, Vitals
 
 _SHORTEST = 0.1
 """Seconds that are told apart from a clock that is read in hundredths, and from a guest's that runs a little slow."""
@@ -23,40 +19,16 @@ _MOST = 0.01
 """Share of the time by which a clock may be slower than ours and not have stood: an emulated one is not exact."""
 
 
-@dataclass(frozen=True)
-class Clock:
-    """What a machine's clock told, in seconds since its boot, and when: between two instants of the controller's."""
+async def why(
+    machines: Sequence[Machine], before: Sequence[Vitals], after: Sequence[Vitals], since: float
+) -> str | None:
+    """Why what was measured between two readings does not count; None if no machine is known to have stood still.
 
-    asked: float
-    answered: float
-    uptime: float
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What is known of each machine before it is measured, or after it."""
-
-    since: float
-    """Unix time."""
-    clocks: tuple[Clock | None, ...]
-    """Of servers, then clients; None for one that does not tell."""
-
-
-def _machines(stage: Stage) -> tuple[Machine, ...]:
-    return (*stage.servers, *stage.clients)
-
-
-async def read(stage: Stage) -> Reading:
-    """MachineLost."""
-    since = time.time()
-    return Reading(since, tuple(await asyncio.gather(*map(_clock, _machines(stage)))))
-
-
-async def why(stage: Stage, before: Reading) -> str | None:
-    """Why what was measured since does not count; None where no machine is known to have stood still. MachineLost."""
-    after = await read(stage)
-    paused = await asyncio.gather(*(_paused(machine, before.since) for machine in _machines(stage)))
-    return reason(stage, list(map(max, map(stood, before.clocks, after.clocks), paused)))
+    `since`: the Unix time of the first. MachineLost.
+    """
+    paused = await asyncio.gather(*(_paused(machine, since) for machine in machines))
+    clocks = ((was.clock, now.clock) for was, now in zip(before, after, strict=True))
+    return reason(machines, [max(stood(*both), pause) for both, pause in zip(clocks, paused, strict=True)])
 
 
 async def _paused(machine: Machine, since: float) -> float:
@@ -64,27 +36,12 @@ async def _paused(machine: Machine, since: float) -> float:
     return seconds if seconds > _SHORTEST else 0.0
 
 
-async def _clock(machine: Machine) -> Clock | None:
-    asked = time.monotonic()
-    try:
-        text = await machine.get(_UPTIME)
-    except MachineLost:
-        raise
-    except NearmetalError:
-        return None
-    answered = time.monotonic()
-    try:
-        return Clock(asked, answered, float(text.split()[0]))
-    except (ValueError, IndexError):
-        return None
-
-
 def stood(before: Clock | None, after: Clock | None) -> float:
     """Seconds that a machine stood still between two readings, at least: 0 where none are told for sure. Pure.
 
     However long it took to ask, it ran for no less than from the first answer to the second question.
     """
-    if before is None or after is None:
+    if before is None or after is None or before.uptime is None or after.uptime is None:
         return 0.0
     passed = after.asked - before.answered
     still = passed - (after.uptime - before.uptime)
@@ -93,9 +50,9 @@ def stood(before: Clock | None, after: Clock | None) -> float:
     return still if is_same_boot and still > max(_SHORTEST, passed * _MOST) else 0.0
 
 
-def reason(stage: Stage, still: Sequence[float]) -> str | None:
-    """The same from the seconds that each stood still: of servers, then clients. Pure."""
-    longest, machine = max(zip(still, _machines(stage), strict=True), key=lambda one: one[0])
+def reason(machines: Sequence[Machine], still: Sequence[float]) -> str | None:
+    """The same from the seconds that each stood still. Pure."""
+    longest, machine = max(zip(still, machines, strict=True), key=lambda one: one[0])
     if not longest:
         return None
     which = f"the {machine.role} {machine.name}"

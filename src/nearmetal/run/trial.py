@@ -20,6 +20,7 @@ from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     Artifact,
     Cause,
+    ClockRecord,
     Level,
     Measurement,
     Observer,
@@ -36,13 +37,13 @@ from nearmetal.model import (
     Workload,
 )
 from nearmetal.resolve import build_workload
-from nearmetal.run import contention, pulse, standstill, suspension
-from nearmetal.run.allotment import Allotment
+from nearmetal.run import clock_gate, contention, pulse, standstill, suspension
 from nearmetal.run.blame import Fault, TrialFailed, blamed, by, combine_faults, describe_fault, find_fault
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.surroundings import Surroundings
+from nearmetal.run.vitals import Vitals
 
 T = TypeVar("T")
 
@@ -60,8 +61,9 @@ class TrialTask:
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
     surroundings: Surroundings
-    allotment: Allotment
     liveness: Liveness
+    clocks: float
+    """Seconds by which clocks may be apart for what needs those of both ends."""
     hosts: frozenset[str]
     """Names of the hosts on which machines lie, beside this one."""
     artifacts: Path
@@ -71,6 +73,16 @@ class TrialTask:
     @property
     def clients(self) -> frozenset[str]:
         return frozenset(client.name for client in self.stage.clients)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is known of the machines and their hosts before something that may go wrong."""
+
+    since: float
+    """Unix time."""
+    awake: suspension.Reading
+    vitals: tuple[Vitals, ...]
 
 
 async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:
@@ -122,6 +134,8 @@ class _Trial:
         self._artifacts: list[Artifact] = []
         self._stood_still: Fault | None = None
         self._not_placed: Fault | None = None
+        self._clocks: tuple[ClockRecord | None, ...] = ()
+        self._beginning = Beginning(time.time(), suspension.Reading(suspension.asleep(), {}), task.liveness.seen.inside)
         self._began = time.monotonic()
         self.found: Fault | None = None
         """Why it fails, whatever its tools said; looked for before what serves is stopped."""
@@ -132,7 +146,7 @@ class _Trial:
         try:
             await self._timed("prepare", self._prepare(workload, stage))
             measurement, cost = await self._timed("measure", self._measure(workload, stage))
-            self.found = await self._find_fault()
+            self._phases["measure"] -= self._phases["alive"]
         except (MachineLost, NotProvisioned):
             raise
         except Exception:
@@ -141,18 +155,25 @@ class _Trial:
         finally:
             with self._by_workload():
                 await workload.finish(stage)
-        self._responses |= measurement.responses
+        task = self._task
+        gated = clock_gate.gate_responses(measurement, task.workload.primary, task.clocks)
+        uneven = clock_gate.find_uneven_start(task.liveness.machines, self._clocks, stage.offsets, task.clocks)
+        self._responses |= gated.responses
         self._events = measurement.events
         if cost is not None and measurement.events > 0:
             self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
         self._warnings += measurement.warnings
+        self._warnings += gated.warnings
+        self._warnings += clock_gate.warn_of_steps(task.liveness.machines, self._clocks)
+        self._warnings += task.liveness.warnings
         self.keep(measurement.artifacts)
         changed, not_kept = await self._timed("check", self._checked())
         invalid = Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
         # First what may be why something else is wrong.
         if self._stood_still is None and self.found is not None:
             return self.ended(TrialStatus.FAILED, self.found)
-        fault = self._stood_still or changed or invalid or not_kept or self._not_placed
+        clocks = gated.fault or uneven
+        fault = self._stood_still or changed or invalid or clocks or not_kept or self._not_placed
         return self.ended(TrialStatus.INVALID if fault else TrialStatus.OK, fault)
 
     async def _prepare(self, workload: Workload, stage: Stage) -> None:
@@ -184,8 +205,9 @@ class _Trial:
     async def _find_fault_of_failed(self) -> Fault | None:
         """The same, and the rest of what explains why a trial has failed. MachineLost."""
         try:
-            if (found := await self._find_fault()) is not None:
-                return found
+            found = await self._find_fault()
+            if (stood := await self._find_standstill()) is not None or found is not None:
+                return stood or found
             for name, readback in await self._task.surroundings.verify_way():
                 if not readback.ok:
                     return Fault(Cause.LINK_BROKEN, f"{name}: {readback.reason}")
@@ -201,16 +223,25 @@ class _Trial:
             return Fault(Cause.GENERATOR_DIED, f"on the client {killed.machine.name} {killed.words}")
         return None
 
+    async def _find_standstill(self) -> Fault | None:
+        """Whether a host was suspended or a machine stood still until `_find_fault` has read them. MachineLost."""
+        begun, stage = self._beginning, self._task.stage
+        if slept := suspension.reason(begun.awake, await suspension.read(stage)):
+            return Fault(Cause.SUSPENDED, slept)
+        liveness = self._task.liveness
+        stood = await standstill.why(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
+        return Fault(Cause.STOOD_STILL, stood) if stood else None
+
     def _by_workload(self) -> AbstractContextManager[None]:
         return by(f"the workload {self._task.workload.kind!r}")
 
-    async def _measure(self, workload: Workload, stage: Stage) -> tuple[Measurement, float | None]:
+    async def _measure(self, workload: Workload, stage: LabStage) -> tuple[Measurement, float | None]:
         """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
         observers = [_observer(name, setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
         self._note_others()
-        awake, unpaused = await suspension.read(stage), await standstill.read(stage)
+        await self._aside(self._begin(stage))
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
             for observer in reversed([observer for observer in observers if not observer.around]):
@@ -226,15 +257,21 @@ class _Trial:
                     raise NearmetalError(what, cause=Cause.TIMED_OUT) from None
             after = await contention.accounts(stage)
         # Not while they listen: each machine is asked, and one that is gone is told by that.
-        slept = suspension.reason(awake, await suspension.read(stage))
-        stood = None if slept else await standstill.why(stage, unpaused)
-        if slept or stood:
-            self._stood_still = Fault(Cause.SUSPENDED, slept) if slept else Fault(Cause.STOOD_STILL, str(stood))
+        self.found = await self._aside(self._find_fault())
+        self._stood_still = await self._aside(self._find_standstill())
+        self._clocks = clock_gate.compare_clocks(self._beginning.vitals, self._task.liveness.seen.inside)
         await self._listen([observer for observer in observers if observer.around], "after")
         await self._note_placement()
         self._note_contention(before, after)
         self._note_others()
         return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))
+
+    async def _begin(self, stage: LabStage) -> None:
+        """Read what tells afterwards of pauses and of clocks. MachineLost."""
+        since = time.time()
+        awake, vitals = await asyncio.gather(suspension.read(stage), self._task.liveness.read_inside())
+        self._beginning = Beginning(since, awake, vitals)
+        clock_gate.forget_moved(self._task.liveness.machines, vitals, stage.offsets, self._task.clocks)
 
     def _note_others(self) -> None:
         """Once, however often it is looked for."""
@@ -275,7 +312,7 @@ class _Trial:
     async def _checked(self) -> tuple[Fault | None, Fault | None]:
         """What is wrong with what the machines have, and with how they are treated."""
         task = self._task
-        changed = await task.allotment.why(task.stage, task.liveness.allotted)
+        changed = task.liveness.given.why(task.stage, task.liveness.allotted)
         return Fault(Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
 
     async def _not_kept(self) -> Fault | None:
@@ -302,6 +339,14 @@ class _Trial:
         self._sink.emit(Step(name=name, state="ended"))
         return result
 
+    async def _aside(self, work: Awaitable[T]) -> T:
+        """Time that is none of the step in which it is spent: what it costs to know that all is alive."""
+        began = time.monotonic_ns()
+        try:
+            return await work
+        finally:
+            self._phases["alive"] = self._phases.get("alive", 0) + time.monotonic_ns() - began
+
     def keep(self, artifacts: Mapping[str, bytes]) -> None:
         self._artifacts += kept(self._task.artifacts, self._task.address.id, artifacts)
 
@@ -311,6 +356,7 @@ class _Trial:
                 "status": status,
                 **describe_fault(fault),
                 "phases_ns": self._phases,
+                "clocks": self._clocks if status is not TrialStatus.FAILED else (),
                 "responses": self._responses if status is not TrialStatus.FAILED else {},
                 "events": self._events if status is not TrialStatus.FAILED else None,
                 "observers": self._observed,

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.machines import kernel
-from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Service, Stage, Warned
+from nearmetal.model import BothClocks, Completed, Frozen, Machine, Measurement, ResponseKind, Service, Stage, Warned
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._ping_document import Delays, delays, got_nothing, parse
@@ -172,6 +172,10 @@ def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurem
         warnings=(
             *uneven_start(ended),
             *(warning for index, one in enumerate(found) for warning in _doubts(index, one)),
+        ),
+        both_clocks=BothClocks(
+            names=tuple(name for name in ("forward_p50", "backward_p50") if name in complete),
+            apart=None if any(one.doubts for one in found) else max(one.uncertainty for one in found),
         ),
     )
 

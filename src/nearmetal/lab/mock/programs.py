@@ -111,7 +111,7 @@ def _file(call: Call, path: str) -> bytes | None:
 
 async def _grep(call: Call) -> Completed:
     """`grep -sHE PATTERN PATH...`: what is not there says nothing."""
-    pattern = re.compile(call.argv[2].replace("[[:space:]]", r"\s"))
+    pattern = re.compile(call.argv[2])
     found = [(path, content) for path in call.argv[3:] if (content := _file(call, path)) is not None]
     lines = [f"{path}:{line}\n" for path, text in found for line in text.decode().splitlines() if pattern.search(line)]
     return Completed(status=0 if lines else 1, stdout="".join(lines).encode())
