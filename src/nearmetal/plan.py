@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
+from nearmetal.kernel_table import TABLE
 from nearmetal.levels import is_same_level
 from nearmetal.model import Assignment, ContrastPlan, Look, Plan, Resolved, SequentialBlocks, Study, identify_assignment
 from nearmetal.resolve import resolve_treatments
 
 _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
+    ("kernel",): {"align": "off", "sysctl": {}},
     ("design", "detect"): None,
     ("design", "precision"): None,
     ("design", "power"): 0.8,
@@ -72,6 +74,7 @@ def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[R
         workloads=tuple(workload.name for workload in study.workloads),
         repeats=study.design.repeats,
         share_boot=study.design.share_boot,
+        kernel_table=TABLE if study.kernel.align == "network" else None,
     )
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 
+from nearmetal.model.kernel import KernelTable
 from nearmetal.model.resolved import Resolved
 from nearmetal.model.words import Frozen, Identity, Level, identify_assignment
 
@@ -75,6 +76,8 @@ class Plan(Frozen):
     workloads: tuple[str, ...]
     repeats: int = 1
     share_boot: bool = False
+    kernel_table: KernelTable | None = None
+    """What the kernels of servers and clients are aligned to; None for a study without alignment."""
 
     @cached_property
     def treatments(self) -> tuple[Mapping[str, Level], ...]:

@@ -16,6 +16,7 @@ from nearmetal.model import (
     ContrastPlan,
     Document,
     Frozen,
+    KernelTable,
     Level,
     LinkSpec,
     Look,
@@ -75,6 +76,7 @@ class PlanDocument(Frozen):
     workloads: tuple[str, ...]
     repeats: int
     share_boot: bool
+    kernel_table: KernelTable | None = None
 
 
 _ALIKE = PlanDocument.model_fields.keys() - {"treatments", "contrasts"}
