@@ -1,4 +1,4 @@
-"""Equal kernels on real machines: what a host, a container and a guest have while they are measured, and the host after."""
+"""Equal kernels on real machines: what each has while it is measured, and what the host has afterwards."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def of_host(name: str) -> str:
 async def test_servers_and_clients_have_the_same_settings_and_the_host_keeps_its_own(
     tmp_path: Path, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """reno is in every kernel and allowed in every namespace; where bbr is the host's own, that is what is taken away."""
+    """reno is in every kernel and allowed in every namespace; a host's own bbr or cubic is set aside."""
     monkeypatch.setenv("DOCKER_HOST", engine)
     before = {one.name: of_host(one.name) for one in TABLE.values}
     assert before[CONTROL] != "reno"

@@ -1,15 +1,18 @@
 """Which sysctls a study may set, the table, and the plan that carries it."""
 
 import re
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from nearmetal import plan, study
 from nearmetal.errors import BadInput
 from nearmetal.kernel_table import TABLE
-from nearmetal.model import SYSCTL_NAME, KernelTable, Study, is_per_namespace
+from nearmetal.model import SYSCTL_NAME, Description, Handle, KernelTable, Port, Study, is_per_namespace
 from nearmetal.plan import digest_study
-from nearmetal.run.kernels import parse_sysctls
+from nearmetal.run.kernels import find_reach, is_of_study, parse_sysctls
 from nearmetal.store.manifest import pack_plan, unpack_plan
 from tests.unit.study_text import refused
 
@@ -92,3 +95,56 @@ def test_what_sysctl_prints_is_read_with_single_spaces() -> None:
         "net.core.somaxconn": "4096",
     }
     assert parse_sysctls("") == {}
+
+
+@dataclass
+class FakeMachine:
+    boot_id: str
+    owned: bool = True
+    site: Any = field(default_factory=lambda: SimpleNamespace(boot_id="host"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "description", "port", "reach", "is_ours"),
+    [
+        # A chroot or a container on the lab's switch; a client that has its host's network; gVisor.
+        (
+            FakeMachine("host+1"),
+            Description(family="metal", kernel="host", placement="switch"),
+            True,
+            "namespace",
+            True,
+        ),
+        (FakeMachine("host+1"), Description(family="metal", kernel="host", placement="switch"), False, "nothing", True),
+        (
+            FakeMachine("own"),
+            Description(family="container", kernel="emulated", placement="switch"),
+            True,
+            "nothing",
+            True,
+        ),
+        # A guest of ours; the user's domain, box and machine.
+        (FakeMachine("own"), Description(family="guest", kernel="own", placement="switch"), True, "kernel", True),
+        (
+            FakeMachine("own", owned=False),
+            Description(family="guest", kernel="own", placement="switch", is_one=True),
+            True,
+            "kernel",
+            False,
+        ),
+        (FakeMachine("own"), Description(family="guest", kernel="own", placement="elsewhere"), False, "kernel", False),
+        (
+            FakeMachine("host", owned=False),
+            Description(family="unknown", kernel="own", placement="host", is_one=True),
+            False,
+            "kernel",
+            False,
+        ),
+    ],
+)
+def test_what_can_be_set_where_and_what_the_table_leaves_alone(
+    machine: Any, description: Description, port: bool, reach: str, is_ours: bool
+) -> None:
+    place = Port(address="10.0.0.1", prefix=24, mac="", switch="s", outside="o") if port else None
+    assert find_reach(machine, description, Handle(kind="k", name="n", site="s", port=place)) == reach
+    assert is_of_study(machine, description) == is_ours

@@ -122,7 +122,8 @@ def find_reach(machine: Machine, description: Description, handle: Handle) -> Re
     """What can be set in a machine without a change of anything else. Pure."""
     if description.kernel == "emulated":
         return "nothing"
-    if not kernel.is_its_hosts(machine):
+    # A machine that is a host of its own shares a kernel with nobody; what is set there the study itself names.
+    if description.placement == "host" or not kernel.is_its_hosts(machine):
         return "kernel"
     # Without a port it has the network of its host, which is not the study's.
     return "namespace" if handle.port is not None else "nothing"
