@@ -50,9 +50,14 @@ class Asking:
         self._study = study
         self._targets = targets
         self._tables: dict[tuple[object, ...], Any] = {}
+        fixed: Mapping[SettingTarget, Mapping[str, Level]] = {
+            "treatment": study.machine.settings,
+            "sysctl": study.kernel.sysctl,
+        }
         self._fixed = tuple(
-            Setting(factor=None, target="treatment", key=key, level=level)
-            for key, level in study.machine.settings.items()
+            Setting(factor=None, target=kind, key=key, level=level)
+            for kind, levels in fixed.items()
+            for key, level in levels.items()
         )
         self._settings: dict[tuple[str, type, Level], Setting] = {}
         self._filling = placeholders(study)  # also of factors that set a key beside
@@ -101,8 +106,8 @@ class Asking:
             if key not in self._settings:
                 self._settings[key] = _setting(name, self._targets[name], level)
             found.append(self._settings[key])
-        overridden = {one.key for one in found if one.target == "treatment"}
-        return (*(one for one in self._fixed if one.key not in overridden), *found)
+        overridden = {(one.target, one.key) for one in found}
+        return (*(one for one in self._fixed if (one.target, one.key) not in overridden), *found)
 
 
 def find_targets(study: Study, known: KnownNames) -> Mapping[str, Target]:
@@ -131,6 +136,7 @@ _SETTING_TARGETS: Mapping[str, SettingTarget] = {
     "observe": "observer",
     "treatment": "treatment",
     "placeholder": "placeholder",
+    "sysctl": "sysctl",
 }
 
 

@@ -3,6 +3,7 @@
 `resolve.py` says what a combination asks for.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from nearmetal.levels import find_placeholders, format_level, identify_level, is_same_level
 from nearmetal.model import (
     CAPTURE_KEYS,
+    SYSCTL_NAME,
     Assignment,
     ClientsSpec,
     FactorSpec,
@@ -26,7 +28,7 @@ from nearmetal.model import (
 )
 
 Table = Literal["machine", "clients", "link", "observe"]
-Kind = Literal["environment", "treatment", "placeholder"] | Table
+Kind = Literal["environment", "treatment", "placeholder", "sysctl"] | Table
 
 _TABLES: dict[Table, Any] = {
     "machine": MachineSpec,
@@ -38,7 +40,7 @@ _TABLES: dict[Table, Any] = {
 
 @dataclass(frozen=True)
 class Target:
-    """What a factor sets: a key of a table, a treatment, or a placeholder in the workloads."""
+    """What a factor sets: a key of a table, a treatment, a sysctl, or a placeholder in the workloads."""
 
     kind: Kind
     key: str
@@ -70,13 +72,19 @@ def target(name: str, factor: FactorSpec, study: Study, known: KnownNames) -> Ta
         table, _, key = factor.sets.partition(".")
         if table == "observe" and key and (key in CAPTURE_KEYS or not key.startswith("capture.")):
             return Target("observe", key)  # also an observer of somebody else's
+        if table == "sysctl":
+            if re.fullmatch(SYSCTL_NAME, key) is None:
+                raise NoTarget(f'sets = {factor.sets!r} names no sysctl, such as "sysctl.net.ipv4.tcp_sack"')
+            return Target("sysctl", key)
         if table in _TABLES and (key in _TABLES[table].model_fields or (table == "machine" and key in treatments)):
             return Target(table, key) if key in _TABLES[table].model_fields else Target("treatment", key)
         settable = [(t, k) for t, model in _TABLES.items() for k in model.model_fields]
         settable += [("observe", k) for k in CAPTURE_KEYS]
         keys = ", ".join(f"{t}.{k}" for t, k in settable)
         treated = ", ".join(f"machine.{treatment}" for treatment in treatments)
-        raise NoTarget(f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}, {treated}")
+        raise NoTarget(
+            f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}, {treated}, sysctl.NAME"
+        )
     for table, model in _TABLES.items():
         if name in model.model_fields:
             return Target(table, name)

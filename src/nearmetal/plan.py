@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
+from nearmetal.kernel_table import TABLE
 from nearmetal.levels import is_same_level
 from nearmetal.model import Assignment, ContrastPlan, Look, Plan, Resolved, SequentialBlocks, Study, identify_assignment
 from nearmetal.resolve import resolve_treatments
 
 _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
     ("clients", "clocks"): 0.01,
+    ("kernel",): {"align": "off", "sysctl": {}},
     ("design", "detect"): None,
     ("design", "precision"): None,
     ("design", "power"): 0.8,
@@ -74,6 +76,7 @@ def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[R
         repeats=study.design.repeats,
         share_boot=study.design.share_boot,
         order="balanced",
+        kernel_table=TABLE if study.kernel.align == "network" else None,
     )
 
 

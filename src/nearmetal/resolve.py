@@ -62,7 +62,7 @@ class Resolver:
             link=asked.link,
             observe=asked.observe,
             services={},
-            align="off",
+            align=self._study.kernel.align,
             workloads=self._filled(asked.workloads),
             settings=asked.settings,
         )

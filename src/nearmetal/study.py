@@ -192,6 +192,7 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
         )
     raw["factors"] = {name: value if isinstance(value, dict) else {"levels": value} for name, value in given.items()}
     _name_kinds(raw.get("environments"))
+    _align_kernels(raw)
     try:
         study: Study = Study.model_validate(raw, context=AS_WRITTEN)
     except ValidationError as error:
@@ -200,6 +201,13 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
         study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": PRETENDED})})
     check(study, where)
     return study
+
+
+def _align_kernels(raw: dict[str, Any]) -> None:
+    """A file that says nothing has them aligned. The model itself has "off", as studies had that were kept before."""
+    kernel = raw.setdefault("kernel", {})
+    if isinstance(kernel, dict):
+        kernel.setdefault("align", "network")
 
 
 def _name_kinds(environments: object) -> None:

@@ -17,7 +17,7 @@ from nearmetal.key_paths import dotted as dotted
 from nearmetal.key_paths import path_of as path_of
 from nearmetal.key_paths import shown as shown
 from nearmetal.lines import KeyPath, line_of, line_of_deeper, locate
-from nearmetal.model import Study
+from nearmetal.model import SYSCTL_NAME, Study
 from nearmetal.model.study import LOGIN, SSH_TARGET
 from nearmetal.model.words import NAME
 from nearmetal.units import show_alike
@@ -259,6 +259,7 @@ _PATTERNS = {
     NAME: f"a text of {_NAME_RULE}",
     SSH_TARGET: 'where an SSH server answers, such as "user@10.0.0.2"',
     LOGIN: 'the name of a user there, such as "root"',
+    SYSCTL_NAME: "the name of a sysctl, such as net.ipv4.tcp_congestion_control",
 }
 
 _TYPES = {

@@ -10,6 +10,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.environments.mock import Mock
 from nearmetal.errors import HostCannot
+from nearmetal.kernel_table import TABLE
 from nearmetal.lab import clean, doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.image import Image
@@ -155,3 +156,14 @@ async def test_that_no_vagrantfile_is_here_is_nothing_that_this_host_lacks(
     (found,) = await doctor._environments(LocalSite())
     assert (found.what, found.ok) == ("environment vagrant: vagrant", False)
     assert "apt-get install vagrant" in found.remedy and "vagrant-libvirt" in found.remedy
+
+
+def test_network_settings_that_are_not_as_in_the_table_are_named() -> None:
+    same = {one.name: one.value for one in TABLE.values}
+    assert doctor.compare_with_table({**same, "kernel.pid_max": "1"}).ok
+    assert doctor.compare_with_table({}).ok
+    found = doctor.compare_with_table({**same, "net.ipv4.tcp_congestion_control": "bbr"})
+    assert not found.ok and not found.fatal and "bbr (table: cubic)" in found.detail
+    assert "sysctl -w" not in found.remedy
+    found = doctor.compare_with_table({**same, "net.core.default_qdisc": "fq"})
+    assert "sysctl -w net.core.default_qdisc='pfifo_fast'" in found.remedy

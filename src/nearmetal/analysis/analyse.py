@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nearmetal.analysis.clients import about_clients
+from nearmetal.analysis.confounders import name_confounders
 from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
 from nearmetal.analysis.disks import disks_of
@@ -51,6 +52,7 @@ def analyse(
     contrasts = diagnose(matched, arms, crowded, disks_of(manifest), Faults(kept), planned, manifest.plan.looks)
     withdrawn = find_withdrawn(kept, told)
     contrasts = tuple(hold_back(one, withdrawn) for one in contrasts)
+    contrasts = name_confounders(contrasts, manifest)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))

@@ -13,6 +13,7 @@ from nearmetal import plugins, system_errors
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError, message_of
 from nearmetal.in_short import in_short
+from nearmetal.kernel_table import TABLE
 from nearmetal.lab import clean, image, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.findings import finding, program, provided
@@ -161,10 +162,20 @@ async def _what_the_host_is() -> list[Finding]:
             remedy="say so where you publish; its own neighbours and clock are part of every figure",
         )
     ]
-    control = facts["sysctls"].get("net.ipv4.tcp_congestion_control")
-    if control is not None:
-        findings.append(Finding(what="TCP congestion control", ok=True, detail=control))
-    return findings
+    return [*findings, compare_with_table(facts["sysctls"])]
+
+
+def compare_with_table(sysctls: Mapping[str, str]) -> Finding:
+    """What of this host's network settings is not as in the table that kernels are aligned to. Pure."""
+    other = [one for one in TABLE.values if sysctls.get(one.name, one.value) != one.value]
+    detail = ", ".join(f"{one.name} = {sysctls[one.name]} (table: {one.value})" for one in other)
+    whole = " ".join(f"{one.name}='{one.value}'" for one in other if one.scope == "kernel")
+    remedy = "runs set these in namespaces of their own ([kernel] align)"
+    if whole:
+        remedy += f"; what belongs to the whole kernel only you can set: sysctl -w {whole}"
+    return Finding(
+        what="network settings", ok=not other, fatal=False, detail=detail or "as in the table", remedy=remedy
+    )
 
 
 def hypervisor_of(facts: Mapping[str, Any]) -> str | None:

@@ -25,6 +25,14 @@ from nearmetal.model.handle import Port as Port
 from nearmetal.model.handle import ProcessId as ProcessId
 from nearmetal.model.handle import SharedNetwork as SharedNetwork
 from nearmetal.model.handle import VirtualDisk as VirtualDisk
+from nearmetal.model.kernel import SYSCTL_NAME as SYSCTL_NAME
+from nearmetal.model.kernel import AlignedSetting as AlignedSetting
+from nearmetal.model.kernel import KernelSpec as KernelSpec
+from nearmetal.model.kernel import KernelTable as KernelTable
+from nearmetal.model.kernel import SysctlName as SysctlName
+from nearmetal.model.kernel import find_sysctl_problem as find_sysctl_problem
+from nearmetal.model.kernel import format_sysctl as format_sysctl
+from nearmetal.model.kernel import is_per_namespace as is_per_namespace
 from nearmetal.model.machines import VIRTUAL_HARDWARE as VIRTUAL_HARDWARE
 from nearmetal.model.machines import Commands as Commands
 from nearmetal.model.machines import Completed as Completed

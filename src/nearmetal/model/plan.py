@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
+from nearmetal.model.kernel import KernelTable
 from nearmetal.model.resolved import Resolved
 from nearmetal.model.words import Frozen, Identity, Level, identify_assignment
 
@@ -78,6 +79,8 @@ class Plan(Frozen):
     share_boot: bool = False
     order: Literal["drawn", "balanced"] = "drawn"
     """How blocks are ordered: each by itself at random, as runs were planned first, or balanced over all blocks."""
+    kernel_table: KernelTable | None = None
+    """What the kernels of servers and clients are aligned to; None for a study without alignment."""
 
     @cached_property
     def treatments(self) -> tuple[Mapping[str, Level], ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from nearmetal.model.description import Description
+from nearmetal.model.kernel import format_sysctl
 from nearmetal.model.record import ResponseKind
 from nearmetal.model.study import EnvironmentSpec, LinkSpec, MachineSpec, ObserveSpec
 from nearmetal.model.words import Frozen, Level, Provision
@@ -32,7 +33,7 @@ class Setting(Frozen):
     """What one level sets."""
 
     factor: str | None
-    """The factor whose level it is; None for a treatment that [machine] fixes for every machine."""
+    """The factor whose level it is; None for a treatment that [machine] fixes, or a sysctl of [kernel.sysctl]."""
     target: SettingTarget
     key: str
     """The key of a table ("machine.vcpus", "clients.count", "link.rate"), or the name of a treatment, placeholder,
@@ -99,7 +100,7 @@ class Resolved(Frozen):
     services: Mapping[str, Any] = {}
     """Empty until services exist."""
     align: Literal["network", "off"] = "off"
-    """Which kernel settings are made alike."""
+    """Which kernel settings are made alike, by the plan's table."""
     workloads: tuple[ResolvedWorkload, ...]
     settings: tuple[Setting, ...]
 
@@ -107,6 +108,11 @@ class Resolved(Frozen):
     def treatments(self) -> Mapping[str, Level]:
         """Treatment name to level: those that [machine] fixes, overridden by those of factors."""
         return {one.key: one.level for one in self.settings if one.target == "treatment"}
+
+    @property
+    def sysctls(self) -> Mapping[str, str]:
+        """Sysctl name to the value that it has on all servers and clients: fixed by [kernel.sysctl], or a level."""
+        return {one.key: format_sysctl(one.level) for one in self.settings if one.target == "sysctl"}
 
     @property
     def number_of_servers(self) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt, model_validator
 
+from nearmetal.model.kernel import KernelSpec
 from nearmetal.model.shared_folder import SharedFolderText
 from nearmetal.model.words import Frozen, Level, Name, Provision, Whole
 from nearmetal.units import BitRate, Bytes, Seconds, Share
@@ -235,6 +236,7 @@ class Study(Frozen):
     clients: ClientsSpec = ClientsSpec()
     link: LinkSpec = LinkSpec()
     hosts: Mapping[str, HostSpec] = {}
+    kernel: KernelSpec = KernelSpec()
     observe: ObserveSpec = ObserveSpec()
     workloads: Annotated[tuple[WorkloadSpec, ...], Field(min_length=1)]
     design: DesignSpec = DesignSpec()

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.left import Left
-from nearmetal.model import BlockPlan, Document, HostSpec, Resolved, TrialPlan, identify_assignment
+from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved, TrialPlan, identify_assignment
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.booted import BootTask
 from nearmetal.run.events import BlockSink, BlockStarted
@@ -32,6 +32,8 @@ class BlockTask(Document):
     """What a treatment's earlier boots were made of, by its place in `resolved`, where one told."""
     images: Mapping[str, str] = {}
     """The digests of the images of ours that the run began with, by name."""
+    kernel_table: KernelTable | None = None
+    """What kernels are aligned to; None if the study does not align them."""
     hosts: Mapping[str, HostSpec] = {}
     """How each host but this one is reached."""
     mtu: int
@@ -78,6 +80,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
                     boot=boot,
                     trials=trials,
                     artifacts=Path(task.artifacts),
+                    kernel_table=task.kernel_table,
                     made_of=task.made_of.get(place),
                     resumed=bool(task.done),
                 )

@@ -29,6 +29,7 @@ from nearmetal.model import (
     Level,
     Machine,
     MachineRecord,
+    Readback,
     Resolved,
     ResolvedEnvironment,
     Response,
@@ -43,6 +44,7 @@ from nearmetal.run import looking, making
 from nearmetal.run.blame import Fault, Invalid, blamed, by, describe_fault, find_fault
 from nearmetal.run.booted import Booted, BootTask
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
+from nearmetal.run.kernels import align_kernels
 from nearmetal.run.trial import TrialTask, kept, run_trial
 
 _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
@@ -119,7 +121,7 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, sink: BlockSink) 
         await booted.surroundings.lay(booted.asked, lab, stage, share.clients, seed=_seed(task))
         await making.neighbours(booted, share, lab)
     with _step(booted, sink, "change"):
-        await _change(booted, lab, stage)
+        kernels = await _change(task, booted, lab, stage)
     with _step(booted, sink, "facts"):
         await looking.look(task, booted, lab, stage, sink)
     with _step(booted, sink, "verify"):
@@ -127,6 +129,8 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, sink: BlockSink) 
             with by(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(stage, level)
             booted.note(treatment.name, readback)
+        if kernels.values or not kernels.ok:
+            booted.note("kernels", kernels)
         for name, readback in await booted.surroundings.verify():
             booted.note(name, readback)
 
@@ -160,7 +164,8 @@ def _seed(task: BootTask) -> int:
     return int(task.boot.trials[0].id[:8], 16)
 
 
-async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:
+async def _change(task: BootTask, booted: Booted, lab: Lab, stage: LabStage) -> Readback:
+    """Make the changes of treatments, then kernels alike; what is read back of the latter."""
     wanted: list[Change] = []
     for treatment, level in _treatments(booted.asked):
         with by(f"the treatment {treatment.name!r}"):
@@ -173,6 +178,11 @@ async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:
         if machine.name in applied.reboot:
             await machine.reboot()
             await probe.ensure(machine)
+    # After a reboot, and without what treatments have set by themselves.
+    taken = {(change.on, change.target) for change in wanted if change.kind == "sysctl"}
+    handles = {handle.name: handle for handle in booted.handles}
+    booted.kernels, readback = await align_kernels(task.kernel_table, booted.asked, handles, lab, stage, taken)
+    return readback
 
 
 @contextmanager
@@ -250,6 +260,7 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         observe=booted.asked.observe,
         treatments=tuple(_treatments(booted.asked)),
         surroundings=booted.surroundings,
+        kernels=booted.kernels,
         liveness=booted.liveness,
         clocks=booted.asked.clients.clocks,
         hosts=_hosts(booted),

@@ -9,6 +9,7 @@ from nearmetal.model import (
     BootPlan,
     Family,
     Handle,
+    KernelTable,
     Machine,
     MachineSpec,
     Readback,
@@ -18,6 +19,7 @@ from nearmetal.model import (
     Warned,
 )
 from nearmetal.run.blame import Invalid
+from nearmetal.run.kernels import NO_KERNELS, Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.surroundings import Surroundings
 
@@ -34,6 +36,8 @@ class BootTask:
     trials: tuple[TrialPlan, ...]
     """Those that are not done yet."""
     artifacts: Path
+    kernel_table: KernelTable | None = None
+    """What kernels are aligned to; None if the study does not align them."""
     made_of: str | None = None
     """What its treatment's earlier boots were made of, where there were any that told."""
     resumed: bool = False
@@ -54,6 +58,8 @@ class Booted:
     warnings: list[Warned] = field(default_factory=list)
     liveness: Liveness | None = None
     """What its machines have, and what was last seen of them and of the way between them."""
+    kernels: Kernels = NO_KERNELS
+    """What was set in its machines' kernels."""
     observed_family: Family | None = None
     responses: dict[str, Response] = field(default_factory=dict)
     """Of the boot itself: what it took to get ready, and the memory it costs."""

@@ -164,6 +164,7 @@ def plan_task(
         done=so_far.done(index, attempt),
         made_of={number: image for number, image in told.items() if image is not None},
         images=images,
+        kernel_table=plan.kernel_table,
         hosts=hosts,
         mtu=choose_mtu(plan.resolved),
         artifacts=str(artifacts),

@@ -41,6 +41,7 @@ from nearmetal.run import clock_gate, contention, pulse, standstill, suspension
 from nearmetal.run.blame import Fault, TrialFailed, blamed, by, combine_faults, describe_fault, find_fault
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
+from nearmetal.run.kernels import Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.surroundings import Surroundings
 from nearmetal.run.vitals import Vitals
@@ -61,6 +62,7 @@ class TrialTask:
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
     surroundings: Surroundings
+    kernels: Kernels
     liveness: Liveness
     clocks: float
     """Seconds by which clocks may be apart for what needs those of both ends."""
@@ -322,6 +324,9 @@ class _Trial:
                 readback = await treatment.verify(self._task.stage, level)
             if not readback.ok:
                 return Fault(Cause.NOT_AS_DECLARED, f"{treatment.name} did not last: {readback.reason}")
+        readback = await self._task.kernels.verify()
+        if not readback.ok:
+            return Fault(Cause.NOT_AS_DECLARED, f"kernels did not last: {readback.reason}")
         for name, readback in await self._task.surroundings.verify():
             self._warnings += (warned for warned in readback.warnings if warned not in self._warnings)
             if not readback.ok:

@@ -16,6 +16,7 @@ from nearmetal.model import (
     ContrastPlan,
     Document,
     Frozen,
+    KernelTable,
     Level,
     LinkSpec,
     Look,
@@ -76,6 +77,7 @@ class PlanDocument(Frozen):
     repeats: int
     share_boot: bool
     order: Literal["drawn", "balanced"] = "drawn"
+    kernel_table: KernelTable | None = None
 
 
 _ALIKE = PlanDocument.model_fields.keys() - {"treatments", "contrasts"}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from nearmetal.model import Study
 from nearmetal.study_checks.comparison import check_aim, check_counterparts, check_reference, check_size
 from nearmetal.study_checks.factors import check_conditions, check_factors, check_names
+from nearmetal.study_checks.kernels import check_sysctls
 from nearmetal.study_checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study_checks.places import check_environments
 from nearmetal.study_checks.treatments import (
@@ -42,6 +43,7 @@ CHECKS: Sequence[Check] = (
     check_shapes,
     check_cables,
     check_meaning,
+    check_sysctls,
 )
 """In an order in which each may rely on those before it."""
 

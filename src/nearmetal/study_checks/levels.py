@@ -9,7 +9,7 @@ from nearmetal import plugins
 from nearmetal.asked import put_level
 from nearmetal.factors import KnownNames
 from nearmetal.lines import KeyPath
-from nearmetal.model import CAPTURE_KEYS, Level, Study
+from nearmetal.model import CAPTURE_KEYS, Level, Study, find_sysctl_problem
 from nearmetal.study_checks.places import is_cpus, is_environment, is_host
 from nearmetal.study_text import StudyText, did_you_mean, shown, told
 
@@ -68,7 +68,9 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
     path = ("factors", name)
     if aim.kind == "treatment":
         _is_level(path, aim.key, level, where)
-    if aim.kind in ("environment", "treatment", "placeholder"):
+    if aim.kind == "sysctl" and (problem := find_sysctl_problem(level)):
+        raise where.wrong(path, f"{aim.key} cannot be {shown(level)}", problem)
+    if aim.kind in ("environment", "treatment", "placeholder", "sysctl"):
         return None
     try:
         placed = put_level(study, aim, level)

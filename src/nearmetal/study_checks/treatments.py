@@ -17,7 +17,7 @@ LOOKED_AT = 20_000
 """Treatments that are tried. What is beyond is found when the study is planned or run."""
 
 
-def _tried(study: Study) -> Iterator[tuple[Assignment, Asked]]:
+def iterate_asked(study: Study) -> Iterator[tuple[Assignment, Asked]]:
     """Each treatment, as far as they are tried, and what it asks for."""
     resolver = Resolver(study)
     return ((treatment, resolver.ask(treatment)) for treatment in islice(words.treatments_of(study), LOOKED_AT))
@@ -34,7 +34,7 @@ def _written(study: Study, treatment: Assignment, table: str, *keys: str) -> Key
     return ("machine" if table == "treatment" else table, keys[0])
 
 
-class _Descriptions:
+class Descriptions:
     """What the study's environments say of their machines, each asked once."""
 
     def __init__(self, study: Study) -> None:
@@ -49,8 +49,8 @@ class _Descriptions:
 
 def check_places(study: Study, where: StudyText) -> None:
     """A machine that is a host of its own cannot be placed on another."""
-    described = _Descriptions(study)
-    for treatment, asked in _tried(study):
+    described = Descriptions(study)
+    for treatment, asked in iterate_asked(study):
         placed = (("machine", asked.environment, asked.machine), ("clients", asked.clients.environment, asked.clients))
         for table, level, spec in placed:
             if spec.host != "local" and described[level].host is not None:
@@ -63,7 +63,7 @@ def check_reality(study: Study, where: StudyText) -> None:
     """Figures drawn from a hash are not put beside measured ones, and no real client loads a pretended server."""
     servers: dict[bool, str] = {}
     clients: dict[bool, str] = {}
-    for _, asked in _tried(study):
+    for _, asked in iterate_asked(study):
         for levels, level in ((servers, asked.environment), (clients, asked.clients.environment)):
             levels.setdefault(study.environment(level).is_pretended, level)
     both = clients | servers
@@ -77,8 +77,8 @@ def check_reality(study: Study, where: StudyText) -> None:
 
 def check_servers(study: Study, where: StudyText) -> None:
     """A machine that exists once cannot be the server of each of several clients."""
-    described = _Descriptions(study)
-    for treatment, asked in _tried(study):
+    described = Descriptions(study)
+    for treatment, asked in iterate_asked(study):
         clients, level = asked.clients, asked.environment
         has_several = clients.connect == "pairs" and clients.count > 1
         if has_several and described[level].is_one:
@@ -89,8 +89,8 @@ def check_servers(study: Study, where: StudyText) -> None:
 
 def check_cpus(study: Study, where: StudyText) -> None:
     """A machine without hardware of its own has the CPUs that are named for it: they are those that it counts."""
-    described = _Descriptions(study)
-    for treatment, asked in _tried(study):
+    described = Descriptions(study)
+    for treatment, asked in iterate_asked(study):
         given, level = asked.machine.cpus, asked.environment
         if given is None or not set(described[level].ignores) >= VIRTUAL_HARDWARE:
             continue
@@ -103,7 +103,7 @@ def check_cpus(study: Study, where: StudyText) -> None:
 
 def check_shapes(study: Study, where: StudyText) -> None:
     """Each machine can be what its treatments want of it."""
-    for treatment, asked in _tried(study):
+    for treatment, asked in iterate_asked(study):
         machine = asked.machine
         for name, level in asked.treatments.items():
             try:
@@ -116,7 +116,7 @@ def check_shapes(study: Study, where: StudyText) -> None:
 
 def check_cables(study: Study, where: StudyText) -> None:
     """A direct cable has two ends."""
-    for treatment, asked in _tried(study):
+    for treatment, asked in iterate_asked(study):
         if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
             what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
             path = _written(study, treatment, "link", "switch")
@@ -131,8 +131,8 @@ def check_meaning(study: Study, where: StudyText) -> None:
     """What is varied makes a difference to every machine for which it is: else like would be compared with like."""
     targets = find_targets(study, installed_names())
     varied = {name: targets[name] for name, factor in study.factors.items() if len(factor.levels) > 1}
-    described = _Descriptions(study)
-    for treatment, asked in _tried(study):
+    described = Descriptions(study)
+    for treatment, asked in iterate_asked(study):
         for name, aim in varied.items():
             if name not in treatment:
                 continue
@@ -148,13 +148,13 @@ def check_meaning(study: Study, where: StudyText) -> None:
                 raise where.wrong(("factors", name), what, "place them on two hosts, or give the factor a `when`")
 
 
-def _is_across(asked: Asked, described: _Descriptions) -> bool:
+def _is_across(asked: Asked, described: Descriptions) -> bool:
     """Whether servers and clients hang on the lab's switches of different hosts."""
     both = (described[asked.environment], described[asked.clients.environment])
     return asked.machine.host != asked.clients.host and all(one.is_on_switch for one in both)
 
 
-def _only(study: Study, key: str, described: _Descriptions) -> str:
+def _only(study: Study, key: str, described: Descriptions) -> str:
     """What to write, where there is an environment to which it means something."""
     levels = [str(level) for level in study.factors["environment"].levels]
     those = [level for level in levels if key not in described[level].ignores]

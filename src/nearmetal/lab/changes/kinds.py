@@ -3,14 +3,15 @@
 A value is text. Reading gives None where there is nothing yet; writing None takes away what was not there before.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes import ethtool
 from nearmetal.lab.cpus import bystanders, cpuset
 from nearmetal.lab.site import must
-from nearmetal.model import Change, ChangeKind, Commands
+from nearmetal.model import Change, ChangeKind, Commands, Completed
 
 Read = Callable[[Commands, str], Awaitable[str | None]]
 Write = Callable[[Commands, str, str | None], Awaitable[None]]
@@ -56,13 +57,32 @@ async def _write_file(commands: Commands, target: str, value: str | None) -> Non
         await commands.put(value.encode(), target)
 
 
+@runtime_checkable
+class NetworkOwner(Protocol):
+    """A machine on its host's kernel, whose network namespace the host can enter."""
+
+    async def exec_in_network(self, argv: Sequence[str]) -> Completed:
+        """Run a program of the host's there: what the machine itself may not do, or has no program for."""
+        ...
+
+
+async def _exec_sysctl(commands: Commands, *argv: str) -> Completed:
+    """A container sees /proc/sys read-only, so that sysctls of a network are set from its host."""
+    if isinstance(commands, NetworkOwner) and argv[-1].startswith("net."):
+        return await commands.exec_in_network(["sysctl", *argv])
+    return await commands.exec(["sysctl", *argv])
+
+
 async def _read_sysctl(commands: Commands, target: str) -> str | None:
-    ended = await commands.exec(["sysctl", "-n", target])
-    return ended.text.strip() if ended.status == 0 else None
+    """With single spaces: the kernel puts tabs between several numbers."""
+    ended = await _exec_sysctl(commands, "-n", target)
+    return " ".join(ended.text.split()) if ended.status == 0 else None
 
 
 async def _write_sysctl(commands: Commands, target: str, value: str | None) -> None:
-    await must(commands, "sysctl", "-q", "-w", f"{target}={value}")
+    ended = await _exec_sysctl(commands, "-q", "-w", f"{target}={value}")
+    if ended.status != 0:
+        raise HostCannot(ended.complaint[-300:] or f"sysctl ended with status {ended.status}")
 
 
 async def _read_affinity(commands: Commands, target: str) -> str | None:

@@ -1,6 +1,7 @@
 """A machine that runs on its host's kernel: what a container and a chroot in namespaces of its own have in common."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from nearmetal import cpu_lists
@@ -11,7 +12,7 @@ from nearmetal.lab.findings import finding
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
-from nearmetal.model import Commands, ControlGroup, Cost, Finding, Handle, MachineSpec, Site
+from nearmetal.model import Commands, Completed, ControlGroup, Cost, Finding, Handle, MachineSpec, Site
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 
@@ -39,6 +40,11 @@ class SharedKernelMachine(Commands, ABC):
     @abstractmethod
     async def group(self) -> ControlGroup:
         """The control group that it runs in."""
+
+    async def exec_in_network(self, argv: Sequence[str]) -> Completed:
+        """Run a program of its host's in its network namespace. MachineLost, HostCannot."""
+        await self.first.require(self.site, self.name)
+        return await self.site.exec(["nsenter", f"--net=/proc/{self.first.pid}/ns/net", "--", *argv])
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         await lab_machine.put(self, content, path, mode)

@@ -155,6 +155,9 @@ async def _sysctl(call: Call) -> Completed:
     if call.argv[1] == "-n":
         value = sysctls.get(call.argv[2])
         return _said(value + "\n") if value is not None else _refused("sysctl: no such key")
+    if not call.argv[1].startswith("-"):
+        listed = [f"{name} = {sysctls[name]}\n" for name in call.argv[1:] if name in sysctls]
+        return Completed(status=int(len(listed) < len(call.argv) - 1), stdout="".join(listed).encode())
     name, _, value = call.argv[-1].partition("=")
     if name not in sysctls:
         return _refused(f"sysctl: cannot stat /proc/sys/{name}: No such file or directory")

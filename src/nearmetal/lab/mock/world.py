@@ -24,6 +24,7 @@ _SYSCTLS = {
     "kernel.hung_task_timeout_secs": "120",
     "vm.stat_interval": "1",
     "net.ipv4.tcp_autocorking": "1",
+    "net.ipv4.tcp_congestion_control": "cubic",
 }
 _FEATURES = {
     "rx-checksumming": "on",

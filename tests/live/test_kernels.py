@@ -1,0 +1,54 @@
+"""Equal kernels on real machines: what each has while it is measured, and what the host has afterwards."""
+
+from pathlib import Path
+
+import pytest
+
+from nearmetal.kernel_table import TABLE
+from nearmetal.lab.image import Image
+from nearmetal.model import TrialStatus, is_per_namespace
+
+from .laboratory import study
+
+pytestmark = pytest.mark.live
+
+CONTROL = "net.ipv4.tcp_congestion_control"
+STUDY = """
+name = "kernels"
+[factors]
+environment = ["host", "docker", "qemu"]
+[machine]
+memory = "256MiB"
+accel = "tcg"
+[kernel.sysctl]
+net.ipv4.tcp_congestion_control = "reno"
+[[workloads]]
+name = "web"
+kind = "http"
+requests = 5
+[design]
+blocks = 1
+seed = 1
+"""
+
+
+def of_host(name: str) -> str:
+    return " ".join(Path("/proc/sys", *name.split(".")).read_text().split())
+
+
+async def test_servers_and_clients_have_the_same_settings_and_the_host_keeps_its_own(
+    tmp_path: Path, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """reno is in every kernel and allowed in every namespace; a host's own bbr or cubic is set aside."""
+    monkeypatch.setenv("DOCKER_HOST", engine)
+    before = {one.name: of_host(one.name) for one in TABLE.values}
+    assert before[CONTROL] != "reno"
+    records = await study(tmp_path / "run", STUDY)
+    assert {record.status for record in records} == {TrialStatus.OK}, [record.reason for record in records]
+    aligned = {one.name: one.value for one in TABLE.values if is_per_namespace(one.name)} | {CONTROL: "reno"}
+    for record in records:
+        for role, found in record.readback["kernels"].items():
+            assert {name: found[name] for name in aligned} == aligned, (record.trial.treatment, role)
+    (guest,) = (record for record in records if record.trial.treatment["environment"] == "qemu")
+    assert guest.readback["kernels"]["server"] == {one.name: one.value for one in TABLE.values} | {CONTROL: "reno"}
+    assert {one.name: of_host(one.name) for one in TABLE.values} == before
