@@ -117,6 +117,8 @@ test: setup
 long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest -m "hypothesis and not live" --hypothesis-profile=exploring
 	$(PYTHON) -m pytest -m long --timeout=0
+	@mkdir -p validation/results
+	set -o pipefail; $(PYTHON) -m tests.chaos --kills 200 | tee validation/results/chaos.txt
 	$(CARGO_STATIC) test $(CARGO_FLAGS) --lib -- --ignored
 	$(PYTHON) -m pytest tests/live/test_gvisor.py
 	$(PYTHON) validation/aa_simulation.py

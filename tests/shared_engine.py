@@ -38,12 +38,12 @@ def shared_engine(folder: Path) -> Iterator[str]:
         fcntl.flock(users, fcntl.LOCK_SH)
         with (folder / _STARTING).open("w") as starting:
             fcntl.flock(starting, fcntl.LOCK_EX)
-            url = _running(folder) or _started(folder)
+            url = find_engine(folder) or _started(folder)
         yield url
 
 
-def _running(folder: Path) -> str | None:
-    """What the keeper said, who holds a lock on its word as long as it lives."""
+def find_engine(folder: Path) -> str | None:
+    """The URL that the keeper said, who holds a lock on its word as long as it lives."""
     with contextlib.suppress(FileNotFoundError), (folder / _URL).open() as word:
         try:
             fcntl.flock(word, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -30,13 +30,14 @@ _VOLATILE = (
 
 
 def snapshot() -> dict[str, list[str]]:
-    """Namespaces, links with their addresses, routes, mounts, control groups, files and processes of ours, sysctls, and
-    where interrupts and kernel threads may run."""
+    """Namespaces, links with their addresses, routes, rules of the firewall, mounts, control groups, files and
+    processes of ours, sysctls, and where interrupts and kernel threads may run."""
     return {
         "namespaces": _lines("ip", "netns", "list"),
         "links": [line.split(":")[1].strip() for line in _lines("ip", "-o", "link")],
         "addresses": [" ".join(line.split()[1:4]) for line in _lines("ip", "-o", "address")],
         "routes": _lines("ip", "route", "show", "table", "all"),
+        "firewall": [*_lines("iptables", "-S"), *_lines("iptables", "-t", "nat", "-S")],
         "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
         "groups": list(map(str, groups("nearmetal-nm-"))),
         "files": _files(),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Completed
+from nearmetal.model import Completed, find_blame
 from nearmetal.workloads import _load_document as load_document
 from tests.unit.http_load import CLOSED, REFUSED, changed, measured, server, value, workload
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
@@ -35,8 +35,10 @@ async def test_the_status_of_no_reply_without_a_document_is_a_failure() -> None:
 
 @given(st.binary(max_size=200))
 def test_rubbish_is_a_tool_that_failed(text: bytes) -> None:
-    with pytest.raises(ToolFailed, match=r"no load\.v1"):
+    """Of the instrument: it says nothing of what serves."""
+    with pytest.raises(ToolFailed, match=r"no load\.v1") as failed:
         load_document.parse(text, "client0")
+    assert find_blame(failed.value.cause) == "instrument"
 
 
 _VALUES = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(), st.text(max_size=5), st.just({}))

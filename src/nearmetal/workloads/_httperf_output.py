@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from nearmetal.errors import ToolFailed
+from nearmetal.model import Cause
 
 Figures = Mapping[str, float | None]
 """Figure to value, as printed; the name tells the unit. None where httperf prints 0.0 for want of an observation."""
@@ -104,4 +105,5 @@ def _not_understood(what: str) -> ToolFailed:
     return ToolFailed(
         f"httperf {what}",
         remedy="httperf 0.9 is understood; the image `lab` has it",
+        cause=Cause.MEASUREMENT_INVALID,
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Completed
+from nearmetal.model import Cause, Completed
 from nearmetal.workloads._document import Count, Figure, Part, problem
 from nearmetal.workloads._iperf3_parameters import Direction, Iperf3Parameters
 from nearmetal.workloads._stage import last_words
@@ -264,6 +264,7 @@ def _not_understood(what: str, where: str) -> ToolFailed:
         f"what iperf3 printed cannot be read: {what}",
         where,
         "iperf3 3.12 and later is understood; the image `lab` has it",
+        cause=Cause.MEASUREMENT_INVALID,
     )
 
 

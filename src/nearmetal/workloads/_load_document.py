@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Completed, Machine
+from nearmetal.model import Cause, Completed, Machine
 from nearmetal.workloads._document import Count, Figure, Part, problem
 from nearmetal.workloads._stage import succeeded
 
@@ -211,4 +211,5 @@ def parse(text: bytes, machine: str) -> LoadDocument:
             f"what the load generator printed is no load.v1: {problem(error)}",
             machine,
             "use the probe that belongs to this nearmetal, in a checkout: make setup",
+            cause=Cause.MEASUREMENT_INVALID,
         ) from None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Completed
+from nearmetal.model import Cause, Completed
 from nearmetal.workloads._document import Part, problem
 
 Count = Annotated[int, Field(strict=True, ge=0)]
@@ -76,7 +76,8 @@ def parse(text: bytes, where: str) -> ClockDocument:
     try:
         return ClockDocument.model_validate_json(text)
     except ValidationError as error:
-        raise ToolFailed(f"what the probe printed is no clock.v1: {problem(error)}", where) from None
+        what = f"what the probe printed is no clock.v1: {problem(error)}"
+        raise ToolFailed(what, where, cause=Cause.MEASUREMENT_INVALID) from None
 
 
 def delays(document: ClockDocument, one_clock: bool) -> Delays:

@@ -1,0 +1,81 @@
+"""Studies that a campaign kills, by the environment that they are in, with what must run beside them."""
+
+from dataclasses import dataclass
+
+_HEAD = """
+name = "chaos"
+reference = {{ environment = "{reference}" }}
+{environments}
+[factors]
+environment = [{names}]
+[machine]
+memory = "256MiB"
+accel = "tcg"
+[design]
+blocks = {blocks}
+"""
+_WORK = """
+[observe]
+capture = true
+usage = true
+[[workloads]]
+name = "web"
+kind = "http"
+workers = 2
+warmup = "0.1s"
+duration = "0.5s"
+[[workloads]]
+name = "files"
+kind = "sysbench"
+test = "fileio"
+total_size = "16MiB"
+duration = "1s"
+"""
+_MOCK = """
+[clients]
+environment = "mock"
+[[workloads]]
+name = "web"
+kind = "http"
+duration = "1s"
+"""
+_TABLES = {
+    "mock": '[environments.base]\nkind = "mock"\n[environments.slow]\nkind = "mock"\nspeed = 0.5\n',
+    "ssh": '[environments.metal]\nkind = "ssh"\naddress = "{far}"\nprovision = "reuse"\n',
+}
+_NAMES = {"mock": ("base", "slow"), "host": ("host",), "ssh": ("metal",)}
+
+
+@dataclass(frozen=True)
+class Place:
+    name: str
+    longest: float
+    """Seconds between two kills at most: about as long as a block lasts."""
+    blocks: int
+    share: int
+    """How often it is chosen, among all."""
+
+
+PLACES = {
+    place.name: place
+    for place in (
+        Place("mock", 1.0, 40, 4),
+        Place("host", 4.0, 2, 6),
+        Place("docker", 5.0, 2, 6),
+        Place("podman", 6.0, 2, 2),
+        Place("qemu", 20.0, 2, 2),
+        Place("ssh", 5.0, 3, 3),
+    )
+}
+
+
+def write_study(place: Place, far: str = "") -> str:
+    """As TOML; `far` is where SSH leads."""
+    names = _NAMES.get(place.name, ("host", place.name))
+    head = _HEAD.format(
+        reference=names[0],
+        environments=_TABLES.get(place.name, "").format(far=far),
+        names=", ".join(f'"{name}"' for name in names),
+        blocks=place.blocks,
+    )
+    return head + (_MOCK if place.name == "mock" else _WORK)

@@ -1,0 +1,94 @@
+"""The processes of a run that may be killed, each by the name of what it does."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nearmetal import plugins
+from nearmetal.errors import NearmetalError
+from nearmetal.lab.changes.ledger import ledgers_folder, outstanding
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Handle
+
+_NAMES = {
+    "nm-block": "block",
+    "nm-forks": "forks",
+    "nearmetal-probe": "probe",
+    "qemu-system-x86": "QEMU",
+    "dockerd": "dockerd",
+    "containerd": "containerd",
+    "containerd-shim": "shim",
+    "podman": "podman",
+    "conmon": "conmon",
+    "lighttpd": "server",
+    "sysbench": "sysbench",
+    "tcpdump": "tcpdump",
+    "sshd": "sshd",
+    "libvirtd": "libvirtd",
+}
+"""By what the kernel calls a process, at most 15 characters."""
+
+
+@dataclass(frozen=True)
+class Victim:
+    name: str
+    pid: int
+
+
+def find_victims(home: Path, *folders: Path, first: int | None = None) -> Iterator[Victim]:
+    """Processes with this home, of one of its labs by group or host name, that name one of these folders, or in the
+    process namespace of `first`: nobody else's."""
+    mine = f"NEARMETAL_HOME={home}".encode()
+    names = [f"nm-{ledger.stem}".encode() for ledger in ledgers_folder().glob("*.jsonl")]
+    labs = [b"nearmetal-" + name for name in names]
+    places = [os.fsencode(folder) for folder in folders]
+    namespace = _namespace(first) if first else None
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            name = _NAMES.get((process / "comm").read_text().strip())
+            if name is None:
+                continue
+            words = (process / "cmdline").read_bytes()
+            group = (process / "cgroup").read_bytes()
+            pid = int(process.name)
+            environment = (process / "environ").read_bytes()
+            is_ours = (
+                mine in environment.split(b"\0")
+                or any(b"=" + name in environment for name in names)
+                or any(lab in group for lab in labs)
+                or any(place in words for place in places)
+                or (namespace is not None and _namespace(pid) == namespace and pid != first)
+            )
+            if is_ours:
+                verb = words.split(b"\0")[1].decode() if name == "probe" else ""
+                yield Victim(f"{name} {verb}".strip(), pid)
+
+
+def _namespace(pid: int) -> str:
+    return str(Path(f"/proc/{pid}/ns/pid").readlink())
+
+
+def find_guests() -> list[Handle]:
+    """Of QEMU's guests that a lab of this home has now, in which an agent may be killed."""
+    with contextlib.suppress(OSError, NearmetalError):
+        found = [outstanding(ledger).handles for ledger in ledgers_folder().glob("*.jsonl")]
+        return [handle for handles in found for handle in handles if handle.kind == "qemu"]
+    return []
+
+
+def kill_agent(guest: Handle) -> bool:
+    """Kill the agent of a guest from within; whether it was there to be asked."""
+
+    async def kill() -> None:
+        async with asyncio.timeout(5):
+            machine = await plugins.load("environments", "qemu").attach(guest, LocalSite())
+            await machine.exec(["pkill", "-KILL", "nearmetal-probe"], timeout=3)
+
+    try:
+        asyncio.run(kill())
+    except (NearmetalError, OSError, TimeoutError) as error:
+        return "connection" in str(error)  # which ended with it
+    return True

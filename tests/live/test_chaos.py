@@ -1,0 +1,48 @@
+"""kill -9 at random moments, by a seed that is printed: nothing is lost, run twice or left behind."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.lab.image import Image
+from tests.chaos.campaign import Campaign, Surroundings, surroundings
+from tests.chaos.places import PLACES, write_study
+from tests.conftest import SHARED_CACHE
+
+from .remains import after_a_moment
+from .snapshot import changed, snapshot
+
+pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(0)]
+
+
+@pytest.fixture
+def around(tmp_path: Path, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
+    with surroundings(tmp_path / "chaos", SHARED_CACHE) as made:
+        made.engine = engine
+        monkeypatch.setenv("NEARMETAL_HOME", str(made.folder / "home"))
+        yield made
+
+
+def test_a_dozen_kills(around: Surroundings) -> None:
+    """Of the run's own processes and of its helpers. `python -m tests.chaos` kills in every environment."""
+    seed = int(time.time())
+    print(f"seed {seed}")
+    campaign = Campaign(around, seed)
+    for name, kills in (("mock", 5), ("host", 4), ("docker", 4)):
+        wanted = campaign.kills + kills
+        while campaign.kills < wanted:  # a run may end before it was killed so often
+            campaign.run_and_kill(PLACES[name], wanted - campaign.kills)
+
+
+def test_an_undisturbed_run_leaves_the_host_as_it_was(around: Surroundings, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(write_study(PLACES["docker"]).replace("blocks = 2", "blocks = 1"))
+    before = snapshot()
+    words = [sys.executable, "-m", "nearmetal", "run", str(study), "-o", str(tmp_path / "run")]
+    assert subprocess.run(words, env={**os.environ, "DOCKER_HOST": around.engine}, timeout=200).returncode == 0
+    assert after_a_moment(lambda: changed(before, snapshot())) == []

@@ -1,0 +1,343 @@
+"""The matrix of faults, a line each: what befalls a running study, who is to blame, and that nothing is left of it."""
+
+import asyncio
+import re
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nearmetal.lab.changes.ledger import ledgers_folder
+from nearmetal.lab.image import Image
+from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
+from nearmetal.report import reading
+from nearmetal.run import session
+from nearmetal.run.events import Event, TrialEnded
+from nearmetal.store.folder import RunFolder
+from nearmetal.workloads.http import Http
+from nearmetal.workloads.ping import Ping
+from tests.order import mock_run
+from tests.order.in_process import InProcess
+
+from . import faults
+from .faults import Deed
+from .remains import stays
+
+pytestmark = pytest.mark.live
+
+HEAD = """
+name = "fault"
+reference = {{ environment = "base" }}
+[environments.base]
+kind = "host"
+[environments.victim]
+kind = "{kind}"
+[factors]
+environment = ["base", "victim"]
+[machine]
+memory = "256MiB"
+accel = "tcg"
+[design]
+seed = 1
+blocks = 1
+[[workloads]]
+name = "work"
+"""
+WEB = 'kind = "http"\nduration = "2s"\n'
+PING = 'kind = "ping"\nduration = "2s"\n'
+
+DURATION = 2.0
+"""Seconds that are measured; what happens, happens 0.6 s after their beginning."""
+NOTICED = 30.0
+"""Seconds to the trial's end. What nobody notices ends with a limit, which is of a minute or more; the figure that a
+person looks for, ten, would be decided by who else is at work on the host. Each test prints what it took."""
+
+
+def command(*argv: str, timeout: str = "20s") -> str:
+    words = ", ".join(f"'{word}'" for word in argv)
+    return (
+        f'kind = "command"\nargv = [{words}]\nresponse = "seconds"\nbetter = "lower"\njson = "seconds"\n'
+        f'duration = "1s"\ntimeout = "{timeout}"\n'
+    )
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str
+    kinds: str
+    """Of the machine that it befalls; the first is tried by `make test`, unless there is a dash before it."""
+    deed: Deed | None
+    found: str
+    """Status, blame and cause; "ok" if the study has to bear it."""
+    words: str
+    """A pattern in the reason."""
+    times: int = 1000
+    """In how many attempts. What the treatment is not to blame for befalls the first, which is repeated."""
+    work: str = WEB
+    before: bool = False
+    """It happens before the trial prepares, not as it measures."""
+
+
+KILL, STOP, TERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM
+LINES = [
+    # What serves
+    Line(
+        "server killed",
+        "host docker qemu",
+        faults.signal_server(KILL),
+        "failed treatment service-died",
+        "`lighttpd` ended by SIGKILL",
+    ),
+    Line("server ended", "-docker", faults.signal_server(TERM), "failed treatment service-died", "`lighttpd` ended"),
+    Line(
+        "server replaced", "host -qemu", faults.replace_server, "failed treatment service-died", "`lighttpd` ended by"
+    ),
+    Line("server silent", "host -qemu", faults.signal_server(STOP), "failed treatment service-silent", "silent|answer"),
+    # Memory, and disks
+    Line(
+        "out of memory",
+        "host -docker -qemu",
+        faults.fill_memory,
+        "failed treatment out-of-memory",
+        "the kernel killed a process of the server",
+    ),
+    Line(
+        "disk full in the machine",
+        "-qemu",
+        None,
+        "failed treatment workload-failed",
+        "No space left",
+        work=command("dd", "if=/dev/zero", "of=/run/much", "bs=1M"),
+    ),
+    # The machine
+    Line(
+        "container removed", "-docker", faults.remove_container, "lost treatment machine-lost", "container|gone|ended"
+    ),
+    Line(
+        "container's first process killed",
+        "-docker",
+        faults.kill_first_process,
+        "lost treatment machine-lost",
+        "container|gone|ended",
+    ),
+    Line(
+        "QEMU killed",
+        "-qemu",
+        faults.signal_guest(KILL),
+        "lost treatment machine-lost",
+        "QEMU|its agent does not answer",
+    ),
+    Line("guest hung", "-qemu", faults.signal_guest(STOP), "lost treatment machine-lost", "answer|still|stopped"),
+    Line(
+        "QEMU stopped for 3 s",
+        "-qemu",
+        faults.signal_guest(STOP, wakes_after=3.0),
+        "invalid host stood-still",
+        "stood still for",
+        times=1,
+    ),
+    Line(
+        "kernel panic", "-qemu", faults.panic, "lost treatment machine-lost|machine-restarted", "panic|anew|ended|gone"
+    ),
+    Line("agent killed", "-qemu", faults.kill_agent, "lost treatment machine-lost", "agent"),
+    Line("clock an hour ahead", "-qemu", faults.step_clock(3600), "ok", "", work=PING),
+    Line("clock an hour behind", "-qemu", faults.step_clock(-3600), "ok", "", work=PING),
+    # The way
+    Line(
+        "link cut",
+        "host -docker -qemu",
+        faults.set_link("down"),
+        "failed instrument link-broken",
+        "leads to the server .* was set down",
+        times=1,
+    ),
+    Line(
+        "link cut and mended",
+        "host",
+        faults.set_link("down", "up"),
+        "failed instrument link-broken",
+        "lost its carrier, and has it again",
+        times=1,
+    ),
+    Line(
+        "carrier down",
+        "host -qemu",
+        faults.drop_carrier,
+        "failed instrument link-broken",
+        "is down|no carrier|lost a route",
+        times=1,
+    ),
+    Line(
+        "address taken away",
+        "host -docker -qemu",
+        faults.take_address,
+        "failed instrument link-broken",
+        "has lost its address|lost a route",
+        times=1,
+    ),
+    Line("namespace taken away", "host", faults.take_namespace, "failed instrument link-broken", "is gone", times=1),
+    # The instrument
+    Line(
+        "generator killed",
+        "host",
+        faults.kill_generator,
+        "failed instrument generator-died",
+        "on the client .* ended by SIGKILL",
+        times=1,
+    ),
+    Line(
+        "probe corrupted",
+        "host",
+        faults.corrupt_probe,
+        "failed instrument measurement-invalid",
+        "what the load generator printed is no load.v1",
+        times=1,
+        before=True,
+    ),
+    # A tool of the user's
+    Line(
+        "tool prints rubbish",
+        "host",
+        None,
+        "failed treatment workload-failed",
+        "JSON",
+        work=command("printf", r"\\377rubbish"),
+    ),
+    Line("tool prints nothing", "host", None, "failed treatment workload-failed", "JSON|nothing", work=command("true")),
+    Line(
+        "tool hangs and ignores signals",
+        "host",
+        None,
+        "failed treatment timed-out",
+        "did not end|within|s$",
+        work=command("sh", "-c", 'trap "" TERM INT HUP; while :; do sleep 1; done', timeout="2s"),
+    ),
+    Line(
+        "tool prints 2 GiB",
+        "-host -docker -qemu",
+        None,
+        "failed treatment workload-failed",
+        "output|MiB|bytes",
+        work=command("head", "-c", "2G", "/dev/zero", timeout="200s"),
+    ),
+]
+
+CANNOT = {
+    "a guest paused by KVM's steal time": "there is no /dev/kvm here: a guest is emulated",
+    "a group frozen, or under pressure, by cgroup v2": "control groups here are of version 1",
+    "a card pulled out of its slot": "there is no card here beside those of namespaces",
+    "power cut": "this host is needed afterwards",
+}
+
+
+def cases() -> Iterator[object]:
+    for line in LINES:
+        for kind in line.kinds.split():
+            marks = [pytest.mark.long] if kind.startswith("-") else []
+            kind = kind.removeprefix("-")
+            yield pytest.param(line, kind, id=f"{line.name} ({kind})", marks=marks)
+
+
+class Misfortune:
+    """Befalls the second machine of each attempt, as it is measured."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.names: set[str] = set()
+        self.done_at = 0.0
+        self.ended_at = 0.0
+        self._begun = 0
+
+    def befall(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        misfortune = self
+        for kind in (Http, Ping):
+            run, prepare = kind.run, kind.prepare
+
+            async def running(workload: object, stage: Stage, run: object = run) -> Measurement:
+                return await misfortune.during(stage, run(workload, stage))  # type: ignore[operator]
+
+            async def preparing(workload: object, stage: Stage, prepare: object = prepare) -> None:
+                misfortune.names |= {machine.name for machine in (*stage.servers, *stage.clients)}
+                misfortune._begun += 1
+                if misfortune.line.before and misfortune.is_meant():
+                    await misfortune.do(stage)
+                await prepare(workload, stage)  # type: ignore[operator]
+
+            monkeypatch.setattr(kind, "run", running)
+            monkeypatch.setattr(kind, "prepare", preparing)
+
+    def is_meant(self) -> bool:
+        return self._begun % 2 == 0 and self._begun // 2 <= self.line.times
+
+    async def during(self, stage: Stage, measuring: object) -> Measurement:
+        if self.line.before or not self.is_meant():
+            return await measuring  # type: ignore[misc, no-any-return]
+        doing = asyncio.ensure_future(self._later(stage))
+        try:
+            return await measuring  # type: ignore[misc, no-any-return]
+        finally:
+            await doing
+
+    async def _later(self, stage: Stage) -> None:
+        await asyncio.sleep(0.6)
+        await self.do(stage)
+
+    async def do(self, stage: Stage) -> None:
+        assert self.line.deed is not None
+        if not self.done_at:
+            self.done_at = time.monotonic()
+        await self.line.deed(stage)
+
+    def see(self, event: Event) -> None:
+        is_bad = isinstance(event, TrialEnded) and event.record.status is not TrialStatus.OK
+        if is_bad and self.done_at and not self.ended_at:
+            self.ended_at = time.monotonic()
+
+
+@pytest.mark.parametrize(("line", "kind"), list(cases()))
+async def test_a_fault(
+    line: Line,
+    kind: str,
+    tmp_path: Path,
+    lab_image: Image,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "BlockProcesses", InProcess)
+    if kind == "docker":
+        monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
+    misfortune = Misfortune(line)
+    misfortune.befall(monkeypatch)
+    text = HEAD.format(kind=kind) + line.work
+    _, records = await mock_run.run(tmp_path / "run", text, misfortune.see)
+    bad = [record for record in records if record.status is not TrialStatus.OK]
+    took = misfortune.ended_at - misfortune.done_at
+    print(f"\n{line.name} ({kind}): noticed after {took:.1f} s; ", *(describe(record) for record in bad), sep="\n  ")
+    if line.found == "ok":
+        assert bad == []
+    else:
+        assert bad and all(re.fullmatch(line.found, describe_fault(record)) for record in bad), line.found
+        assert all(re.search(line.words, str(record.reason)) for record in bad), line.words
+        assert took < DURATION + NOTICED
+        verdicts = {one.verdict for one in reading.read(RunFolder(tmp_path / "run")).analysis.contrasts}
+        assert verdicts <= {"undecided", "withdrawn"}
+    assert await mock_run.left_over() == []
+    assert list(ledgers_folder().glob("*.jsonl")) == []
+    for token in {name.rpartition("-")[0] for name in misfortune.names}:
+        assert stays(token) == []
+
+
+def describe_fault(record: TrialRecord) -> str:
+    return f"{record.status.value} {record.blame} {record.cause}"
+
+
+def describe(record: TrialRecord) -> str:
+    return f"{record.trial.id} {describe_fault(record)}: {record.reason}"
+
+
+@pytest.mark.parametrize("what", CANNOT)
+def test_a_fault_that_cannot_be_tried_here(what: str) -> None:
+    pytest.skip(f"{what}: {CANNOT[what]}")
