@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.analysis.results import Failures, Verdict
+from nearmetal.commands.gates import find_why
 from tests.command_line import Ended, called
+from tests.contrasted import contrast
 
 STUDY = """
 name = "gated"
@@ -71,3 +74,15 @@ def test_what_no_gate_can_be_about_is_refused_before_anything_is_measured(
     ended = gated(study, f"--gate={gate}", blocks=blocks)
     assert (ended.returncode, said in ended.stderr) == (2, True)
     assert not (study.parent / "run").exists()
+
+
+def test_what_fails_or_cannot_be_judged_meets_no_gate() -> None:
+    assert find_why(contrast()) is None
+    assert find_why(contrast(verdict=Verdict.WITHDRAWN, interval=None, p=None)) == "withdrawn"
+    unjudged = {"verdict": Verdict.UNDECIDED, "interval": None, "p": None}
+    assert find_why(contrast(**unjudged, reason="not-positive")) == "unjudged"
+    assert find_why(contrast(**unjudged, reason="no-blocks")) == "unjudged"
+    assert find_why(contrast(**unjudged, reason="too-few-blocks")) is None
+    for treatment, reference, why in ((10, 0, "failing"), (0, 10, None)):
+        failed = Failures(blocks=30, treatment=treatment, reference=reference, both=0, p=0.002)
+        assert find_why(contrast(failures=failed)) == why

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.gates import Evidence, Gate, judge_gates
-from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.analysis.gates import Evidence, Gate, Why, judge_gates
+from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.commands.compare import refuse_unknown_responses
 from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, Plan
@@ -30,7 +30,7 @@ def refuse_gates(gates: Sequence[Gate], plan: Plan) -> None:
 
 def meet_gates(folder: RunFolder, gates: Sequence[Gate], as_json: bool) -> bool:
     """Whether a run's comparisons meet all gates, each told in a line."""
-    evidence = [Evidence(one, base=_find_base(one)) for one in _judge_contrasts(folder, gates)]
+    evidence = [Evidence(one, find_why(one), _find_base(one)) for one in _judge_contrasts(folder, gates)]
     outcomes = judge_gates(gates, evidence)
     console = unfolded(console_for(as_json))
     for outcome in outcomes:
@@ -60,6 +60,21 @@ def _choose(analysis: Analysis, gates: Sequence[Gate]) -> list[Contrast]:
     named = {gate.response for gate in gates if gate.response}
     has_primary = any(gate.response is None for gate in gates)
     return [one for one in analysis.contrasts if one.response in named or (one.primary and has_primary)]
+
+
+_OF_ITS_NUMBER = ("too-few-blocks", "not-looked-yet")
+"""Reasons why there is no interval that are no fault of what was measured."""
+
+
+def find_why(contrast: Contrast) -> Why | None:
+    """Why no gate is met whatever the interval: there is none for its values, or the treatment surely fails more."""
+    if contrast.verdict is Verdict.WITHDRAWN:
+        return "withdrawn"
+    if contrast.interval is None and contrast.reason not in _OF_ITS_NUMBER:
+        return "unjudged"
+    failures = contrast.failures
+    is_failing = failures is not None and failures.treatment > failures.reference and failures.p <= contrast.level
+    return "failing" if is_failing else None
 
 
 def _find_base(contrast: Contrast) -> float:
