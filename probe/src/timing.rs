@@ -28,6 +28,11 @@ pub fn monotonic_raw_ns() -> i64 {
     nanoseconds(clock_gettime(ClockId::MonotonicRaw))
 }
 
+/// Nanoseconds of processor time of the calling thread.
+pub fn thread_cpu_ns() -> i64 {
+    nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
+}
+
 fn nanoseconds(time: Timespec) -> i64 {
     time.tv_sec * NANOSECONDS + time.tv_nsec
 }

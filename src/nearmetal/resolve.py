@@ -5,6 +5,7 @@ Done once, when a study is planned. What comes of it is data: the plan, the mani
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -126,12 +127,18 @@ def resolve_workload(spec: WorkloadSpec) -> ResolvedWorkload:
     return ResolvedWorkload(
         name=spec.name,
         kind=spec.kind,
-        parameters=spec.parameters,
+        parameters=_pin_files(spec.parameters, parameters),
         primary=spec.primary or workload.primary,
         responses=dict(workload.responses),
         has_clients=workload.has_clients,
         variant=_tell_variant(parameters),
     )
+
+
+def _pin_files(written: Mapping[str, Any], parameters: Frozen) -> Mapping[str, Any]:
+    """What a workload is asked for, with the checksums of its files if it has any."""
+    pin = getattr(parameters, "pin_files", None)
+    return written if pin is None else pin(written)
 
 
 def _tell_variant(parameters: Frozen) -> str:

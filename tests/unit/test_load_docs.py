@@ -26,13 +26,13 @@ def test_every_option_that_it_names_exists() -> None:
 
 
 def test_every_class_of_errors_is_told_in_both_tongues() -> None:
-    classes = SCHEMA["$defs"]["Errors"]["properties"].keys() - {"other_reasons"}
+    classes = SCHEMA["$defs"]["Errors"]["properties"].keys() - {"other_reasons", "tls_reasons"}
     for name in (*classes, *ERROR_CLASSES):
         assert f"`{name}`" in MANUAL or f"| {name} |" in MANUAL
 
 
 def test_every_phase_that_people_see_is_explained() -> None:
-    for phase in ("latency", "service", "connect", "first byte", "transfer", "lateness"):
+    for phase in ("latency", "service", "connect", "handshake", "first byte", "transfer", "lateness"):
         assert f"\n| {phase} |" in MANUAL
 
 

@@ -11,7 +11,7 @@ from nearmetal.resolve import build_workload
 MANUAL = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "http": [{}, {"mode": "ramp", "from": 1, "step": 1, "to": 2}],
+    "http": [{}, {"url": "https://x/"}, {"mode": "ramp", "from": 1, "step": 1, "to": 2}],
     "httperf": [{"rate": 10}],
     "iperf3": [{"direction": "both"}, {"protocol": "udp", "rate": "1Mbit/s"}],
     "ping": [{}],

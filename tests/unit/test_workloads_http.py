@@ -1,6 +1,8 @@
 """The HTTP workload: what it asks of the machines, and how it waits for the server."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from tests.unit.http_load import (
     changed,
     client,
     is_first_request,
+    measured,
     one_reply,
     printed,
     server,
@@ -131,6 +134,62 @@ async def test_finish_stops_all_servers_even_when_a_machine_is_gone() -> None:
     servers[1].lost = True
     await one.finish(stage)
     assert [machine.started[0].stopped for machine in servers] == [1, 1]
+
+
+async def test_what_is_sent_becomes_the_generators_options_and_files(tmp_path: Path) -> None:
+    order = tmp_path / "order.json"
+    order.write_bytes(b"{}")
+    mix = [{"path": "/a", "weight": 9}, {"path": "/b", "send_file": str(order)}]
+    loader = client(CLOSED)
+    one = workload(url="https://$server:8443/", headers={"Accept": "x"}, mix=mix, tls={"insecure": True})
+    stage = ScriptedStage([server()], [loader])
+    await one.prepare(stage)
+    (place,) = loader.files
+    assert loader.files[place] == b"{}" and place.startswith(loader.probe)
+    first, warming = loader.ran
+    assert first[first.index("--requests") + 1] == "2"
+    for argv, weight in ((first, 1), (warming, 9)):
+        assert argv[2] == "https://10.0.0.1:8443/"
+        assert argv[argv.index("--header") + 1] == "Accept: x"
+        told = json.loads(argv[argv.index("--mix") + 1])
+        assert told == [{"path": "/a", "weight": weight}, {"path": "/b", "weight": 1, "send_file": place}]
+        assert "--insecure" in argv
+    await one.finish(stage)
+    assert loader.ran[-1] == ["rm", "-f", place]
+
+
+async def test_a_text_is_sent_from_a_file_so_that_any_length_fits() -> None:
+    loader = client(CLOSED)
+    await workload(send="x" * 60_000, method="PUT").prepare(ScriptedStage([server()], [loader]))
+    ((place, content),) = loader.files.items()
+    assert content == b"x" * 60_000
+    assert all(argv[3:7] == ["--method", "PUT", "--data", f"@{place}"] for argv in loader.ran)
+
+
+async def test_the_paths_of_a_mix_stand_in_no_url() -> None:
+    loader, machine = client(CLOSED), server()
+    mix = [{"path": "/heavy.php"}, {"path": "/1k"}]
+    await workload(mix=mix).prepare(ScriptedStage([machine], [loader]))
+    assert {argv[2] for argv in loader.ran} == {"http://10.0.0.1/"}
+    assert machine.ran == [["lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd-php.conf"]]
+
+
+async def test_a_certificate_that_is_refused_is_not_waited_for() -> None:
+    said = b"nearmetal-probe: load: 10.0.0.1:443 has a certificate of an unknown CA; give the certificate of its CA"
+    loader = ScriptedMachine("client0", "10.0.0.2", lambda argv: Completed(status=2, stderr=said))
+    with pytest.raises(ToolFailed, match=r"10.0.0.1:443 has a certificate of an unknown CA") as refused:
+        await workload(url="https://$server/").prepare(ScriptedStage([server()], [loader]))
+    assert "`tls`" in refused.value.remedy and len(loader.ran) == 1
+
+
+async def test_a_handshakes_time_and_cpu_are_responses_over_tls() -> None:
+    spread = {"p50": 2_000_000, "p90": 3_000_000, "p99": 4_000_000, "count": 9}
+    document = changed(CLOSED, handshake_ns=spread, handshake_cpu_ns={**spread, "p50": 300_000})
+    one = workload(url="https://$server/")
+    found = (await measured(one, document)).responses
+    assert (found["handshake_p50"].value, found["handshake_cpu_p50"].value) == (0.002, 0.0003)
+    assert found.keys() <= one.responses.keys()
+    assert "handshake_p50" not in workload().responses
 
 
 # ── Waiting for the server ────────────────────────────────────────────────────────────────────────────────────────

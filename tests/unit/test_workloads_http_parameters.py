@@ -1,10 +1,13 @@
 """What a study file may say of an HTTP workload."""
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from nearmetal.errors import ToolFailed
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._http_parameters import HttpParameters
 
@@ -58,7 +61,7 @@ def test_levels_come_with_their_types() -> None:
         ({"path": "/a", "paths": ["/b"]}, "exclude each other"),
         ({"url": "http://$server/", "path": "/a"}, "the path stands in the URL"),
         ({"url": "http://$server/", "server": "probe"}, "exclude each other"),
-        ({"url": "https://x/"}, "not a URL that can be loaded"),
+        ({"url": "ftp://x/"}, "not a URL that can be loaded"),
         ({"url": "http:///a"}, "not a URL that can be loaded"),
         ({"url": "http://u@x/"}, "not a URL that can be loaded"),
         ({"url": "http://x:99999/"}, "not a URL that can be loaded"),
@@ -68,6 +71,28 @@ def test_levels_come_with_their_types() -> None:
         ({"delay": "5ms"}, '`delay` needs server = "probe"'),
         ({"server": "nginx"}, "'lighttpd' or 'probe'"),
         ({"worker": 4}, "Extra inputs"),
+        ({"method": "G T"}, "should match pattern"),
+        ({"headers": {"A": "b\r\nC: d"}}, "should match pattern"),
+        ({"headers": {"A\r\nB": "c"}}, "should match pattern"),
+        ({"headers": {"A": "b\n"}}, "should match pattern"),
+        ({"headers": {"content-length": "5"}}, "the generator sets content-length itself"),
+        ({"headers": {"Connection": "close"}}, "the generator sets Connection itself"),
+        ({"headers": {"Host": "a", "host": "b"}}, "a header is there twice"),
+        ({"send": "a", "send_file": __file__}, "`send` and `send_file` exclude each other"),
+        ({"send_file": "/no/such/file"}, "cannot read '/no/such/file': No such file or directory"),
+        ({"send_file": "/"}, "cannot read '/': Is a directory"),
+        ({"mix": [{"path": "/a"}], "send": "b"}, "remove `method`, `send`, `send_file`"),
+        ({"mix": [{"path": "/a"}], "path": "/b"}, "the paths stand in `mix`"),
+        ({"mix": [{"path": "/a"}], "url": "http://x/b"}, "that of `url` would not be asked for"),
+        ({"mix": [{"path": "/a"}], "url": "http://x?b"}, "that of `url` would not be asked for"),
+        ({"mix": [{"path": "/a", "weight": 0}]}, "greater than or equal to 1"),
+        ({"mix": [{"path": "/a", "weight": 60_000}, {"path": "/b", "weight": 60_000}]}, "add up to more than 100000"),
+        ({"mix": [{"path": "/a", "send": "b", "send_file": __file__}]}, "exclude each other"),
+        ({"mix": [{"path": "a"}]}, "is not a path"),
+        ({"mix": [{"weight": 2}]}, "Field required"),
+        ({"tls": {"insecure": True}}, "`tls` needs `url` with https://"),
+        ({"tls": {"insecure": True, "ca": __file__}, "url": "https://x/"}, "`ca` and `insecure` exclude each other"),
+        ({"tls": {"ca": "/no/such/file"}, "url": "https://x/"}, "cannot read"),
     ],
 )
 def test_what_does_not_go_together_is_refused_with_what_would(given: dict[str, Any], message: str) -> None:
@@ -96,3 +121,26 @@ def test_a_ramp_may_wait_for_its_server_after_each_step() -> None:
     for per_step, seconds in each.items():
         found = parameters(**RAMP, per_step=per_step, timeout="5s")
         assert found.longest_seconds == (20 + 12) * seconds
+
+
+def test_a_file_is_pinned_by_its_checksum(tmp_path: Path) -> None:
+    content = tmp_path / "order.json"
+    content.write_text("{}")
+    file = str(content)
+    written: dict[str, Any] = {"mix": [{"path": "/a"}, {"path": "/b", "send_file": file}]}
+    pinned = parameters(**written).pin_files(written)
+    sha256 = hashlib.sha256(b"{}").hexdigest()
+    assert pinned == {"mix": [{"path": "/a"}, {"path": "/b", "send_file": {"path": file, "sha256": sha256}}]}
+    content.write_text("changed")
+    later = parameters(**pinned).mix[1].send_file
+    assert later is not None and later.sha256 == sha256
+    with pytest.raises(ToolFailed, match="has changed since the study was planned"):
+        later.read()
+    content.unlink()
+    with pytest.raises(ToolFailed, match="cannot read"):
+        later.read()
+
+
+def test_what_was_written_without_files_stays_as_it_is() -> None:
+    written = {"workers": 4, "mix": [{"path": "/a", "weight": 2}], "headers": {"A": "b"}}
+    assert parameters(**written).pin_files(written) == written

@@ -56,6 +56,7 @@ class ScriptedMachine:
         self.role = name.rstrip("0123456789")
         self.address = address
         self.ran: list[list[str]] = []
+        self.files: dict[str, bytes] = {}
         self.started: list[ScriptedRunning] = []
         self.lost = False
         self._answer = answer
@@ -80,7 +81,7 @@ class ScriptedMachine:
         return self.started[-1]
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        raise AssertionError("no workload writes files")
+        self.files[path] = content
 
     async def get(self, path: str) -> bytes:
         raise AssertionError("no workload reads files")

@@ -5,9 +5,11 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::clock::Nanoseconds;
+use super::mix::{self, RequestKind};
 use super::plan::{EngineName, Extent, Mode, OpenLoop, PerStep, Plan, Ramp, Spacing};
 use super::request;
 use super::target::{self, Target};
+use super::trust::Client;
 use crate::units;
 use crate::usage::own_name;
 
@@ -29,7 +31,7 @@ const MOST_WORKERS: u32 = 100_000;
 /// As many as studies take too. Far more find no memory for their stacks.
 const MOST_THREADS: u32 = 1024;
 
-/// Send HTTP requests to a URL, http://HOST[:PORT]/PATH, and measure every phase of them.
+/// Send HTTP requests to a URL, http[s]://HOST[:PORT]/PATH, and measure every phase of them.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = format!("{} load [OPTIONS] URL", own_name()))]
 pub struct Args {
@@ -92,9 +94,9 @@ pub struct Args {
     /// Another path of the same server, in turn with the others; may be repeated
     #[arg(long, value_name = "PATH", help_heading = "Requests")]
     path: Vec<String>,
-    /// The request's method
-    #[arg(short = 'X', long, default_value = "GET", help_heading = "Requests")]
-    method: String,
+    /// The request's method [default: GET, or POST with --data]
+    #[arg(short = 'X', long, help_heading = "Requests")]
+    method: Option<String>,
     /// A header, as 'Name: value'; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER", help_heading = "Requests")]
     header: Vec<String>,
@@ -106,6 +108,16 @@ pub struct Args {
         help_heading = "Requests"
     )]
     data: Option<String>,
+    /// Several kinds of requests to the URL's server, each as often as its weight says: a JSON list of {"path", "weight",
+    /// "method", "send" or "send_file"}; @FILE reads it from a file
+    #[arg(long, value_name = "JSON|@FILE", help_heading = "Requests")]
+    mix: Option<String>,
+    /// Trust the CAs whose certificates (PEM) are in this file [default: those that this machine trusts]
+    #[arg(long, value_name = "FILE", help_heading = "https")]
+    ca: Option<String>,
+    /// Leave the server's certificate unchecked
+    #[arg(long, help_heading = "https")]
+    insecure: bool,
     /// The way to the kernel; auto takes io_uring for new connections, where there is one
     #[arg(long, value_enum, default_value_t = EngineName::Auto)]
     engine: EngineName,
@@ -128,11 +140,7 @@ impl Args {
     /// The plan, or one line that says what is wrong and what would be right.
     pub fn plan(&self) -> Result<Plan, String> {
         let target = Target::parse(&self.url)?;
-        let mut paths = vec![target.path.clone()];
-        paths.extend(self.path.iter().cloned());
-        for path in &self.path {
-            target::check_path(path).map_err(|reason| format!("--path: {reason}"))?;
-        }
+        let mix = self.mix(&target)?;
         at_least_one("--workers", self.workers)?;
         if self.workers > MOST_WORKERS {
             return Err(format!(
@@ -158,6 +166,7 @@ impl Args {
         }
         Ok(Plan {
             url: self.url.clone(),
+            tls: self.tls(&target)?,
             target,
             mode: self.mode()?,
             workers: self.workers,
@@ -168,14 +177,8 @@ impl Args {
             new_connections: self.new_connections
                 || (self.mode == ModeName::Ramp
                     && matches!(self.per_step(), PerStep::Connections(_))),
-            paths,
-            method: request::token("--method", &self.method)?.to_owned(),
-            headers: self
-                .header
-                .iter()
-                .map(|text| request::header(text))
-                .collect::<Result<_, _>>()?,
-            body: self.body()?,
+            mix,
+            headers: request::headers(&self.header)?,
             engine: self.engine,
         })
     }
@@ -272,15 +275,71 @@ impl Args {
         }
     }
 
-    fn body(&self) -> Result<Vec<u8>, String> {
-        match self.data.as_deref() {
-            None => Ok(Vec::new()),
-            Some(text) => match text.strip_prefix('@') {
-                None => Ok(text.as_bytes().to_vec()),
-                Some(file) => std::fs::read(file).map_err(|error| {
-                    format!("--data: cannot read '{file}': {error}; name a file that you may read")
-                }),
-            },
+    fn mix(&self, target: &Target) -> Result<Vec<RequestKind>, String> {
+        let Some(mix) = &self.mix else {
+            return self.paths_in_turn(target);
+        };
+        for (name, is_given) in [
+            ("--path", !self.path.is_empty()),
+            ("--method", self.method.is_some()),
+            ("--data", self.data.is_some()),
+        ] {
+            if is_given {
+                return Err(format!(
+                    "--mix says itself what {name} says; leave {name} out"
+                ));
+            }
+        }
+        if target.path != "/" {
+            return Err(format!(
+                "the paths stand in --mix, and '{}' in the URL would not be asked for; leave it out",
+                target.path
+            ));
+        }
+        let text = match mix.strip_prefix('@') {
+            None => mix.clone(),
+            Some(file) => std::fs::read_to_string(file).map_err(|error| {
+                format!("--mix: cannot read '{file}': {error}; name a file that you may read")
+            })?,
+        };
+        mix::parse(&text).map_err(|reason| format!("--mix: {reason}"))
+    }
+
+    fn paths_in_turn(&self, target: &Target) -> Result<Vec<RequestKind>, String> {
+        for path in &self.path {
+            target::check_path(path).map_err(|reason| format!("--path: {reason}"))?;
+        }
+        if let Some(method) = &self.method {
+            request::token("--method", method)?;
+        }
+        let body = match self.data.as_deref() {
+            None => None,
+            Some(text) => Some(match text.strip_prefix('@') {
+                None => text.as_bytes().into(),
+                Some(file) => mix::read_body(file).map_err(|reason| format!("--data: {reason}"))?,
+            }),
+        };
+        std::iter::once(&target.path)
+            .chain(&self.path)
+            .map(|path| RequestKind::new(self.method.as_deref(), path, 1, body.clone()))
+            .collect()
+    }
+
+    fn tls(&self, target: &Target) -> Result<Option<Client>, String> {
+        if self.ca.is_some() && self.insecure {
+            return Err("--ca and --insecure exclude each other; give one".into());
+        }
+        if target.is_tls {
+            return Client::new(target, self.ca.as_deref(), self.insecure).map(Some);
+        }
+        match (&self.ca, self.insecure) {
+            (None, false) => Ok(None),
+            (Some(_), _) => {
+                Err("--ca belongs to an https:// URL; write that, or leave --ca out".into())
+            }
+            (None, true) => {
+                Err("--insecure belongs to an https:// URL; write that, or leave it out".into())
+            }
         }
     }
 }
@@ -415,6 +474,20 @@ pub mod tests {
             ("http://a/ -H x", "no colon"),
             ("http://a/ -H Content-Length:5", "cannot be given"),
             ("http://a/ -H A:\u{1}b", "control character"),
+            ("http://a/ -H A:b\r\nC:d", "control character"),
+            ("http://a/ -H A:b\n", "control character"),
+            ("http://a/ -H A\r\nB:c", "not a word"),
+            ("http://a/ -H Host:a -H host:b", "given twice"),
+            ("http://a/ -H connection:close", "cannot be given"),
+            ("http://a/ --mix [] --path /b", "leave --path out"),
+            ("http://a/x --mix []", "would not be asked for"),
+            ("http://a/ --mix []", "0 entries"),
+            ("http://a/ --mix @/no/such/file", "cannot read"),
+            ("http://a/ --insecure", "belongs to an https:// URL"),
+            ("http://a/ --ca /x", "belongs to an https:// URL"),
+            ("https://a/ --ca /x --insecure", "exclude each other"),
+            ("https://a/ --ca /no/such/file", "cannot use"),
+            ("https://a/ --ca /dev/null", "holds no certificate"),
             ("http://a/ -X G(T", "not a word"),
             ("http://a/ -d @/no/such/file", "cannot read"),
             ("http://a/ --per-step 20", "20x"),

@@ -10,6 +10,7 @@ use super::clock::{Nanoseconds, SECOND};
 use super::engine::Choice;
 use super::errors::Errors;
 use super::measure::Measured;
+use super::mix::RequestKind;
 use super::plan::{Mode, Plan, Spacing};
 use super::ramp;
 use super::ramp_warnings;
@@ -17,6 +18,7 @@ use super::recorder::{Recorder, SAMPLE};
 use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
 use super::step::Step;
+use super::trust::{Agreement, Client};
 use super::warnings;
 
 /// What a load measured. Requests count when they were meant to be sent within the window that follows the warm-up, and
@@ -39,6 +41,12 @@ pub struct Document {
     pub workers: u32,
     pub threads: u32,
     pub new_connections: bool,
+    /// What requests were sent in turn, where it is more than a GET of the URL.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mix: Vec<MixEntry>,
+    /// Of https.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsFacts>,
     /// When the window began, nanoseconds since 1970.
     pub started_unix_ns: Nanoseconds,
     pub warmup_ns: Nanoseconds,
@@ -55,8 +63,14 @@ pub struct Document {
     pub service_ns: Summary,
     /// A connection's whole life.
     pub connection_ns: Summary,
-    /// From the call to connect until connected.
+    /// From the call to connect until connected; of https without the handshake.
     pub connect_ns: Summary,
+    /// Of https: from connected until the handshake was over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_ns: Option<Summary>,
+    /// Of https: the generator's processor time for a handshake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_cpu_ns: Option<Summary>,
     /// From when a request was sent to the reply's first byte.
     pub first_byte_ns: Summary,
     /// From the reply's first byte to its last.
@@ -127,6 +141,45 @@ pub struct Connections {
     pub replies_each: Option<f64>,
 }
 
+/// One kind of request.
+#[derive(Serialize, JsonSchema)]
+pub struct MixEntry {
+    pub method: String,
+    pub path: String,
+    /// How often it was sent in a turn.
+    pub weight: u32,
+    /// Bytes of content.
+    pub body: u64,
+    /// SHA-256 of the content, if there was any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What a first connection, before anything was measured, agreed upon with the server. Null if none came about.
+#[derive(Serialize, JsonSchema)]
+pub struct TlsFacts {
+    /// Whether the server's certificate was checked.
+    pub checked: bool,
+    /// Such as `TLSv1_3`.
+    pub version: Option<String>,
+    /// Such as `TLS13_AES_256_GCM_SHA384`.
+    pub cipher: Option<String>,
+    /// Such as `X25519`.
+    pub key_exchange: Option<String>,
+}
+
+impl TlsFacts {
+    fn new(client: &Client, agreed: Option<&Agreement>) -> Self {
+        let agreed = agreed.cloned();
+        Self {
+            checked: client.checks,
+            version: agreed.as_ref().map(|agreed| agreed.version.clone()),
+            cipher: agreed.as_ref().map(|agreed| agreed.cipher.clone()),
+            key_exchange: agreed.map(|agreed| agreed.key_exchange),
+        }
+    }
+}
+
 /// Per second.
 #[derive(Serialize, JsonSchema)]
 pub struct Rate {
@@ -163,10 +216,12 @@ impl Document {
     pub fn new(
         plan: &Plan,
         address: SocketAddr,
+        agreed: Option<&Agreement>,
         engine: &Choice,
         measured: &Measured,
     ) -> anyhow::Result<Self> {
         let found = &measured.recorder;
+        let handshakes = found.handshakes.clone().unwrap_or_default();
         Ok(Self {
             schema: "load.v1",
             url: plan.url.clone(),
@@ -185,6 +240,11 @@ impl Document {
             workers: plan.workers,
             threads: plan.threads,
             new_connections: plan.new_connections,
+            mix: list_sent(plan),
+            tls: plan
+                .tls
+                .as_ref()
+                .map(|client| TlsFacts::new(client, agreed)),
             started_unix_ns: measured.started,
             warmup_ns: plan.warmup,
             elapsed_ns: measured.elapsed,
@@ -212,6 +272,8 @@ impl Document {
             service_ns: found.service.summary(),
             connection_ns: found.connection.summary(),
             connect_ns: found.connect.summary(),
+            handshake_ns: plan.tls.as_ref().map(|_| handshakes.time.summary()),
+            handshake_cpu_ns: plan.tls.as_ref().map(|_| handshakes.cpu.summary()),
             first_byte_ns: found.first_byte.summary(),
             transfer_ns: found.transfer.summary(),
             lateness_ns: found.lateness.summary(),
@@ -252,6 +314,23 @@ impl Document {
         self.steps = steps;
         self.saturation = Some(saturation);
     }
+}
+
+/// What was sent, if the URL alone does not say it.
+fn list_sent(plan: &Plan) -> Vec<MixEntry> {
+    if let [only] = &plan.mix[..] {
+        if only.method == "GET" && only.body.is_empty() {
+            return Vec::new();
+        }
+    }
+    let one = |asked: &RequestKind| MixEntry {
+        method: asked.method.clone(),
+        path: asked.path.clone(),
+        weight: asked.weight,
+        body: asked.body.len() as u64,
+        sha256: asked.body_sha256(),
+    };
+    plan.mix.iter().map(one).collect()
 }
 
 fn mode(mode: &Mode) -> &'static str {

@@ -62,7 +62,8 @@ pub struct Core<'a> {
     pub free: Vec<u32>,
     /// Workers that wait after a failure, the earliest first.
     paused: VecDeque<(Nanoseconds, u32)>,
-    next_request: usize,
+    /// How far the mix's turn has come.
+    at_turn: usize,
     /// Slots with a request under way, or one that failed and is not cleared away.
     busy: usize,
     /// Connections that are open.
@@ -89,7 +90,7 @@ impl<'a> Core<'a> {
             idle: Vec::new(),
             free: Vec::new(),
             paused: VecDeque::new(),
-            next_request: 0,
+            at_turn: 0,
             busy: 0,
             open: 0,
             burst: 0,
@@ -277,10 +278,10 @@ fn next_of_worker<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds
 fn start<'a>(engine: &mut impl Engine<'a>, index: u32, intended: Nanoseconds) {
     let core = engine.core();
     core.busy += 1;
-    let request = core.next_request;
-    core.next_request += 1;
-    if core.next_request == core.job.requests.len() {
-        core.next_request = 0;
+    let request = core.job.turn[core.at_turn] as usize;
+    core.at_turn += 1;
+    if core.at_turn == core.job.turn.len() {
+        core.at_turn = 0;
     }
     let exchange = Exchange {
         intended,

@@ -82,6 +82,8 @@ fn behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u32, Re
     let job = Job {
         address: "127.0.0.1:80".parse().unwrap(),
         requests: request::requests(&plan),
+        turn: vec![0],
+        tls: None,
         timeout: plan.timeout,
         new_connections: false,
         stop: &stop,

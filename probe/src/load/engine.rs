@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 use super::driver;
-use super::epoll::Epoll;
+use super::epoll::{Epoll, Plain, Tls};
 use super::job::{Job, Live, Pace, Window};
 use super::plan::{EngineName, Plan};
 use super::recorder::Recorder;
@@ -28,6 +28,12 @@ impl Choice {
             return Ok(choice("epoll", "asked for"));
         }
         let asked = plan.engine == EngineName::IoUring;
+        if plan.tls.is_some() {
+            return match asked {
+                true => Err("--engine io-uring does not speak TLS; leave --engine out".into()),
+                false => Ok(choice("epoll", "TLS")),
+            };
+        }
         if !plan.new_connections {
             return match asked {
                 true => Err(
@@ -46,7 +52,8 @@ impl Choice {
 
 /// One thread's engine, connected as far as the plan wants it before the clock starts.
 pub enum Worker<'a> {
-    Epoll(Box<Epoll<'a>>),
+    Epoll(Box<Epoll<'a, Plain>>),
+    Tls(Box<Epoll<'a, Tls<'a>>>),
     Uring(Box<Uring<'a>>),
 }
 
@@ -61,7 +68,13 @@ impl<'a> Worker<'a> {
             let engine = Uring::new(job, live).context("cannot set io_uring up")?;
             return Ok(Self::Uring(Box::new(engine)));
         }
-        let mut engine = Epoll::new(job, live).context("cannot set epoll up")?;
+        if let Some(client) = &job.tls {
+            let transport = Tls::new(client);
+            let mut engine = Epoll::new(job, live, transport).context("cannot set epoll up")?;
+            engine.open_pool(pool);
+            return Ok(Self::Tls(Box::new(engine)));
+        }
+        let mut engine = Epoll::new(job, live, Plain).context("cannot set epoll up")?;
         engine.open_pool(pool);
         Ok(Self::Epoll(Box::new(engine)))
     }
@@ -69,6 +82,7 @@ impl<'a> Worker<'a> {
     pub fn run(self, pace: Pace, window: Window) -> Recorder {
         match self {
             Self::Epoll(engine) => carry(*engine, pace, window),
+            Self::Tls(engine) => carry(*engine, pace, window),
             Self::Uring(engine) => carry(*engine, pace, window),
         }
     }

@@ -1,10 +1,13 @@
 //! The engine that works everywhere: edge-triggered epoll, one registration a socket, sends tried before waiting.
 
+pub mod tls;
+mod transport;
+
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags};
+use rustix::net;
 
 use super::clock::{self, MILLISECOND, Nanoseconds};
 use super::driver::{self, Core, LONGEST_WAIT};
@@ -15,6 +18,10 @@ use super::recorder::{Exchange, Life, Recorder};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
 use super::socket;
+use super::thread_cpu;
+
+pub use tls::Tls;
+pub use transport::{Plain, Transport};
 
 /// The first read of a reply; what remains of a body is discarded unseen.
 const READ: usize = 16 << 10;
@@ -38,9 +45,10 @@ enum Phase {
 }
 
 /// A place for one connection and the request on it.
-struct Slot {
+struct Slot<T: Transport> {
     phase: Phase,
     socket: Option<OwnedFd>,
+    session: T::Session,
     /// Tells events of this connection from those of its predecessors.
     generation: u32,
     /// Whether the poller reports when the socket can be written to.
@@ -56,11 +64,12 @@ struct Slot {
     reply: Reply,
 }
 
-impl Slot {
+impl<T: Transport> Slot<T> {
     fn new() -> Self {
         Self {
             phase: Phase::Empty,
             socket: None,
+            session: T::Session::default(),
             generation: 0,
             hears_writable: false,
             used: false,
@@ -98,15 +107,16 @@ impl Slot {
     }
 }
 
-pub struct Epoll<'a> {
+pub struct Epoll<'a, T: Transport> {
     core: Core<'a>,
+    transport: T,
     poller: Poller,
-    slots: Vec<Slot>,
+    slots: Vec<Slot<T>>,
     last_head: LastHead,
     buffer: Vec<u8>,
 }
 
-impl<'a> driver::Engine<'a> for Epoll<'a> {
+impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
     #[inline]
     fn core(&mut self) -> &mut Core<'a> {
         &mut self.core
@@ -140,7 +150,8 @@ impl<'a> driver::Engine<'a> for Epoll<'a> {
     fn rest(&mut self, index: u32, now: Nanoseconds) {
         let slot = &mut self.slots[index as usize];
         slot.phase = Phase::Empty;
-        if slot.socket.take().is_some() {
+        if let Some(socket) = slot.socket.take() {
+            self.transport.close(&socket, &mut slot.session);
             slot.generation = slot.generation.wrapping_add(1);
             self.core.closed(&slot.life, now);
         }
@@ -186,10 +197,11 @@ impl<'a> driver::Engine<'a> for Epoll<'a> {
     }
 }
 
-impl<'a> Epoll<'a> {
-    pub fn new(job: &'a Job<'a>, live: &'a Live) -> rustix::io::Result<Self> {
+impl<'a, T: Transport> Epoll<'a, T> {
+    pub fn new(job: &'a Job<'a>, live: &'a Live, transport: T) -> rustix::io::Result<Self> {
         Ok(Self {
             core: Core::new(job, live),
+            transport,
             poller: Poller::new()?,
             slots: Vec::new(),
             last_head: LastHead::default(),
@@ -231,7 +243,16 @@ impl<'a> Epoll<'a> {
             Phase::Opening => self.opened(index),
             // That it can be written to says nothing of a connection that has nothing to write.
             Phase::Idle if flags == EventFlags::OUT => {}
-            Phase::Idle => self.lose_idle(index),
+            Phase::Idle => {
+                let outlives = slot
+                    .socket
+                    .as_ref()
+                    .is_some_and(|socket| self.transport.can_outlive(socket, &mut slot.session));
+                if !outlives {
+                    self.lose_idle(index);
+                }
+            }
+            Phase::Connecting if T::SHAKES => self.advance_handshake(index),
             Phase::Connecting => {
                 let now = clock::now();
                 slot.life.connected = now;
@@ -240,12 +261,13 @@ impl<'a> Epoll<'a> {
             }
             Phase::Busy => {
                 let bytes = &self.core.job.requests[slot.request].bytes;
-                let unsent = slot.written < bytes.len() && slot.broke.is_none();
+                let unsent = (slot.written < bytes.len() || T::has_unsent(&slot.session))
+                    && slot.broke.is_none();
                 if unsent && flags.contains(EventFlags::OUT) {
                     self.send(index);
                 }
                 if self.slots[index as usize].phase == Phase::Busy && flags != EventFlags::OUT {
-                    self.receive(index, flags);
+                    T::receive_reply(self, index, flags);
                 }
             }
         }
@@ -253,6 +275,9 @@ impl<'a> Epoll<'a> {
 
     /// A connection of the pool is there, or has failed.
     fn opened(&mut self, index: u32) {
+        if T::SHAKES {
+            return self.advance_handshake(index);
+        }
         let now = clock::now();
         let slot = &mut self.slots[index as usize];
         let error = slot.socket.as_ref().map(net::sockopt::socket_error);
@@ -289,6 +314,9 @@ impl<'a> Epoll<'a> {
             Ok(()) => {
                 slot.phase = Phase::Connecting;
                 slot.exchange.launch(slot.life.opened);
+                if T::SHAKES {
+                    return self.advance_handshake(index);
+                }
                 // Where the send that follows succeeds, it was connected by now; otherwise the event will tell.
                 slot.life.connected = now;
                 slot.exchange.sent = now;
@@ -311,11 +339,50 @@ impl<'a> Epoll<'a> {
         slot.hears_writable = false;
         slot.life = Life {
             opened,
-            connected: 0,
-            counted: false,
+            ..Life::default()
         };
         self.core.opened();
         Ok(())
+    }
+
+    /// Go on with the handshake of a connection, on which a request may wait.
+    fn advance_handshake(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(socket) = &slot.socket else { return };
+        let is_fresh = T::is_fresh(&slot.session);
+        if is_fresh {
+            // As without TLS: if the server takes the first message at once, it was connected by now.
+            slot.life.connected = clock::now();
+        }
+        // Of the pool, every connection is registered before it is there.
+        let is_new = is_fresh && slot.life.shaking == 0 && slot.phase == Phase::Connecting;
+        let began = thread_cpu::now();
+        let shaken = self.transport.advance_handshake(socket, &mut slot.session);
+        slot.life.shaking += (thread_cpu::now() - began).max(1);
+        let waits = slot.phase == Phase::Connecting;
+        match shaken {
+            Ok(true) if waits => {
+                slot.life.shaken = clock::now();
+                slot.exchange.sent = slot.life.shaken;
+                self.send(index);
+            }
+            Ok(true) => {
+                slot.life.shaken = clock::now();
+                slot.phase = Phase::Idle;
+                self.core.idle.push(index);
+            }
+            Ok(false) => {
+                let is_full = T::has_unsent(&slot.session);
+                if is_new || is_full {
+                    self.hear(index, is_new, is_full);
+                }
+            }
+            Err(failure) if waits => self.fail(index, failure, clock::now()),
+            Err(_) => {
+                driver::Engine::rest(self, index, clock::now());
+                self.core.free.push(index);
+            }
+        }
     }
 
     fn register(&mut self, index: u32, more: EventFlags) -> rustix::io::Result<()> {
@@ -333,10 +400,11 @@ impl<'a> Epoll<'a> {
         let slot = &mut self.slots[index as usize];
         let Some(socket) = &slot.socket else { return };
         let bytes = &self.core.job.requests[slot.request].bytes;
-        let is_new = slot.phase == Phase::Connecting;
+        let is_new = slot.phase == Phase::Connecting && !T::SHAKES;
         let mut would_block = false;
-        while slot.written < bytes.len() && !would_block {
-            match net::send(socket, &bytes[slot.written..], SendFlags::NOSIGNAL) {
+        while (slot.written < bytes.len() || T::has_unsent(&slot.session)) && !would_block {
+            let rest = &bytes[slot.written..];
+            match self.transport.send(socket, &mut slot.session, rest) {
                 Ok(count) => {
                     if slot.written == 0 {
                         slot.phase = Phase::Busy;
@@ -387,47 +455,6 @@ impl<'a> Epoll<'a> {
         }
     }
 
-    fn receive(&mut self, index: u32, flags: EventFlags) {
-        loop {
-            let slot = &mut self.slots[index as usize];
-            let Some(socket) = &slot.socket else { return };
-            let skippable = slot.reply.skippable();
-            let (wanted, how) = if skippable > 0 {
-                (skippable.min(DISCARD as u64) as usize, RecvFlags::TRUNC)
-            } else {
-                (READ, RecvFlags::empty())
-            };
-            let count = match net::recv(socket, &mut self.buffer[..wanted], how) {
-                Ok((_, 0)) => return self.end_of_stream(index),
-                Ok((_, count)) => count,
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR) => continue,
-                Err(errno) => return self.broken(index, errno),
-            };
-            let now = clock::now();
-            if slot.reply.is_untouched() {
-                slot.exchange.first_byte = now;
-            }
-            let fed = if skippable > 0 {
-                slot.reply.skip(count as u64);
-                Ok(())
-            } else {
-                slot.reply
-                    .feed_all(&self.buffer[..count], &mut self.last_head)
-            };
-            if let Err(breach) = fed {
-                return self.fail(index, Failure::Protocol(breach), now);
-            }
-            let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-            if slot.reply.is_done() {
-                return self.complete(index, now, hung_up);
-            }
-            if count < wanted && !hung_up {
-                return;
-            }
-        }
-    }
-
     fn end_of_stream(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if let Some(errno) = slot.broke {
@@ -471,7 +498,8 @@ impl<'a> Epoll<'a> {
         self.core
             .completed(&slot.exchange, &slot.reply, slot.request, now);
         slot.used = true;
-        let is_sent = slot.written == job.requests[slot.request].bytes.len();
+        let is_sent =
+            slot.written == job.requests[slot.request].bytes.len() && !T::has_unsent(&slot.session);
         let is_open = slot.reply.keep_alive() && !hung_up;
         if !job.new_connections && !is_open {
             let core = &mut self.core;
@@ -505,6 +533,8 @@ mod tests {
         Job {
             address: listener.local_addr().unwrap(),
             requests: Vec::new(),
+            turn: Vec::new(),
+            tls: None,
             timeout: SECOND,
             new_connections: false,
             stop,
@@ -517,7 +547,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let job = job(&listener, &stop);
         let live = Live::default();
-        let mut engine = Epoll::new(&job, &live).unwrap();
+        let mut engine = Epoll::new(&job, &live, Plain).unwrap();
         engine.open_pool(1);
         assert_eq!(engine.core.idle, [0]);
         engine.handle(0, EventFlags::OUT);
@@ -538,7 +568,7 @@ mod tests {
         let stop = AtomicBool::new(true);
         let job = job(&listener, &stop);
         let live = Live::default();
-        let mut engine = Epoll::new(&job, &live).unwrap();
+        let mut engine = Epoll::new(&job, &live, Plain).unwrap();
         engine.open_pool(64);
         assert!(engine.slots.is_empty());
     }
@@ -549,7 +579,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let job = job(&listener, &stop);
         let live = Live::default();
-        let mut engine = Epoll::new(&job, &live).unwrap();
+        let mut engine = Epoll::new(&job, &live, Plain).unwrap();
         engine.open_pool(64);
         let lives: Vec<_> = engine.slots.iter().map(|slot| slot.life).collect();
         let at_once = lives

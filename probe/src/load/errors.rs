@@ -16,6 +16,10 @@ pub enum Failure {
     System(i32),
     /// The server broke the protocol; the name of the breach.
     Protocol(&'static str),
+    /// The server's certificate was refused; why.
+    Certificate(&'static str),
+    /// TLS failed otherwise; how.
+    Tls(&'static str),
 }
 
 /// How many requests failed, by class.
@@ -37,6 +41,15 @@ pub struct Errors {
     pub fd_table_full: u64,
     /// The generator was behind by more than the time limit, and never began them (httperf has no such).
     pub unbegun: u64,
+    /// The server's certificate was refused (httperf has no such); `tls_reasons` says why.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub certificate: u64,
+    /// TLS failed otherwise, as where the server does not speak it (httperf has no such); `tls_reasons` says how.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tls: u64,
+    /// What `certificate` and `tls` consist of.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tls_reasons: BTreeMap<String, u64>,
     /// Everything else; `other_reasons` names it.
     pub other: u64,
     /// What `other` consists of.
@@ -60,17 +73,20 @@ impl Errors {
                 self.count_other(&std::io::Error::from_raw_os_error(number).to_string());
             }
             Failure::Protocol(breach) => self.count_other(breach),
+            Failure::Certificate(reason) => {
+                self.certificate += 1;
+                count_reason(&mut self.tls_reasons, reason);
+            }
+            Failure::Tls(reason) => {
+                self.tls += 1;
+                count_reason(&mut self.tls_reasons, reason);
+            }
         }
     }
 
     fn count_other(&mut self, reason: &str) {
         self.other += 1;
-        match self.other_reasons.get_mut(reason) {
-            Some(count) => *count += 1,
-            None => {
-                self.other_reasons.insert(reason.to_owned(), 1);
-            }
-        }
+        count_reason(&mut self.other_reasons, reason);
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -82,9 +98,16 @@ impl Errors {
         self.address_unavailable += other.address_unavailable;
         self.fd_table_full += other.fd_table_full;
         self.unbegun += other.unbegun;
+        self.certificate += other.certificate;
+        self.tls += other.tls;
         self.other += other.other;
-        for (reason, count) in &other.other_reasons {
-            *self.other_reasons.entry(reason.clone()).or_default() += count;
+        for (mine, theirs) in [
+            (&mut self.tls_reasons, &other.tls_reasons),
+            (&mut self.other_reasons, &other.other_reasons),
+        ] {
+            for (reason, count) in theirs {
+                *mine.entry(reason.clone()).or_default() += count;
+            }
         }
     }
 
@@ -97,12 +120,27 @@ impl Errors {
             + self.address_unavailable
             + self.fd_table_full
             + self.unbegun
+            + self.certificate
+            + self.tls
             + self.other
     }
 
     /// Those of the generator and its system: the server never heard of them.
     pub fn own(&self) -> u64 {
         self.fd_unavailable + self.address_unavailable + self.fd_table_full + self.unbegun
+    }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn count_reason(reasons: &mut BTreeMap<String, u64>, reason: &str) {
+    match reasons.get_mut(reason) {
+        Some(count) => *count += 1,
+        None => {
+            reasons.insert(reason.to_owned(), 1);
+        }
     }
 }
 
@@ -144,9 +182,13 @@ mod tests {
         let mut errors = Errors::default();
         errors.count(Failure::System(libc::EHOSTUNREACH));
         errors.count(Failure::Protocol("malformed head"));
+        errors.count(Failure::Certificate("certificate expired"));
+        errors.count(Failure::Tls("not TLS"));
         let mut sum = errors.clone();
         sum.merge(&errors);
-        assert_eq!(sum.other, 4);
+        assert_eq!((sum.certificate, sum.tls, sum.other), (2, 2, 4));
+        assert_eq!(sum.total(), 8);
         assert_eq!(sum.other_reasons["malformed head"], 2);
+        assert_eq!(sum.tls_reasons["certificate expired"], 2);
     }
 }

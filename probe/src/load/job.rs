@@ -8,6 +8,7 @@ use super::plan::{Extent, Mode, OpenLoop, Plan};
 use super::request::Request;
 use super::schedule::{Arrivals, share};
 use super::spin::Margin;
+use super::trust::Client;
 
 /// Requests per second of a thread up to which it runs ahead of ordinary ones, so as to be on time beside them. It then
 /// takes a few hundredths of its processor from what it shares it with, which may be what it measures.
@@ -149,6 +150,10 @@ impl Pace {
 pub struct Job<'a> {
     pub address: SocketAddr,
     pub requests: Vec<Request>,
+    /// Which of them is sent after which, over and over.
+    pub turn: Vec<u32>,
+    /// How connections are secured, if they are.
+    pub tls: Option<Client>,
     pub timeout: Nanoseconds,
     pub new_connections: bool,
     /// Set when the user wants to end early.

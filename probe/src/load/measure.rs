@@ -9,6 +9,7 @@ use anyhow::Context;
 use super::clock::{self, MILLISECOND, Nanoseconds, per_second};
 use super::engine::{Choice, Worker};
 use super::job::{Job, Live, Pace, Window};
+use super::mix;
 use super::plan::{Extent, Plan};
 use super::progress::Progress;
 use super::recorder::Recorder;
@@ -44,6 +45,14 @@ pub fn measure(
     let job = Job {
         address,
         requests: request::requests(plan),
+        turn: mix::lay_out_turn(
+            &plan
+                .mix
+                .iter()
+                .map(|asked| asked.weight)
+                .collect::<Vec<_>>(),
+        ),
+        tls: plan.tls.clone(),
         timeout: plan.timeout,
         new_connections: plan.new_connections,
         stop,

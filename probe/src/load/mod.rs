@@ -14,6 +14,7 @@ mod job;
 pub mod layout;
 mod live;
 mod measure;
+mod mix;
 mod outstanding;
 mod pinned;
 mod plan;
@@ -37,6 +38,7 @@ mod step;
 mod target;
 mod text;
 mod thread_cpu;
+mod trust;
 mod uring;
 mod warnings;
 
@@ -60,6 +62,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let refused = |reason: String| Refusal::of("load", &reason);
     let plan = args.plan().map_err(refused)?;
     let address = plan.target.resolve().map_err(refused)?;
+    let agreed = match &plan.tls {
+        Some(client) => client
+            .try_handshake(address, plan.timeout)
+            .map_err(refused)?,
+        None => None,
+    };
     let engine = engine::Choice::for_plan(&plan).map_err(refused)?;
     socket::raise_descriptor_limit();
     let stop = interrupt::flag()?;
@@ -74,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None,
         ),
     };
-    let mut document = Document::new(&plan, address, &engine, &measured)?;
+    let mut document = Document::new(&plan, address, agreed.as_ref(), &engine, &measured)?;
     if let Some((steps, saturation)) = ramp {
         document.add_ramp(steps, saturation);
     }

@@ -3,7 +3,9 @@
 use clap::ValueEnum;
 
 use super::clock::Nanoseconds;
+use super::mix::RequestKind;
 use super::target::Target;
+use super::trust::Client;
 use crate::units;
 
 /// How the requests of an open loop follow each other.
@@ -97,10 +99,12 @@ pub enum Extent {
 }
 
 /// What `load` is to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     pub url: String,
     pub target: Target,
+    /// How connections are secured, if they are.
+    pub tls: Option<Client>,
     pub mode: Mode,
     pub workers: u32,
     pub threads: u32,
@@ -108,10 +112,8 @@ pub struct Plan {
     pub warmup: Nanoseconds,
     pub timeout: Nanoseconds,
     pub new_connections: bool,
-    pub paths: Vec<String>,
-    pub method: String,
+    pub mix: Vec<RequestKind>,
     pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
     pub engine: EngineName,
 }
 

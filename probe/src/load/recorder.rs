@@ -43,8 +43,28 @@ pub struct Life {
     pub opened: Nanoseconds,
     /// 0 until it is connected.
     pub connected: Nanoseconds,
+    /// When the TLS handshake was over; 0 without one.
+    pub shaken: Nanoseconds,
+    /// This thread's processor time for it.
+    pub shaking: Nanoseconds,
     /// Whether a measured request went over it.
     pub counted: bool,
+}
+
+/// TLS handshakes of the connections that carried a measured request.
+#[derive(Clone, Default)]
+pub struct Handshakes {
+    /// From connected until the handshake was over.
+    pub time: Durations,
+    /// The generator's processor time for it.
+    pub cpu: Durations,
+}
+
+impl Handshakes {
+    fn record(&mut self, life: &Life) {
+        self.time.record(life.shaken - life.connected);
+        self.cpu.record(life.shaking);
+    }
 }
 
 #[derive(Clone, Default)]
@@ -57,6 +77,8 @@ pub struct Recorder {
     pub service: Durations,
     pub connection: Durations,
     pub connect: Durations,
+    /// It takes no memory before there is one.
+    pub handshakes: Option<Box<Handshakes>>,
     pub first_byte: Durations,
     pub transfer: Durations,
     pub lateness: Durations,
@@ -112,6 +134,9 @@ impl Recorder {
             life.counted = true;
             self.opened += 1;
             self.connect.record(life.connected - life.opened);
+            if life.shaken > 0 {
+                self.handshakes.get_or_insert_default().record(life);
+            }
         }
     }
 
@@ -289,6 +314,11 @@ impl Recorder {
             mine.merge(theirs);
         }
         self.growth.merge(&other.growth);
+        if let Some(theirs) = &other.handshakes {
+            let mine = self.handshakes.get_or_insert_default();
+            mine.time.merge(&theirs.time);
+            mine.cpu.merge(&theirs.cpu);
+        }
         if let Some(theirs) = &other.error_latency {
             self.error_latency.get_or_insert_default().merge(theirs);
         }

@@ -1,5 +1,6 @@
 //! What is sent: the words that may stand in a request, and its bytes, put together before any clock starts.
 
+use super::mix::RequestKind;
 use super::plan::Plan;
 
 /// One request, ready to send.
@@ -12,13 +13,14 @@ pub struct Request {
     pub is_idempotent: bool,
 }
 
-/// A request for each path of the plan, in order.
+/// A request for each entry of the plan's mix, in order.
 pub fn requests(plan: &Plan) -> Vec<Request> {
-    plan.paths.iter().map(|path| request(plan, path)).collect()
+    plan.mix.iter().map(|asked| request(plan, asked)).collect()
 }
 
-fn request(plan: &Plan, path: &str) -> Request {
-    let mut head = format!("{} {path} HTTP/1.1\r\n", plan.method);
+fn request(plan: &Plan, asked: &RequestKind) -> Request {
+    let method = asked.method.as_str();
+    let mut head = format!("{method} {} HTTP/1.1\r\n", asked.path);
     let given = |name: &str| {
         plan.headers
             .iter()
@@ -36,17 +38,16 @@ fn request(plan: &Plan, path: &str) -> Request {
     if plan.new_connections {
         head += "Connection: close\r\n";
     }
-    if !plan.body.is_empty() || ["POST", "PUT", "PATCH"].contains(&plan.method.as_str()) {
-        head += &format!("Content-Length: {}\r\n", plan.body.len());
+    if !asked.body.is_empty() || ["POST", "PUT", "PATCH"].contains(&method) {
+        head += &format!("Content-Length: {}\r\n", asked.body.len());
     }
     head += "\r\n";
     let mut bytes = head.into_bytes();
-    bytes.extend_from_slice(&plan.body);
+    bytes.extend_from_slice(&asked.body);
     Request {
         bytes,
-        is_head: plan.method == "HEAD",
-        is_idempotent: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"]
-            .contains(&plan.method.as_str()),
+        is_head: method == "HEAD",
+        is_idempotent: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(&method),
     }
 }
 
@@ -62,8 +63,26 @@ pub fn token<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
     Ok(text)
 }
 
+/// Headers, each written as `Accept: text/html`, to their names and values.
+pub fn headers(texts: &[String]) -> Result<Vec<(String, String)>, String> {
+    let headers: Vec<_> = texts
+        .iter()
+        .map(|text| header(text))
+        .collect::<Result<_, _>>()?;
+    let hosts = headers
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+    // RFC 9112, section 3.2: a server answers 400 to a request with two.
+    if hosts.count() > 1 {
+        return Err(
+            "--header: Host is given twice; a request has one, so leave the other out".into(),
+        );
+    }
+    Ok(headers)
+}
+
 /// A header's name and value, such as `Accept: text/html`.
-pub fn header(text: &str) -> Result<(String, String), String> {
+fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')
         .ok_or_else(|| format!("--header '{text}' has no colon; write it as 'Name: value'"))?;
@@ -74,7 +93,7 @@ pub fn header(text: &str) -> Result<(String, String), String> {
             "--header: {name} is set by --data and --new-connections, and cannot be given; leave it out"
         ));
     }
-    let value = value.trim();
+    let value = value.trim_matches([' ', '\t']);
     if value
         .bytes()
         .any(|byte| byte.is_ascii_control() && byte != b'\t')

@@ -91,7 +91,7 @@ pub fn wait(
             warmup: 0,
             timeout: plan.timeout.min(left),
             new_connections: true,
-            paths: vec![plan.paths[number % plan.paths.len()].clone()],
+            mix: vec![plan.mix[number % plan.mix.len()].clone()],
             ..plan.clone()
         };
         let found = measure::measure(&one, address, engine, stop, &mut silent)?.recorder;

@@ -2,9 +2,10 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// An `http://` URL.
+/// An `http://` or `https://` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
+    pub is_tls: bool,
     /// A name, an IPv4 address, or an IPv6 address without its brackets.
     pub host: String,
     pub port: u16,
@@ -13,13 +14,14 @@ pub struct Target {
 }
 
 impl Target {
-    /// Take `http://host[:port][/path][?query]` apart.
+    /// Take `http[s]://host[:port][/path][?query]` apart.
     pub fn parse(url: &str) -> Result<Self, String> {
-        let rest = match url.split_once("://") {
-            Some(("http", rest)) => rest,
+        let (is_tls, rest) = match url.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
             Some((scheme, _)) => {
                 return Err(format!(
-                    "'{url}': the scheme is '{scheme}', but only http:// can be measured; write it as http://HOST[:PORT]/PATH"
+                    "'{url}': the scheme is '{scheme}', but only http:// and https:// can be measured; write it as http://HOST[:PORT]/PATH"
                 ));
             }
             None => {
@@ -42,9 +44,14 @@ impl Target {
                 "'{url}': a user name in a URL is not sent; give -H 'Authorization: …' instead"
             ));
         }
-        let (host, port) = split_authority(authority)
+        let (host, port) = split_authority(authority, usual_port(is_tls))
             .map_err(|reason| format!("'{url}': {reason}; write it as http://HOST[:PORT]/PATH"))?;
-        Ok(Self { host, port, path })
+        Ok(Self {
+            is_tls,
+            host,
+            port,
+            path,
+        })
     }
 
     /// The value of the `Host` header.
@@ -55,7 +62,7 @@ impl Target {
             self.host.clone()
         };
         match self.port {
-            80 => host,
+            port if port == usual_port(self.is_tls) => host,
             port => format!("{host}:{port}"),
         }
     }
@@ -91,7 +98,11 @@ pub fn check_path(path: &str) -> Result<(), String> {
     }
 }
 
-fn split_authority(authority: &str) -> Result<(String, u16), String> {
+fn usual_port(is_tls: bool) -> u16 {
+    if is_tls { 443 } else { 80 }
+}
+
+fn split_authority(authority: &str, usual: u16) -> Result<(String, u16), String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, after) = rest
@@ -120,7 +131,7 @@ fn split_authority(authority: &str) -> Result<(String, u16), String> {
         return Err(format!("{character:?} cannot stand in a host name"));
     }
     let port = match port {
-        None => 80,
+        None => usual,
         Some(port) => port
             .parse::<u16>()
             .ok()
@@ -156,7 +167,7 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_refused_with_the_reason() {
         for (url, reason) in [
-            ("https://a/", "only http://"),
+            ("ftp://a/", "only http:// and https://"),
             ("a/b", "not a URL"),
             ("http://", "no host"),
             ("http://a:0/", "not a port"),
@@ -185,9 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn the_host_header_names_the_port_only_where_it_is_not_80() {
+    fn the_host_header_names_the_port_only_where_it_is_not_the_schemes() {
         let header = |url| Target::parse(url).unwrap().host_header();
         assert_eq!(header("http://[::1]:81"), "[::1]:81");
         assert_eq!(header("http://a"), "a");
+        assert_eq!(header("https://a:443"), "a");
+        assert_eq!(header("https://a:80"), "a:80");
     }
 }

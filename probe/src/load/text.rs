@@ -44,6 +44,7 @@ pub fn report(
     if let Some(saturation) = &document.saturation {
         ramp(&mut text, steps, saturation, width);
     }
+    requests_and_tls(&mut text, document, width);
     // Of one that was told to end while it warmed up there is nothing to tell.
     if document.elapsed_ns > 0 {
         summary(&mut text, document, width);
@@ -88,6 +89,33 @@ fn headline(text: &mut String, plan: &Plan, document: &Document, width: usize) {
         document.engine.name,
     );
     _ = writeln!(text, "{}\n{}", document.url, wrapped("  ", &how, width));
+}
+
+/// What is sent where the URL does not say it.
+fn requests_and_tls(text: &mut String, document: &Document, width: usize) {
+    const SHOWN: usize = 8;
+    for sent in document.mix.iter().take(SHOWN) {
+        let mut value = format!("{} {}", sent.method, sent.path);
+        if document.mix.len() > 1 {
+            value = format!("{} x {value}", sent.weight);
+        }
+        if let Some(sha256) = &sent.sha256 {
+            value += &format!(", {} of SHA-256 {}", bytes(sent.body as f64), &sha256[..16]);
+        }
+        row(text, "sent", &value, width);
+    }
+    if let Some(more @ 1..) = document.mix.len().checked_sub(SHOWN) {
+        row(text, "sent", &format!("and {more} more"), width);
+    }
+    if let Some(tls) = &document.tls {
+        let cipher = tls.cipher.as_deref().unwrap_or("no handshake came about");
+        let checked = if tls.checked {
+            ""
+        } else {
+            ", certificate unchecked"
+        };
+        row(text, "TLS", &format!("{cipher}{checked}"), width);
+    }
 }
 
 fn extent(plan: &Plan) -> String {
@@ -241,8 +269,9 @@ fn errors(document: &Document) -> String {
     .collect();
     named.extend(
         errors
-            .other_reasons
+            .tls_reasons
             .iter()
+            .chain(&errors.other_reasons)
             .map(|(reason, failed)| format!("{} {reason}", count(*failed))),
     );
     named.join(", ")
@@ -273,10 +302,24 @@ fn phases(text: &mut String, document: &Document, width: usize) {
         ("latency", &document.latency_ns),
         ("service", &document.service_ns),
         ("connect", &document.connect_ns),
-        ("first byte", &document.first_byte_ns),
-        ("transfer", &document.transfer_ns),
     ]
     .into_iter()
+    .chain(
+        document
+            .handshake_ns
+            .iter()
+            .map(|phase| ("handshake", phase)),
+    )
+    .chain(
+        document
+            .handshake_cpu_ns
+            .iter()
+            .map(|phase| ("its CPU", phase)),
+    )
+    .chain([
+        ("first byte", &document.first_byte_ns),
+        ("transfer", &document.transfer_ns),
+    ])
     .chain(lateness)
     .filter(|(_, phase)| phase.count > 0)
     .collect();

@@ -36,7 +36,7 @@ fn shown_of(measured: &Measured, width: usize) -> String {
         reason: String::new(),
     };
     let address = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(&plan, address, &engine, measured).unwrap();
+    let document = Document::new(&plan, address, None, &engine, measured).unwrap();
     report(&plan, &document, &[], &measured.recorder.latency, width)
 }
 
@@ -179,6 +179,6 @@ fn where_no_request_was_due_nothing_is_said_of_the_server() {
         reason: String::new(),
     };
     let address = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(&plan, address, &engine, &measured).unwrap();
+    let document = Document::new(&plan, address, None, &engine, &measured).unwrap();
     assert_eq!(no_reply(&document), "no request was due within 1 s");
 }

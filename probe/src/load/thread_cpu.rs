@@ -1,6 +1,7 @@
 //! Processor time of one thread.
 
 use super::clock::{self, Nanoseconds};
+use crate::timing;
 
 /// Measures from [`Meter::start`] to [`Meter::stop`], on one and the same thread.
 pub struct Meter {
@@ -26,6 +27,11 @@ impl Meter {
         let elapsed = (clock::now() - self.since).max(1);
         ((user, system), (user + system) as f64 / elapsed as f64)
     }
+}
+
+/// Processor time of the calling thread, user and system together.
+pub fn now() -> Nanoseconds {
+    timing::thread_cpu_ns() as Nanoseconds
 }
 
 fn used() -> (Nanoseconds, Nanoseconds) {

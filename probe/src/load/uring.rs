@@ -120,8 +120,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
         slot.phase = Phase::Connecting;
         slot.life = Life {
             opened: now,
-            connected: 0,
-            counted: false,
+            ..Life::default()
         };
         self.core.opened();
         self.submit_chain(index);

@@ -1,15 +1,27 @@
 """What a study file may say of an HTTP workload, and which of it goes together. Pure."""
 
 import re
+from collections.abc import Mapping
 from math import ceil, floor
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, StrictBool, field_validator, model_validator
 
 from nearmetal.model import Whole
 from nearmetal.units import duration as parse_duration
+from nearmetal.workloads._http_requests import (
+    HeaderValue,
+    MixEntry,
+    Text,
+    TlsParameters,
+    Token,
+    check_body,
+    check_headers,
+)
 from nearmetal.workloads._parameters import LONGEST, Rate, Time
 from nearmetal.workloads._served_parameters import ServedParameters, check_path
+from nearmetal.workloads._study_file import StudyFile, pin_files
 
 DURATION = 10.0
 """Seconds of measuring when a study says neither `duration` nor `requests`."""
@@ -41,7 +53,15 @@ _REQUIRED = {"closed": (), "open": ("rate",), "ramp": ("from", "step", "to")}
 class HttpParameters(ServedParameters):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
+    schemes: ClassVar[tuple[str, ...]] = ("http", "https")
+
     paths: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
+    method: Token | None = None
+    headers: Annotated[Mapping[Token, HeaderValue], Field(max_length=100)] = {}
+    send: Text | None = None
+    send_file: StudyFile | None = None
+    mix: Annotated[tuple[MixEntry, ...], Field(max_length=1000)] = ()
+    tls: TlsParameters | None = None
     mode: Literal["closed", "open", "ramp"] = "closed"
     workers: Annotated[Whole, Field(le=100_000)] = 16
     threads: Annotated[Whole, Field(le=1024)] = 1
@@ -99,12 +119,32 @@ class HttpParameters(ServedParameters):
             raise ValueError("`path` and `paths` exclude each other: put the one path into `paths`")
         return self
 
+    @model_validator(mode="after")
+    def _make_requests(self) -> "HttpParameters":
+        check_headers(self.headers)
+        check_body(self.method, self.send, self.send_file, self.mix)
+        if self.mix and (self.path is not None or self.paths):
+            raise ValueError("the paths stand in `mix`: remove `path` and `paths`")
+        if self.mix and self.url is not None and urlsplit(self.url)[2:4] not in (("", ""), ("/", "")):
+            raise ValueError("the paths stand in `mix`, and that of `url` would not be asked for: remove it")
+        if self.tls is not None and not self.is_tls:
+            raise ValueError('`tls` needs `url` with https://: write url = "https://$server/", or remove `tls`')
+        return self
+
     # ── What follows from them ────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def all_paths(self) -> tuple[str, ...]:
-        """Every path that is asked for, in turn; none where a URL says it."""
-        return self.paths or self.one_path
+        """Every path that is asked for; none where a URL says it."""
+        return tuple(entry.path for entry in self.mix) or self.paths or self.one_path
+
+    @property
+    def is_tls(self) -> bool:
+        return self.url is not None and self.url.startswith("https://")
+
+    def pin_files(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The parameters as they were written, but that files have their checksums."""
+        return {name: pin_files(value, getattr(self, name, None)) for name, value in written.items()}
 
     @property
     def measured_seconds(self) -> float:

@@ -57,6 +57,10 @@ class Errors(Part):
     fd_table_full: Count
     unbegun: Count
     """The generator was behind by more than the timeout, and never began them."""
+    certificate: Count = 0
+    """Over TLS: the server's was refused."""
+    tls: Count = 0
+    """TLS failed otherwise."""
     other: Count
 
     @property
@@ -113,6 +117,10 @@ class LoadDocument(Part):
     rate: Rate
     latency_ns: Spread
     connect_ns: Spread
+    handshake_ns: Spread | None = None
+    """Of https, as the next."""
+    handshake_cpu_ns: Spread | None = None
+    """Of the generator's processor."""
     first_byte_ns: Spread
     lateness_ns: Spread
     silence_ns: Count = 0

@@ -141,7 +141,8 @@ def _engine(client: int, document: LoadDocument) -> Iterator[Warned]:
     """Whether a client had another engine than its like have: environments differ by what they permit."""
     engine = document.engine
     # A ramp has no times among its responses.
-    if engine and engine.name == "epoll" and document.new_connections and document.saturation is None:
+    is_plain = document.handshake_ns is None  # whoever speaks TLS does it by epoll, everywhere
+    if engine and engine.name == "epoll" and is_plain and document.new_connections and document.saturation is None:
         yield Warned(
             code="without-io-uring",
             text=f"client {client} opened its connections by epoll ({engine.reason}): it takes connect_p50 and "

@@ -34,6 +34,13 @@ RATE: Mapping[str, ResponseKind] = {
 }
 """What a closed or an open loop gives."""
 
+RATE_BY_TLS: Mapping[str, ResponseKind] = {
+    **RATE,
+    "handshake_p50": ResponseKind(unit="s", better="lower", title="median time of the TLS handshake"),
+    "handshake_cpu_p50": ResponseKind(unit="s", better="lower", title="median client's CPU of the TLS handshake"),
+}
+"""What they give over TLS."""
+
 RAMP: Mapping[str, ResponseKind] = {
     "saturation": ResponseKind(
         unit="1/s",
@@ -74,6 +81,8 @@ def of_rate(documents: Documents, timeout: float) -> dict[str, Response]:
         **_latencies(documents, timeout),
         **_slowest("connect_p50", "connect_ns", documents),
         **_slowest("first_byte_p50", "first_byte_ns", documents),
+        **_slowest("handshake_p50", "handshake_ns", documents),
+        **_slowest("handshake_cpu_p50", "handshake_cpu_ns", documents),
         "errors": _errors(documents),
     }
 
@@ -153,7 +162,9 @@ def _of(spread: str, response: str) -> PerClient:
     """One client's percentile in seconds, by the name of the document's distribution and of the response."""
 
     def seconds(document: LoadDocument) -> float | None:
-        found: Spread = getattr(document, spread)
+        found: Spread | None = getattr(document, spread)
+        if found is None:
+            return None
         nanoseconds = found.p99 if response.endswith("p99") else found.p50
         return None if nanoseconds is None or not found.count else nanoseconds / 1e9
 
@@ -199,7 +210,7 @@ def _percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float,
 def _slowest(response: str, spread: str, documents: Documents) -> dict[str, Response]:
     each = _of(spread, response)
     known = [value for value in map(each, documents) if value is not None]
-    return {response: _response(RATE[response], max(known), documents, each)} if known else {}
+    return {response: _response(RATE_BY_TLS[response], max(known), documents, each)} if known else {}
 
 
 def _errors(documents: Documents) -> Response:

@@ -1,7 +1,7 @@
 """What a study file may say of the service that requests go to, whichever generator sends them. Pure."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -23,6 +23,9 @@ def check_path(path: str) -> str:
 
 
 class ServedParameters(Frozen):
+    schemes: ClassVar[tuple[str, ...]] = ("http",)
+    """Of a URL."""
+
     server: Literal["lighttpd", "probe"] | None = None
     url: str | None = None
     body: Annotated[Bytes, Field(le=2**30)] = 402
@@ -58,7 +61,13 @@ class ServedParameters(Frozen):
         except ValueError:
             raise wrong from None
         printable = all("!" <= character <= "~" for character in value)
-        if parts.scheme != "http" or not parts.hostname or "@" in parts.netloc or parts.fragment or not printable:
+        if (
+            parts.scheme not in cls.schemes
+            or not parts.hostname
+            or "@" in parts.netloc
+            or parts.fragment
+            or not printable
+        ):
             raise wrong
         if port == 0:
             raise wrong

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.image import pages
@@ -24,6 +24,9 @@ _PLAIN = "/etc/nearmetal/lighttpd.conf"
 _WITH_PHP = "/etc/nearmetal/lighttpd-php.conf"
 """The image's configurations of lighttpd."""
 
+REFUSED = 2
+"""Status of a generator that did not begin: over TLS, since the server's certificate was refused."""
+
 PORTS = {"lighttpd": 80, "probe": 9001}
 """Where each server listens."""
 
@@ -39,8 +42,19 @@ _REMEDIES = {
 class Servers:
     """What answers the requests of a trial: servers that are started for it, or a service of the user's own."""
 
-    def __init__(self, parameters: ServedParameters, paths: tuple[str, ...]) -> None:
-        """`paths` are all that will be asked for; none where the parameters name a URL."""
+    def __init__(
+        self,
+        parameters: ServedParameters,
+        paths: tuple[str, ...],
+        words: Callable[[Machine], Sequence[str]] = lambda client: (),
+        first: str | None = None,
+    ) -> None:
+        """`paths` are all that will be asked for; none where the parameters name a URL.
+
+        `words` tell a client's generator of all but the `first`, which is the first of the paths unless it is given.
+        """
+        self._words = words
+        self._first = first or (paths[0] if paths else "/")
         self._parameters = parameters
         self._paths = paths
         self._services: list[Service] = []
@@ -60,16 +74,11 @@ class Servers:
         await stop_all(self._services)
 
     def url(self, server: Machine) -> str:
-        """Where a client sends its requests. The first path stands in it; `other_paths` tells the others."""
+        """Where a client sends its requests."""
         if self._parameters.url is not None:
             return self._parameters.url.replace(SERVER, server.address)
         port = PORTS[self._parameters.server or "lighttpd"]
-        return f"http://{server.address}{f':{port}' if port != 80 else ''}{self._paths[0]}"
-
-    @property
-    def other_paths(self) -> Sequence[str]:
-        """As words for the probe's load generator."""
-        return [word for path in self._paths[1:] for word in ("--path", path)]
+        return f"http://{server.address}{f':{port}' if port != 80 else ''}{self._first}"
 
     def _command(self, server: Machine) -> list[str]:
         if self._parameters.server == "lighttpd":
@@ -87,10 +96,15 @@ class Servers:
         """
         paths = max(1, len(self._paths))
         asking = ["--requests", str(paths), "--workers", "1", "--timeout", as_time(self._parameters.timeout), "--json"]
-        argv = [client.probe, "load", url, *self.other_paths, *asking]
+        argv = [client.probe, "load", url, *self._words(client), *asking]
         until = time.monotonic() + READY
         while True:
             ended = await client.exec(argv, timeout=self._parameters.timeout * paths + SLACK)
+            if ended.status == REFUSED and url.startswith("https:"):
+                why = ended.complaint.removeprefix("nearmetal-probe: load: ").partition("; ")[0]
+                raise ToolFailed(
+                    why, client.name, 'set `tls` of this workload: { ca = "FILE" }, or { insecure = true }'
+                )
             document = parse(printed(ended, "the first request", client), client.name)
             if document.status.get("2xx", 0) == paths:
                 return

@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Cause, Completed, Frozen, Measurement, Stage
+from nearmetal.model import Cause, Completed, Frozen, Machine, Measurement, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
+from nearmetal.workloads._http_requests import Requests
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._server import Servers
 from nearmetal.workloads._stage import uneven_start
@@ -27,19 +29,32 @@ class Http:
 
     def __init__(self, parameters: HttpParameters) -> None:
         self._parameters = parameters
-        self.responses = _load_responses.RAMP if parameters.mode == "ramp" else _load_responses.RATE
+        rate = _load_responses.RATE_BY_TLS if parameters.is_tls else _load_responses.RATE
+        self.responses = _load_responses.RAMP if parameters.mode == "ramp" else rate
         self.primary = {"closed": "throughput", "open": "latency_p50", "ramp": "saturation"}[parameters.mode]
         self.duration = parameters.warmup + parameters.expected_seconds
         self.limit = parameters.longest_seconds
-        self._servers = Servers(parameters, parameters.all_paths)
+        self._requests = Requests(
+            paths=() if parameters.mix else parameters.all_paths[1:],
+            method=parameters.method,
+            headers=parameters.headers,
+            send=parameters.send,
+            send_file=parameters.send_file,
+            mix=parameters.mix,
+            tls=parameters.tls,
+        )
+        first = "/" if parameters.mix else None
+        self._servers = Servers(parameters, parameters.all_paths, partial(self._requests.words, once=True), first)
 
     async def prepare(self, stage: Stage) -> None:
+        await self._requests.put_files(stage.clients)
         await self._servers.start(stage)
         if self._parameters.warmup > 0:
             await self._loaded(stage, self._warming(), self._parameters.warmup + self._parameters.timeout)
 
     async def finish(self, stage: Stage) -> None:
         await self._servers.stop()
+        await self._requests.remove_files(stage.clients)
 
     async def run(self, stage: Stage) -> Measurement:
         ended = await self._loaded(stage, self._measuring(), self._parameters.longest_seconds)
@@ -54,16 +69,25 @@ class Http:
         """Load from every client at once; what became of each generator, which has printed a document."""
         commands = []
         for index, client in enumerate(stage.clients):
-            argv = self._command(client.probe, self._servers.url(stage.facing(index)), pace)
+            argv = self._command(client, self._servers.url(stage.facing(index)), pace)
             commands.append((client, [*argv, *self._by_lot(stage, index)]))
         ended = await stage.together(commands, limit + SLACK)
         for one, client in zip(ended, stage.clients, strict=True):
             printed(one, "the load generator", client)
         return ended
 
-    def _command(self, probe: str, url: str, pace: Argv) -> Argv:
+    def _command(self, client: Machine, url: str, pace: Argv) -> Argv:
         given = self._parameters
-        argv = [probe, "load", url, *self._servers.other_paths, "--json", *pace, "--workers", str(given.workers)]
+        argv = [
+            client.probe,
+            "load",
+            url,
+            *self._requests.words(client),
+            "--json",
+            *pace,
+            "--workers",
+            str(given.workers),
+        ]
         argv += ["--threads", str(given.threads), "--timeout", as_time(given.timeout)]
         argv += ["--new-connections"] if given.new_connections else []
         if given.mode != "closed":

@@ -348,7 +348,7 @@ def _tell(call: Call, lines: str) -> None:
 async def _load(call: Call) -> Completed:
     """load.v1 against a pretended server: refused unless a server runs there."""
     words = call.argv[2:]
-    url = next(word for word in words if word.startswith("http://"))
+    url = next(word for word in words if word.startswith(("http://", "https://")))
     server = call.world.at_address(urlsplit(url).hostname or "")
     is_up = server is not None and bool(server["serving"])
     duration, wanted = _option(words, "--duration"), _option(words, "--requests")
