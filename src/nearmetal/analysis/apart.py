@@ -13,7 +13,8 @@ When = Literal["before", "after"]
 BEFORE: When = "before"
 AFTER: When = "after"
 
-_NO_CAUSE = ("name", "question", "design.seed", "design.blocks", "design.alpha", "design.margin")
+_OF_THE_DESIGN = ("seed", "blocks", "alpha", "margin", "detect", "precision", "power")
+_NO_CAUSE = ("name", "question", *(f"design.{key}" for key in _OF_THE_DESIGN))
 """Of a study's keys: they tell what is concluded, and how surely, but nothing of what is measured. The seed tells in
 which random order; that two runs have two of them is as it should be."""
 
