@@ -77,6 +77,8 @@ class Line:
     times: int = 1000
     """In how many attempts. What the treatment is not to blame for befalls the first, which is repeated."""
     work: str = WEB
+    late: str = ""
+    """How it is noticed too late, as long as that is so."""
     before: bool = False
     """It happens before the trial prepares, not as it measures."""
 
@@ -106,11 +108,11 @@ LINES = [
     ),
     Line(
         "disk full in the machine",
-        "-qemu",
+        "host -qemu",
         None,
         "failed treatment workload-failed",
         "No space left",
-        work=command("dd", "if=/dev/zero", "of=/run/much", "bs=1M"),
+        work=command("sh", "-c", "mount -t tmpfs -o size=1m full /mnt && dd if=/dev/zero of=/mnt/much bs=64k"),
     ),
     # The machine
     Line(
@@ -130,7 +132,7 @@ LINES = [
         "lost treatment machine-lost",
         "QEMU|its agent does not answer",
     ),
-    Line("guest hung", "-qemu", faults.signal_guest(STOP), "lost treatment machine-lost", "answer|still|stopped"),
+    Line("guest hung", "-qemu", faults.signal_guest(STOP), "lost treatment machine-lost", "answer", late="after 65 s"),
     Line(
         "QEMU stopped for 3 s",
         "-qemu",
@@ -140,7 +142,12 @@ LINES = [
         times=1,
     ),
     Line(
-        "kernel panic", "-qemu", faults.panic, "lost treatment machine-lost|machine-restarted", "panic|anew|ended|gone"
+        "kernel panic",
+        "-qemu",
+        faults.panic,
+        "lost treatment machine-.*",
+        "panic|anew",
+        late="after 93 s, without a word",
     ),
     Line("agent killed", "-qemu", faults.kill_agent, "lost treatment machine-lost", "agent"),
     Line("clock an hour ahead", "-qemu", faults.step_clock(3600), "ok", "", work=PING),
@@ -237,6 +244,8 @@ def cases() -> Iterator[object]:
     for line in LINES:
         for kind in line.kinds.split():
             marks = [pytest.mark.long] if kind.startswith("-") else []
+            if line.late:
+                marks.append(pytest.mark.xfail(reason=f"it is noticed {line.late}", strict=True))
             kind = kind.removeprefix("-")
             yield pytest.param(line, kind, id=f"{line.name} ({kind})", marks=marks)
 
@@ -315,7 +324,8 @@ async def test_a_fault(
     _, records = await mock_run.run(tmp_path / "run", text, misfortune.see)
     bad = [record for record in records if record.status is not TrialStatus.OK]
     took = misfortune.ended_at - misfortune.done_at
-    print(f"\n{line.name} ({kind}): noticed after {took:.1f} s; ", *(describe(record) for record in bad), sep="\n  ")
+    when = f"noticed after {took:.1f} s" if misfortune.ended_at else "borne"
+    print(f"\n{line.name} ({kind}): {when}", *(describe(record) for record in bad), sep="\n  ")
     if line.found == "ok":
         assert bad == []
     else:
