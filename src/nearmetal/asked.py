@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.factors import KnownNames, NoTarget, Target, placeholders, target
+from nearmetal.factors import KnownNames, NoTarget, Target, find_aims, placeholders
 from nearmetal.levels import fill_placeholders
 from nearmetal.model import (
     CAPTURE_KEYS,
@@ -46,7 +46,7 @@ class Asked:
 class Asking:
     """Puts combinations into a study. Each table is validated once for each set of levels that it gets."""
 
-    def __init__(self, study: Study, targets: Mapping[str, Target]) -> None:
+    def __init__(self, study: Study, targets: Mapping[str, tuple[Target, ...]]) -> None:
         self._study = study
         self._targets = targets
         self._tables: dict[tuple[object, ...], Any] = {}
@@ -59,7 +59,7 @@ class Asking:
             for kind, levels in fixed.items()
             for key, level in levels.items()
         )
-        self._settings: dict[tuple[str, type, Level], Setting] = {}
+        self._settings: dict[tuple[str, type, Level], tuple[Setting, ...]] = {}
         self._filling = placeholders(study)  # also of factors that set a key beside
 
     def ask(self, assignment: Assignment) -> Asked:
@@ -67,11 +67,11 @@ class Asking:
         levels: dict[str, dict[str, Level]] = {"machine": {}, "clients": {}, "link": {}, "observe": {}}
         chosen = dict(self._study.machine.settings)
         for name, level in assignment.items():
-            its = self._targets[name]
-            if its.kind in levels:
-                levels[its.kind][its.key] = level
-            elif its.kind == "treatment":
-                chosen[its.key] = level
+            for its in self._targets[name]:
+                if its.kind in levels:
+                    levels[its.kind][its.key] = level
+                elif its.kind == "treatment":
+                    chosen[its.key] = level
         study = self._study
         filling = {name: level for name, level in assignment.items() if name in self._filling}
         return Asked(
@@ -98,34 +98,35 @@ class Asking:
         )
 
     def _settings_of(self, assignment: Assignment) -> tuple[Setting, ...]:
-        found = []
+        found: list[Setting] = []
         for name, level in assignment.items():
             if name == "environment":
                 continue
             key = (name, type(level), level)
             if key not in self._settings:
-                self._settings[key] = _setting(name, self._targets[name], level)
-            found.append(self._settings[key])
+                self._settings[key] = tuple(_setting(name, its, level) for its in self._targets[name])
+            found += self._settings[key]
         overridden = {(one.target, one.key) for one in found}
         return (*(one for one in self._fixed if (one.target, one.key) not in overridden), *found)
 
 
-def find_targets(study: Study, known: KnownNames) -> Mapping[str, Target]:
+def find_targets(study: Study, known: KnownNames) -> Mapping[str, tuple[Target, ...]]:
     """What each factor sets. NoTarget."""
-    return {name: target(name, factor, study, known) for name, factor in study.factors.items()}
+    return {name: find_aims(name, factor, study, known) for name, factor in study.factors.items()}
 
 
-def find_targets_of_run(study: Study) -> Mapping[str, Target]:
+def find_targets_of_run(study: Study) -> Mapping[str, tuple[Target, ...]]:
     """What each factor of a study that was run sets, whatever is installed now.
 
     A factor that sets no key of a table and fills no placeholder was a treatment: no other kind is left.
     """
-    targets = {}
+    targets: dict[str, tuple[Target, ...]] = {}
     for name, factor in study.factors.items():
         try:
-            targets[name] = target(name, factor, study, KnownNames((), ()))
+            targets[name] = find_aims(name, factor, study, KnownNames((), ()))
         except NoTarget:
-            targets[name] = Target("treatment", (factor.sets or name).removeprefix("machine."))
+            # Version 1 had no lists.
+            targets[name] = (Target("treatment", str(factor.sets or name).removeprefix("machine.")),)
     return targets
 
 

@@ -63,18 +63,24 @@ class KnownNames:
     observers: tuple[str, ...]
 
 
-def target(name: str, factor: FactorSpec, study: Study, known: KnownNames) -> Target:
-    """What a factor sets: what it says, else a key of that name, a treatment, a placeholder, an observer. NoTarget."""
+def find_aims(name: str, factor: FactorSpec, study: Study, known: KnownNames) -> tuple[Target, ...]:
+    """What a factor sets, each key of a list in its order. NoTarget."""
+    written = factor.sets if isinstance(factor.sets, tuple) else (factor.sets,)
+    return tuple(_find_aim(name, one, study, known) for one in written)
+
+
+def _find_aim(name: str, sets: str | None, study: Study, known: KnownNames) -> Target:
+    """What a factor says that it sets, else a key of its name, a treatment, a placeholder, an observer. NoTarget."""
     if name == "environment":
         return Target("environment", name)
     treatments = known.treatments
-    if factor.sets is not None:
-        table, _, key = factor.sets.partition(".")
+    if sets is not None:
+        table, _, key = sets.partition(".")
         if table == "observe" and key and (key in CAPTURE_KEYS or not key.startswith("capture.")):
             return Target("observe", key)  # also an observer of somebody else's
         if table == "sysctl":
             if re.fullmatch(SYSCTL_NAME, key) is None:
-                raise NoTarget(f'sets = {factor.sets!r} names no sysctl, such as "sysctl.net.ipv4.tcp_sack"')
+                raise NoTarget(f'sets = {sets!r} names no sysctl, such as "sysctl.net.ipv4.tcp_sack"')
             return Target("sysctl", key)
         if table in _TABLES and (key in _TABLES[table].model_fields or (table == "machine" and key in treatments)):
             return Target(table, key) if key in _TABLES[table].model_fields else Target("treatment", key)
@@ -83,7 +89,7 @@ def target(name: str, factor: FactorSpec, study: Study, known: KnownNames) -> Ta
         keys = ", ".join(f"{t}.{k}" for t, k in settable)
         treated = ", ".join(f"machine.{treatment}" for treatment in treatments)
         raise NoTarget(
-            f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}, {treated}, sysctl.NAME"
+            f"sets = {sets!r} names nothing that can be set; it can be one of {keys}, {treated}, sysctl.NAME"
         )
     for table, model in _TABLES.items():
         if name in model.model_fields:
@@ -109,7 +115,7 @@ def placeholders(study: Study) -> set[str]:
 def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]]:
     """Each workload with a factor that only fills placeholders, and none of this one: it is measured at each level."""
     for name, factor in study.factors.items():
-        if target(name, factor, study, known).kind == "placeholder":
+        if find_aims(name, factor, study, known)[0].kind == "placeholder":
             for workload in study.workloads:
                 if name not in find_placeholders(workload.parameters):
                     yield workload, name

@@ -252,7 +252,7 @@ def test_what_comes_in_without_a_name_is_told() -> None:
 )
 def test_what_a_factor_sets(name: str, spec: Any, kind: str, key: str) -> None:
     whole = study({name: spec})
-    found = factors.target(name, whole.factors[name], whole, factors.KnownNames(TREATMENTS, ()))
+    (found,) = factors.find_aims(name, whole.factors[name], whole, factors.KnownNames(TREATMENTS, ()))
     assert (found.kind, found.key) == (kind, key)
 
 
@@ -262,7 +262,7 @@ def test_what_a_factor_sets(name: str, spec: Any, kind: str, key: str) -> None:
 def test_what_cannot_be_set(sets: str) -> None:
     whole = study({"any": {"levels": [1], "sets": sets}})
     with pytest.raises(factors.NoTarget):
-        factors.target("any", whole.factors["any"], whole, factors.KnownNames(TREATMENTS, ()))
+        factors.find_aims("any", whole.factors["any"], whole, factors.KnownNames(TREATMENTS, ()))
 
 
 def test_a_combination_is_put_into_the_study() -> None:

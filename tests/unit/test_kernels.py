@@ -148,3 +148,41 @@ def test_what_can_be_set_where_and_what_the_table_leaves_alone(
     place = Port(address="10.0.0.1", prefix=24, mac="", switch="s", outside="o") if port else None
     assert find_reach(machine, description, Handle(kind="k", name="n", site="s", port=place)) == reach
     assert is_of_study(machine, description) == is_ours
+
+
+def test_a_factor_sets_all_keys_of_a_list() -> None:
+    """Of one table and of several, sysctls with keys too; a level has to fit each of them."""
+    listed = """
+[factors.busy]
+levels = [0, 50]
+sets = ["sysctl.net.ipv4.tcp_sack", "sysctl.net.ipv4.tcp_ecn"]
+[factors.one]
+levels = ["0", "1"]
+sets = ["machine.cpus", "clients.cpus", "sysctl.net.ipv4.tcp_fastopen"]
+"""
+    found = study.read(text(listed), "s.toml")
+    (resolved,) = (
+        one for one in plan.make(found).resolved if one.assignment == {"environment": "host", "busy": 50, "one": "1"}
+    )
+    assert resolved.sysctls == {
+        "net.ipv4.tcp_sack": "50",
+        "net.ipv4.tcp_ecn": "50",
+        "net.ipv4.tcp_fastopen": "1",
+    }
+    assert (resolved.server.cpus, resolved.clients.cpus) == ("1", "1")
+    made = plan.make(found)
+    assert unpack_plan(pack_plan(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("sets", "what"),
+    [
+        ('["machine.vcpus", "machine.nowhere"]', "names nothing that can be set"),
+        ('["sysctl.net.ipv4.tcp_sack", "sysctl.net.ipv4.tcp_sack"]', "twice"),
+        ('["sysctl.net.ipv4.tcp_sack", "machine.memory"]', "has no unit"),
+        ("[]", "sets"),
+    ],
+)
+def test_a_list_of_keys_that_cannot_be_set_together_is_refused(sets: str, what: str) -> None:
+    error = refused(text(f"[factors.q]\nlevels = [1, 2]\nsets = {sets}"))
+    assert what in f"{error.what} {error.remedy}", error

@@ -131,7 +131,7 @@ class EnvironmentSpec(Frozen):
 class FactorSpec(Frozen):
     levels: Annotated[tuple[Level, ...], Field(min_length=1)]
     when: Mapping[str, Level | tuple[Level, ...]] = {}
-    sets: str | None = None
+    sets: str | Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
 
 class WorkloadSpec(Frozen):

@@ -10,13 +10,14 @@ from nearmetal.study_text import StudyText, shown
 
 def check_sysctls(study: Study, where: StudyText) -> None:
     """None belongs to a kernel that its machine shares with others."""
-    factors = {name: aim.key for name, aim in find_targets(study, installed_names()).items() if aim.kind == "sysctl"}
+    aims = find_targets(study, installed_names())
+    factors = [(aim.key, name) for name, some in aims.items() for aim in some if aim.kind == "sysctl"]
     if not factors and not study.kernel.sysctl:
         return
     described = Descriptions(study)
     for treatment, asked in iterate_asked(study):
         places: dict[str, KeyPath] = dict.fromkeys(study.kernel.sysctl, ("kernel", "sysctl"))
-        places |= {key: ("factors", name) for name, key in factors.items() if name in treatment}
+        places |= {key: ("factors", name) for key, name in factors if name in treatment}
         for role, level in (("server", asked.environment), ("client", asked.clients.environment)):
             for name, path in places.items():
                 if problem := _find_problem(name, described[level]):

@@ -9,7 +9,7 @@ from nearmetal import plugins
 from nearmetal.asked import put_level
 from nearmetal.factors import KnownNames
 from nearmetal.lines import KeyPath
-from nearmetal.model import CAPTURE_KEYS, Level, Study, find_sysctl_problem
+from nearmetal.model import CAPTURE_KEYS, FactorSpec, Level, Study, find_sysctl_problem
 from nearmetal.study_checks.places import is_cpus, is_environment, is_host
 from nearmetal.study_text import StudyText, did_you_mean, shown, told
 
@@ -19,22 +19,25 @@ def check_targets(study: Study, where: StudyText) -> None:
     taken: dict[words.Target, str] = {}
     for name, factor in study.factors.items():
         try:
-            aim = words.target(name, factor, study, known)
+            aims = words.find_aims(name, factor, study, known)
         except words.NoTarget as error:
             remedy = f'write "{{{name}}}" into a workload, or say what it sets, as in: sets = "machine.nic"'
             if f"capture.{name}" in CAPTURE_KEYS:
                 remedy = f'say what it sets: sets = "observe.capture.{name}"'
             raise where.wrong(("factors", name), str(error), remedy) from None
-        if aim in taken:
-            what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
-            raise where.wrong(("factors", name), what, "make them one factor")
-        taken[aim] = name
-        # A level `true` of an observer is what [observe] says of it.
-        is_as_set = aim.kind == "observe" and not aim.is_how_captured and True in factor.levels
-        path: KeyPath = (aim.kind, *aim.key.split("."))
-        if path in where.overrides and not is_as_set and words.is_everywhere(study.factors, name):
-            what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
-            raise where.wrong(path, what, f"set its levels: --set 'factors.{name}=[…]'")
+        for aim in aims:
+            if aim in taken:
+                what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
+                if taken[aim] == name:
+                    raise where.wrong(("factors", name), f"`{name}` sets {aim.key} twice", "name it once")
+                raise where.wrong(("factors", name), what, "make them one factor")
+            taken[aim] = name
+            # A level `true` of an observer is what [observe] says of it.
+            is_as_set = aim.kind == "observe" and not aim.is_how_captured and True in factor.levels
+            path: KeyPath = (aim.kind, *aim.key.split("."))
+            if path in where.overrides and not is_as_set and words.is_everywhere(study.factors, name):
+                what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
+                raise where.wrong(path, what, f"set its levels: --set 'factors.{name}=[…]'")
     for name, level in study.machine.settings.items():
         if name not in known.treatments:
             keys = [*type(study.machine).model_fields, *known.treatments]
@@ -49,18 +52,23 @@ def check_levels(study: Study, where: StudyText) -> None:
         _is_model(("machine", key), key, getattr(study.machine, key), where)
     known = KnownNames(plugins.names("treatments"), plugins.names("observers"))
     for name, factor in study.factors.items():
-        aim = words.target(name, factor, study, known)
-        placed: list[tuple[Level, Any]] = []
-        for level in factor.levels:
-            value = _level(name, aim, level, study, where)
-            if aim.kind == "observe" and level is True:
-                value = study.observe.chosen.get(aim.key, value)
-            alike = next((other for other, its in placed if type(its) is type(value) and its == value), None)
-            if alike is not None:
-                what = f"the levels {shown(alike)} and {shown(level)} of `{name}` are the same"
-                raise where.wrong(("factors", name), what, "remove one")
-            if value is not None:
-                placed.append((level, value))
+        for aim in words.find_aims(name, factor, study, known):
+            _check_levels_of(name, factor, aim, study, where)
+
+
+def _check_levels_of(name: str, factor: FactorSpec, aim: words.Target, study: Study, where: StudyText) -> None:
+    """All levels of a factor in one key that it sets."""
+    placed: list[tuple[Level, Any]] = []
+    for level in factor.levels:
+        value = _level(name, aim, level, study, where)
+        if aim.kind == "observe" and level is True:
+            value = study.observe.chosen.get(aim.key, value)
+        alike = next((other for other, its in placed if type(its) is type(value) and its == value), None)
+        if alike is not None:
+            what = f"the levels {shown(alike)} and {shown(level)} of `{name}` are the same"
+            raise where.wrong(("factors", name), what, "remove one")
+        if value is not None:
+            placed.append((level, value))
 
 
 def _level(name: str, aim: words.Target, level: Level, study: Study, where: StudyText) -> Any:

@@ -29,7 +29,7 @@ def _written(study: Study, treatment: Assignment, table: str, *keys: str) -> Key
     aims = find_targets(study, installed_names())
     for key in keys:
         for name in treatment:
-            if (aims[name].kind, aims[name].key) == (table, key):
+            if any((aim.kind, aim.key) == (table, key) for aim in aims[name]):
                 return ("factors", name)
     return ("machine" if table == "treatment" else table, keys[0])
 
@@ -130,10 +130,10 @@ def check_cables(study: Study, where: StudyText) -> None:
 def check_meaning(study: Study, where: StudyText) -> None:
     """What is varied makes a difference to every machine for which it is: else like would be compared with like."""
     targets = find_targets(study, installed_names())
-    varied = {name: targets[name] for name, factor in study.factors.items() if len(factor.levels) > 1}
+    varied = [(name, aim) for name, factor in study.factors.items() if len(factor.levels) > 1 for aim in targets[name]]
     described = Descriptions(study)
     for treatment, asked in iterate_asked(study):
-        for name, aim in varied.items():
+        for name, aim in varied:
             if name not in treatment:
                 continue
             if aim.kind == "machine" and aim.key in described[asked.environment].ignores:
