@@ -10,7 +10,9 @@ from functools import partial
 import numpy as np
 from pydantic import TypeAdapter
 
-from nearmetal.analysis.differences import Sides, find_differences
+from nearmetal.analysis.degrees import count_disagreeing, find_needed_blocks, is_beyond
+from nearmetal.analysis.degrees import judge as judge
+from nearmetal.analysis.differences import Differences, Sides, find_differences
 from nearmetal.analysis.failures import count_failures, find_objection
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
 from nearmetal.analysis.results import Contrast, Failures, Pair, Verdict, Worked
@@ -104,7 +106,7 @@ def _primary(
         found = _contrast(planned, response, kind, upto, Criterion(look.level, margin, True))
         naive = _contrast(planned, response, kind, upto, at_once).contrast.interval
         found = found.changed({"look": number, "look_level": look.level, "level": plan.level, "naive": naive})
-        if found.contrast.verdict is not Verdict.UNDECIDED:
+        if found.contrast.verdict in DECIDED:
             break
     # Before the first look there is an estimate, and nothing to be said of it.
     return found or _contrast(planned, response, kind, pairs, Criterion(0.0, margin, True)).changed(
@@ -175,6 +177,9 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         equivalence=result.equivalence,
         p=result.p,
         verdict=result.verdict,
+        beyond_margin=result.is_beyond_margin,
+        needs=result.needs,
+        k=count_disagreeing(len(used), criterion.level) if criterion.primary else None,
         failures=failures,
         worked=result.worked,
         reason="response-missing" if pairs and not used else result.reason,
@@ -218,6 +223,9 @@ _PROBLEMS = {
 }
 """What is told of the values of a contrast."""
 
+DECIDED = frozenset({Verdict.DIFFERENT, Verdict.EQUIVALENT})
+"""At a look these stand. What is no more than not worse may become one of them, so that the run goes on."""
+
 NEVER_DECIDED = frozenset({"not-finite", "not-positive", "units-differ"})
 """Reasons that more blocks do not cure."""
 
@@ -257,6 +265,8 @@ class _Result:
     interval: tuple[float, float] | None = None
     equivalence: tuple[float, float] | None = None
     p: float | None = None
+    is_beyond_margin: bool = False
+    needs: int | None = None
     worked: Worked | None = None
     differences: Floats = field(default_factory=lambda: np.empty(0))
     problem: str | None = None
@@ -279,14 +289,26 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
     resolution = LOG_RESOLUTION if kind.scale == "ratio" else resolution_of(largest)
     logs = differences.rank(criterion.level, resolution)
     found = as_ratio(logs) if kind.scale == "ratio" else logs
-    is_beyond = kind.scale == "difference" and not np.isfinite(differences_of_worked).all()
-    if is_beyond or not math.isfinite(base) or not _are_in_numbers(logs, found, kind.scale):
+    overflows = kind.scale == "difference" and not np.isfinite(differences_of_worked).all()
+    if overflows or not math.isfinite(base) or not _are_in_numbers(logs, found, kind.scale):
         return _Result(Verdict.UNDECIDED, "not-finite", problem="beyond")
     if kind.scale == "ratio":
         equivalence: tuple[float, float] | None = equivalence_of_ratios(criterion.margin)
     else:
         equivalence = equivalence_of_differences(criterion.margin, base)
-    verdict, reason = judge(found.interval, equivalence, neutral=1.0 if kind.scale == "ratio" else 0.0)
+    neutral = 1.0 if kind.scale == "ratio" else 0.0
+    verdict, reason = judge(found.interval, equivalence, neutral, kind.better)
+    beyond = verdict is Verdict.DIFFERENT and is_beyond(found.interval, equivalence)
+    if kind.scale == "difference" and (beyond or verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE)):
+        by_shares = _rank_by_shares(differences, sides, criterion, resolution)
+        beyond = beyond and (by_shares[0][1] < 0 or by_shares[1][0] > 0)
+        is_above, is_below = by_shares[0][0] >= 0, by_shares[1][1] <= 0
+        is_sure = is_above and is_below
+        if verdict is Verdict.NOT_WORSE:
+            is_sure = is_above if kind.better == "higher" else is_below
+        if not is_sure and not beyond:
+            verdict, reason = judge(found.interval, None, neutral)
+            reason = None if verdict is Verdict.DIFFERENT else "margin-varies"
     if verdict is not Verdict.DIFFERENT and found.interval and not enough(int(have_worked.sum()), criterion.level):
         verdict, reason = Verdict.UNDECIDED, "too-few-worked"
     elif objection := find_objection(verdict, failures):
@@ -300,10 +322,35 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
         found.interval,
         equivalence,
         found.p,
+        verdict is Verdict.DIFFERENT and beyond,
+        find_needed_blocks(logs, _on_scale(equivalence, kind.scale), len(sides), criterion.level)
+        if verdict is Verdict.UNDECIDED and reason in (None, "no-margin", "too-few-blocks", "censored")
+        else None,
         _compare_worked(sides, kind, criterion.level) if failures else None,
         differences_of_worked[np.isfinite(differences_of_worked)],
         problem,
     )
+
+
+def _rank_by_shares(
+    differences: Differences, sides: Sides, criterion: Criterion, resolution: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Intervals of T - (1 - margin) R and of T - (1 + margin) R, whose sides of 0 are the margin's, for R > 0.
+
+    A margin that is a share of a measured median has noise that an interval of T - R leaves out. Where the reference
+    varies from block to block, that called too much equivalent (`validation/margins.py`).
+    """
+    shares = np.array([0.0 if other is None else criterion.margin * abs(other.value) for _, other in sides])
+    shifted = (differences.shift(by).rank(criterion.level, resolution).interval for by in (shares, -shares))
+    low, high = (interval or (-math.inf, math.inf) for interval in shifted)
+    return low, high
+
+
+def _on_scale(equivalence: tuple[float, float] | None, scale: Scale) -> float | None:
+    """Half the width of the margin, as `find_needed_blocks` takes it."""
+    if equivalence is None:
+        return None
+    return math.log(equivalence[1]) if scale == "ratio" else equivalence[1]
 
 
 def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> Worked | None:
@@ -361,17 +408,3 @@ def equivalence_of_differences(margin: float, base: float) -> tuple[float, float
     """The margin is a share, so a difference is held against that share of the reference's median."""
     bound = margin * abs(base)
     return (-bound, bound) if bound else None
-
-
-def judge(
-    interval: tuple[float, float] | None, equivalence: tuple[float, float] | None, neutral: float
-) -> tuple[Verdict, str | None]:
-    """The verdict, and why there is none. `neutral` is the value of no effect: 1 for ratios, 0 for differences."""
-    if interval is None:
-        return Verdict.UNDECIDED, "too-few-blocks"
-    low, high = interval
-    if equivalence is not None and equivalence[0] <= low and high <= equivalence[1]:
-        return Verdict.EQUIVALENT, None
-    if low > neutral or high < neutral:
-        return Verdict.DIFFERENT, None
-    return Verdict.UNDECIDED, "no-margin" if equivalence is None else None

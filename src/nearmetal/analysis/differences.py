@@ -36,6 +36,11 @@ class Differences:
     def are_bounded(self) -> bool:
         return self.lowest is not self.told
 
+    def shift(self, by: Floats) -> "Differences":
+        """One number per block added to each."""
+        told = self.told + by
+        return Differences(told, self.lowest + by, self.highest + by) if self.are_bounded else Differences(*[told] * 3)
+
     def rank(self, level: float, resolution: float) -> Centre:
         """As `signed_rank` has it. If bounds allow several differences, the interval holds what any of them would not
         reject, and p is the largest."""

@@ -113,7 +113,7 @@ def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
 
 def _said(contrast: Contrast, labels: Labels) -> Text:
     text = Text(words.sentence(contrast, labels))
-    for detail in (words.reason(contrast), *words.failures(contrast, labels)):
+    for detail in (words.reason(contrast), *words.degree(contrast), *words.failures(contrast, labels)):
         text.append(f"; {detail}" if detail else "", style="dim")
     return text
 

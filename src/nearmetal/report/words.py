@@ -46,6 +46,7 @@ _REASONS = {
     "failures-unlike": "one side failed in more blocks than the other",
     "too-few-worked": "too few blocks in which both sides worked",
     "faults-not-alike": "faults of others befell one side more often than the other",
+    "margin-varies": "the reference varies too much from block to block to say what the margin is",
     "censored": "a value is only known to lie beyond what was tried",
     "nothing-before": "no good trial of the run before has it",
     "nothing-after": "no good trial of the run after has it",
@@ -255,7 +256,7 @@ def verdict(contrast: Contrast) -> Badge:
         return Badge(SAME)
     meaning = tone(contrast)
     suffix = f", {meaning}" if meaning in ("better", "worse") else ""
-    return Badge(f"{contrast.verdict}{suffix}", meaning if contrast.primary else "plain")
+    return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
 def asked(contrast: Contrast) -> str:
@@ -323,7 +324,20 @@ def small_print(contrast: Contrast) -> str:
     parts.append(figures.count(contrast.blocks, "block") + (f" (look {contrast.look})" if contrast.look else ""))
     if contrast.verdict is Verdict.UNDECIDED and contrast.reason:
         parts.append(reason(contrast))
-    return ", ".join(parts)
+    return ", ".join([*parts, *degree(contrast)])
+
+
+def degree(contrast: Contrast) -> list[str]:
+    """ "beyond the margin", "about 24 blocks would decide it": how much a primary verdict says, or what it lacks."""
+    if not contrast.primary:
+        return []
+    if contrast.beyond_margin:
+        return ["beyond the margin"]
+    if contrast.needs is None:
+        return []
+    if contrast.interval is None:
+        return [f"at least {contrast.needs:,} are needed"]
+    return [f"about {contrast.needs:,} blocks would decide it"]
 
 
 def failures(contrast: Contrast, labels: Labels) -> list[str]:

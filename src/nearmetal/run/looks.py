@@ -44,9 +44,8 @@ def _found(
 ) -> tuple[int, int]:
     """By the look after so many blocks, how many primary contrasts are decided, and how many more blocks may decide."""
     # They load numpy, which no other run waits for.
-    from nearmetal.analysis.contrasts import NEVER_DECIDED, primary_contrasts
+    from nearmetal.analysis.contrasts import DECIDED, NEVER_DECIDED, primary_contrasts
     from nearmetal.analysis.responses import arms_of_study
-    from nearmetal.analysis.results import Verdict
 
     design = manifest.study.design
     arms = arms_of_study(records, design)
@@ -55,8 +54,8 @@ def _found(
     still_open = [
         contrast
         for contrast in primary
-        if contrast.verdict is Verdict.UNDECIDED
+        if contrast.verdict not in DECIDED
         and contrast.reason not in NEVER_DECIDED
         and not gone & {format_assignment(contrast.treatment), format_assignment(contrast.reference)}
     ]
-    return sum(contrast.verdict is not Verdict.UNDECIDED for contrast in primary), len(still_open)
+    return sum(contrast.verdict in DECIDED for contrast in primary), len(still_open)

@@ -142,6 +142,7 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
         name="verdicts",
         caption=f"Dashed line: the reference. {_shaded(bool(ratios), differences, figures.percent(margin))} "
         "Bar: the interval. Filled point: different; diamond: equivalent; hollow: undecided"
+        f"{' or not worse' if any(one.verdict is Verdict.NOT_WORSE for one in primary) else ''}"
         f"{'; triangle: beyond the picture, a small one: only an end of the interval' if is_cut else ''}.",
         description="; ".join(
             f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
