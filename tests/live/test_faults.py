@@ -324,7 +324,7 @@ async def test_a_fault(
     _, records = await mock_run.run(tmp_path / "run", text, misfortune.see)
     bad = [record for record in records if record.status is not TrialStatus.OK]
     took = misfortune.ended_at - misfortune.done_at
-    when = f"noticed after {took:.1f} s" if misfortune.ended_at else "borne"
+    when = f"noticed after {took:.1f} s" if misfortune.ended_at else "no deed, or borne"
     print(f"\n{line.name} ({kind}): {when}", *(describe(record) for record in bad), sep="\n  ")
     if line.found == "ok":
         assert bad == []
