@@ -281,7 +281,7 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
         return _Result(Verdict.UNDECIDED, problem, problem=problem)
     if not values:
         return _Result(Verdict.UNDECIDED, "all-failed" if sides else "no-blocks")
-    have_worked = np.array([None not in pair for pair in sides])
+    have_worked = np.array([one is not None and other is not None for one, other in sides])
     differences = find_differences(sides, kind)
     differences_of_worked = differences.told[have_worked]
     base = _median([other.value for _, other in sides if other is not None]) if kind.scale == "difference" else 1.0

@@ -6,9 +6,9 @@ from nearmetal.analysis.results import Failures, Verdict
 
 def count_failures(pairs: Pairs) -> Failures | None:
     """None where no boot of either side failed."""
-    sides = [(treatment.has_failed, reference.has_failed) for treatment, reference in pairs]
-    if not any(map(any, sides)):
+    if not any(treatment.has_failed or reference.has_failed for treatment, reference in pairs):
         return None
+    sides = [(treatment.has_failed, reference.has_failed) for treatment, reference in pairs]
     treatment, reference = sides.count((True, False)), sides.count((False, True))
     return Failures(
         blocks=len(sides),
