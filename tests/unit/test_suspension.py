@@ -65,7 +65,7 @@ async def test_another_host_is_asked_how_often_it_was_suspended() -> None:
 async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = chain((10.0, 15.0), repeat(15.0))
+    told = chain((10.0, 10.0, 15.0), repeat(15.0))  # as the trial begins, and before and after it measures
     monkeypatch.setattr(session, "BlockProcesses", InProcess)
     monkeypatch.setattr(suspension, "asleep", lambda: next(told))
     _, records = await mock_run.run(tmp_path / "run")
