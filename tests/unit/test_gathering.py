@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.commands import gathering, process
 from nearmetal.lab.reached import agent
@@ -100,3 +101,10 @@ async def test_a_capture_comes_whole_however_long_a_command_may_print(
         assert await tap._content() == (bytes(3 * MIB), None)
         with pytest.raises(ToolFailed, match="more than 1 MiB"):
             await machine.get(str(tmp_path / "f.pcap"))
+
+
+async def test_one_that_is_stopped_ends_when_it_is_told_to() -> None:
+    running = process.Background(await process.start(["sleep", "600"]))
+    await running.signal(signal.SIGSTOP)
+    ended = await asyncio.wait_for(running.stop(), LIMITS.stop / 2)
+    assert ended.status == 128 + signal.SIGTERM

@@ -111,3 +111,5 @@ class Background(Gathering):
 
     async def signal(self, number: signal.Signals) -> None:
         kill_group(self._process, number)
+        if number is signal.SIGTERM:
+            kill_group(self._process, signal.SIGCONT)  # who is stopped hears of it no sooner
