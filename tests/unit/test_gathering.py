@@ -100,3 +100,14 @@ async def test_a_capture_comes_whole_however_long_a_command_may_print(
         assert await tap._content() == (bytes(3 * MIB), None)
         with pytest.raises(ToolFailed, match="more than 1 MiB"):
             await machine.get(str(tmp_path / "f.pcap"))
+
+
+async def test_of_what_prints_much_the_last_is_kept() -> None:
+    """A service may log as much as it likes: it is not killed for it, and takes no memory."""
+    script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2"
+    with gathering.keeping_last(1000):
+        running = process.Background(await process.start(["sh", "-c", script]))
+    ended = await running.wait(60)
+    assert (ended.status, ended.stderr) == (0, b"last\n")
+    assert 1000 <= len(ended.stdout) <= 2000
+    assert ended.stdout.endswith(b"line 19999\n")
