@@ -3,6 +3,9 @@
 import contextlib
 import json
 import math
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from nearmetal.model import Completed, Workload
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads import _command_match, command
 from nearmetal.workloads.command import Command, CommandParameters, Reading
-from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
+from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
 
 BASE: dict[str, Any] = {"argv": ["bench"], "response": "rate", "unit": "1/s", "better": "higher"}
 
@@ -184,3 +187,29 @@ def test_bad_parameters_are_refused_with_what_would_be_right(given: dict[str, An
     with pytest.raises(ValidationError) as caught:
         workload(**given)
     assert message in caught.value.errors()[0]["msg"]
+
+
+@pytest.mark.parametrize(
+    ("title", "printed_by", "values"),
+    [
+        ("random-reads", "fio-3.33.json", ("iops", "mean")),
+        ("redis", "redis-benchmark-7.0.15.csv", ("get", "set")),
+    ],
+)
+async def test_the_examples_of_the_manual_read_what_these_programs_print(
+    title: str, printed_by: str, values: tuple[str, ...]
+) -> None:
+    """What fio (its "read" part) and redis-benchmark of Debian 12 printed in a run of the manual's examples."""
+    manual = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
+    (text,) = [one for one in re.findall(r"```toml\n(.*?)```", manual, re.DOTALL) if f'"{title}"\n' in one]
+    (given,) = tomllib.loads(text)["workloads"]
+    parameters = {name: value for name, value in given.items() if name not in ("name", "kind")}
+    one = Command(CommandParameters.model_validate(parameters, context=AS_WRITTEN))
+    output = printed(golden(f"command/{printed_by}"))
+    server, client = (
+        ScriptedMachine("s", "10.0.0.1", lambda argv: output),
+        ScriptedMachine("c", "10.0.0.2", lambda argv: output),
+    )
+    found = await one.run(ScriptedStage([server], [client]))
+    assert tuple(found.responses) == values
+    assert all(response.value > 1000 for response in found.responses.values())
