@@ -13,7 +13,7 @@ use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
 use crate::place::{self, Place, Watched};
 use crate::process::{self, Signals};
-use crate::program::{OWN_FAILURE, Program};
+use crate::program::{OWN_FAILURE, Program, User};
 use crate::tap::{self, TapName};
 
 /// Start a program where and how it must run.
@@ -49,6 +49,9 @@ pub struct Args {
     /// Run in the directory that the program's HOME names, if it is there (of the entered machine)
     #[arg(long, conflicts_with = "chdir")]
     at_home: bool,
+    /// Run as this user of the machine's /etc/passwd, with that user's own group and no other
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Write the program's process id, and a newline, to this file
     #[arg(long, value_name = "FILE", conflicts_with = "enter")]
     pid_file: Option<PathBuf>,
@@ -111,6 +114,7 @@ fn launch(args: Args) -> anyhow::Result<u8> {
         clear_env: args.clear_env,
         chdir: args.chdir,
         at_home: args.at_home,
+        user: args.user,
     };
     match args.enter.and_then(Pid::from_raw) {
         None => program.execute(),
@@ -250,6 +254,7 @@ struct Errand {
     clear_env: bool,
     chdir: Option<PathBuf>,
     at_home: bool,
+    user: Option<String>,
 }
 
 impl Errand {
@@ -267,7 +272,11 @@ impl Errand {
         if let Some(home) = self.home().filter(|_| self.at_home) {
             let _ = std::env::set_current_dir(home);
         }
-        let (status, reason) = Program::new(&self.argv, &self.env, self.clear_env).execute();
+        let mut program = Program::new(&self.argv, &self.env, self.clear_env);
+        if let Some(name) = &self.user {
+            program.run_as(&find_user(name)?);
+        }
+        let (status, reason) = program.execute();
         eprintln!("nearmetal-probe launch: {reason}");
         Ok(status)
     }
@@ -283,9 +292,39 @@ impl Errand {
     }
 }
 
+/// Look a user up where the program will run.
+fn find_user(name: &str) -> anyhow::Result<User> {
+    const ACCOUNTS: &str = "/etc/passwd";
+    let accounts = std::fs::read_to_string(ACCOUNTS)
+        .with_context(|| format!("cannot read the machine's {ACCOUNTS}"))?;
+    parse_user(&accounts, name).ok_or_else(|| {
+        anyhow!("there is no user {name}; the machine's {ACCOUNTS} names those that there are")
+    })
+}
+
+/// The user of this name in the text of a passwd(5) file.
+fn parse_user(accounts: &str, name: &str) -> Option<User> {
+    accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then_some(())?;
+        let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+        let home = fields.nth(1)?.to_owned();
+        Some(User { uid, gid, home })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_is_looked_up_by_the_whole_name() {
+        let accounts = "root:x:0:0:root:/root:/bin/sh\nwww:x:33:34:www:/var/www:/bin/sh\nbad:x\n";
+        let user = parse_user(accounts, "www").unwrap();
+        assert_eq!((user.uid, user.gid, &*user.home), (33, 34, "/var/www"));
+        assert!(parse_user(accounts, "ww").is_none());
+        assert!(parse_user(accounts, "bad").is_none());
+    }
 
     #[test]
     fn placeholders_become_descriptors_and_the_rest_stays() {

@@ -23,6 +23,13 @@ pub struct Program {
     name: OsString,
 }
 
+/// A user that a program can run as.
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+    pub home: String,
+}
+
 impl Program {
     /// Look `argv`'s program up in PATH as it stands in `variables`, or else in this process' environment.
     pub fn new(
@@ -50,6 +57,16 @@ impl Program {
         Program {
             command,
             name: name.to_owned(),
+        }
+    }
+
+    /// Have it run as this user, in no other group than the user's own, and with that user's HOME.
+    pub fn run_as(&mut self, user: &User) {
+        // A process of root's that sets another uid gives up its supplementary groups with it.
+        self.command.gid(user.gid).uid(user.uid);
+        let names_home = self.command.get_envs().any(|(name, _)| name == "HOME");
+        if !names_home {
+            self.command.env("HOME", &user.home);
         }
     }
 

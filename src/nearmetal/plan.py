@@ -19,6 +19,7 @@ from nearmetal.resolve import resolve_treatments
 _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
     ("clients", "clocks"): 0.01,
     ("kernel",): {"align": "off", "sysctl": {}},
+    ("services",): {},
     ("design", "detect"): None,
     ("design", "precision"): None,
     ("design", "power"): 0.8,

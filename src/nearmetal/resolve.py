@@ -24,11 +24,14 @@ from nearmetal.model import (
     Resolved,
     ResolvedClients,
     ResolvedEnvironment,
+    ResolvedService,
     ResolvedWorkload,
+    ServiceSpec,
     Study,
     Workload,
     WorkloadSpec,
 )
+from nearmetal.study_files import FileReader
 from nearmetal.units import AS_WRITTEN
 
 
@@ -39,8 +42,11 @@ def installed_names() -> KnownNames:
 class Resolver:
     """Resolves treatments of one study. What several treatments have in common is one object."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, reader: FileReader | None = None) -> None:
+        """`reader` reads what the study carries along; without one, relative to the current directory."""
         self._study = study
+        self._reader = reader or FileReader()
+        self._services: Mapping[str, ResolvedService] | None = None
         self._asking = Asking(study, find_targets(study, installed_names()))
         self._environments: dict[tuple[str, int], ResolvedEnvironment] = {}
         self._servers: dict[tuple[object, ...], MachineSpec] = {}
@@ -62,7 +68,7 @@ class Resolver:
             clients=self._client(asked),
             link=asked.link,
             observe=asked.observe,
-            services={},
+            services=self._resolved_services(),
             align=self._study.kernel.align,
             workloads=self._filled(asked.workloads),
             settings=asked.settings,
@@ -107,22 +113,53 @@ class Resolver:
 
     def _filled(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
         if id(workloads) not in self._workloads:
-            self._workloads[id(workloads)] = tuple(map(resolve_workload, workloads))
+            self._workloads[id(workloads)] = tuple(resolve_workload(one, self._reader) for one in workloads)
         return self._workloads[id(workloads)]
+
+    def _resolved_services(self) -> Mapping[str, ResolvedService]:
+        if self._services is None:
+            self._services = {
+                name: resolve_service(name, spec, self._reader) for name, spec in self._study.services.items()
+            }
+        return self._services
 
 
 def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:
     """A workload from its entry. pydantic's ValidationError when a parameter does not fit."""
-    return plugins.load("workloads", spec.kind)(_validate_parameters(spec))
+    return plugins.load("workloads", spec.kind)(validate_parameters(spec))
 
 
-def _validate_parameters(spec: WorkloadSpec | ResolvedWorkload) -> Frozen:
+def validate_parameters(spec: WorkloadSpec | ResolvedWorkload) -> Frozen:
+    """A workload's parameters, as its kind declares them. pydantic's ValidationError."""
     kind = plugins.load("workloads", spec.kind)
     return kind.Parameters.model_validate(dict(spec.parameters), context=AS_WRITTEN)
 
 
-def resolve_workload(spec: WorkloadSpec) -> ResolvedWorkload:
-    parameters = _validate_parameters(spec)
+def resolve_service(name: str, spec: ServiceSpec, reader: FileReader) -> ResolvedService:
+    """A service with its files as they are now. BadInput when one cannot be read."""
+    assert isinstance(spec.start, tuple)  # study_checks refuse "image"
+    return ResolvedService(
+        start=spec.start,
+        port=spec.port,
+        env=spec.env,
+        files=tuple(reader.read(text, f"services.{name}.files") for text in spec.files),
+        ready=spec.ready or f"tcp:{spec.port}",
+        ready_within=spec.ready_within,
+        user=spec.user,
+        directory=spec.directory,
+        lifetime=spec.lifetime,
+    )
+
+
+def collect_services(parameters: Frozen) -> tuple[str, ...]:
+    """Names of the services that a workload with these parameters asks."""
+    return tuple(getattr(parameters, "asked_services", ()))
+
+
+def resolve_workload(spec: WorkloadSpec, reader: FileReader | None = None) -> ResolvedWorkload:
+    """A workload with its files as they are now. BadInput when one cannot be read."""
+    parameters = validate_parameters(spec)
+    files: tuple[str, ...] = getattr(parameters, "carried_files", ())
     workload = plugins.load("workloads", spec.kind)(parameters)
     return ResolvedWorkload(
         name=spec.name,
@@ -131,6 +168,8 @@ def resolve_workload(spec: WorkloadSpec) -> ResolvedWorkload:
         primary=spec.primary or workload.primary,
         responses=dict(workload.responses),
         has_clients=workload.has_clients,
+        services=collect_services(parameters),
+        files=tuple((reader or FileReader()).read(text, f"workload {spec.name!r}") for text in files),
         variant=_tell_variant(parameters),
     )
 
@@ -147,14 +186,14 @@ def _tell_variant(parameters: Frozen) -> str:
     return ", ".join(str(one) for one in (chosen, delayed) if one)
 
 
-def iterate_resolved(study: Study) -> Iterator[Resolved]:
+def iterate_resolved(study: Study, reader: FileReader | None = None) -> Iterator[Resolved]:
     """Each treatment of a study, resolved, lazily and in the order of the study. BadInput, HostCannot."""
-    return map(Resolver(study).resolve, treatments_of(study))
+    return map(Resolver(study, reader).resolve, treatments_of(study))
 
 
-def resolve_treatments(study: Study) -> tuple[Resolved, ...]:
+def resolve_treatments(study: Study, reader: FileReader | None = None) -> tuple[Resolved, ...]:
     """Every treatment of a study, resolved, in the order of the study. BadInput, HostCannot."""
-    return tuple(iterate_resolved(study))
+    return tuple(iterate_resolved(study, reader))
 
 
 def resolve_environment(study: Study, level: str, spec: MachineSpec | None = None) -> ResolvedEnvironment:

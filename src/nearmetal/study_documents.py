@@ -93,6 +93,8 @@ class Planned(Document):
     """Pairs of environments that are one machine of the user's."""
     unused: tuple[Unused, ...]
     """Factors that fill placeholders of other workloads."""
+    fixed_urls: tuple[str, ...]
+    """Workloads whose `url` leads to one place, though the study varies the environment."""
     sees: tuple[Sight, ...]
     """How small a difference is found, by noise that was measured on this host."""
     unknown: int

@@ -18,8 +18,8 @@ from nearmetal.key_paths import path_of as path_of
 from nearmetal.key_paths import shown as shown
 from nearmetal.lines import KeyPath, line_of, line_of_deeper, locate
 from nearmetal.model import SYSCTL_NAME, Study
-from nearmetal.model.study import LOGIN, SSH_TARGET
-from nearmetal.model.words import NAME
+from nearmetal.model.study import SSH_TARGET
+from nearmetal.model.words import LOGIN, NAME
 from nearmetal.units import show_alike
 
 DEEPEST = 32

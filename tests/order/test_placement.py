@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
-from nearmetal.workloads.command import Command
+from nearmetal.workloads.command import Command, read_value
 from tests.order import mock_run
 
 STUDY = """
@@ -63,7 +63,7 @@ async def test_a_workload_that_starts_its_programs_itself_is_not_placed(
 ) -> None:
     async def run(self: Command, stage: Stage) -> Measurement:
         ended = await stage.servers[0].exec(["cat", "/proc/sys/kernel/random/boot_id"])
-        value = await self.value(ended, "server")
+        value = await read_value(self._parameters.readings["first"], ended, "server")
         return Measurement(responses={"first": self.responses["first"].of(value)}, events=1)
 
     monkeypatch.setattr(Command, "run", run)

@@ -21,8 +21,11 @@ LEVELS = re.compile(r"# of the factor (\w+ = \[.*\])$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("block", EXAMPLES)
-def test_each_is_planned_as_it_stands(block: re.Match[str]) -> None:
+def test_each_is_planned_as_it_stands(block: re.Match[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = block[1]
+    monkeypatch.chdir(tmp_path)
+    for name in re.findall(r'"\./([^:"]+):', text):  # files that a study carries along
+        (tmp_path / name).touch()
     if "[factors]" not in text:
         factors = ['environment = ["host", "qemu"]', *LEVELS.findall(text)]
         text = "\n".join(['name = "pasted"', "[factors]", *factors, text])

@@ -108,3 +108,14 @@ async def test_one_that_is_stopped_ends_when_it_is_told_to() -> None:
     await running.signal(signal.SIGSTOP)
     ended = await asyncio.wait_for(running.stop(), LIMITS.stop / 2)
     assert ended.status == 128 + signal.SIGTERM
+
+
+async def test_of_what_prints_much_the_last_is_kept() -> None:
+    """A service may log as much as it likes: it is not killed for it, and takes no memory."""
+    script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2"
+    with gathering.keeping_last(1000):
+        running = process.Background(await process.start(["sh", "-c", script]))
+    ended = await running.wait(60)
+    assert (ended.status, ended.stderr) == (0, b"last\n")
+    assert 1000 <= len(ended.stdout) <= 2000
+    assert ended.stdout.endswith(b"line 19999\n")

@@ -28,6 +28,7 @@ TABLES: list[tuple[str, str, type[BaseModel], dict[str, Any]]] = [
     ("[hosts.NAME]", "key", model.HostSpec, {"ssh": "a"}),
     ("[observe]", "key", model.ObserveSpec, {}),
     ("[observe]", "key of `capture`", model.CaptureSpec, {}),
+    ("[services.NAME]", "key", model.ServiceSpec, {"start": ["x"], "port": 1}),
     ("[[workloads]]", "key", model.WorkloadSpec, {"name": "w", "kind": "http"}),
     ("[design]", "key", model.DesignSpec, {}),
     ("[design]", "key of `blocks`", model.SequentialBlocks, {}),

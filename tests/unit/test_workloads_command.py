@@ -3,6 +3,9 @@
 import contextlib
 import json
 import math
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +16,9 @@ from pydantic import ValidationError
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Workload
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads import _command_match
-from nearmetal.workloads.command import Command, CommandParameters
-from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
+from nearmetal.workloads import _command_match, command
+from nearmetal.workloads.command import Command, CommandParameters, Reading
+from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
 
 BASE: dict[str, Any] = {"argv": ["bench"], "response": "rate", "unit": "1/s", "better": "higher"}
 
@@ -33,6 +36,11 @@ def machine(name: str, address: str, *outputs: str, status: int = 0) -> Scripted
 
 def printed(text: str | bytes) -> Completed:
     return Completed(status=0, stdout=text if isinstance(text, bytes) else text.encode())
+
+
+async def read(ended: Completed, **where: Any) -> float:
+    reading = Reading.model_validate({"better": "higher", **where})
+    return await command.read_value(reading, ended, "server0")
 
 
 async def test_a_command_on_the_server() -> None:
@@ -97,12 +105,12 @@ def test_levels_in_the_place_of_words_become_words() -> None:
 )
 async def test_a_match_without_a_number_is_a_failure(text: str, message: str) -> None:
     with pytest.raises(ToolFailed, match=message):
-        await workload(match=r"rate: (\S+)").value(printed(text), "server0")
+        await read(printed(text), match=r"rate: (\S+)")
 
 
 async def test_a_group_that_took_no_part_is_no_number() -> None:
     with pytest.raises(ToolFailed, match="None, which is no number"):
-        await workload(match=r"a|(b)").value(printed("a"), "server0")
+        await read(printed("a"), match=r"a|(b)")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +130,7 @@ async def test_a_group_that_took_no_part_is_no_number() -> None:
 )
 async def test_a_document_without_the_number_is_a_failure(text: str, message: str) -> None:
     with pytest.raises(ToolFailed, match=message):
-        await workload(json="end.rate").value(printed(text), "server0")
+        await read(printed(text), json="end.rate")
 
 
 async def test_a_pattern_that_backtracks_without_end_is_ended_by_a_limit() -> None:
@@ -134,9 +142,9 @@ async def test_a_pattern_that_backtracks_without_end_is_ended_by_a_limit() -> No
 @settings(deadline=None, max_examples=20)
 @given(st.binary(max_size=100))
 async def test_anything_at_all_is_read_or_refused(text: bytes) -> None:
-    for one in (workload(json="a"), workload(match="([0-9]+)")):
+    for one in (Reading(better="lower", json_="a"), Reading(better="lower", match="([0-9]+)")):
         with contextlib.suppress(ToolFailed):
-            assert math.isfinite(await one.value(printed(text), "server0"))
+            assert math.isfinite(await command.read_value(one, printed(text), "server0"))
 
 
 _JSON = st.recursive(
@@ -148,7 +156,7 @@ _JSON = st.recursive(
 @given(_JSON, st.sampled_from(["a", "a.b", "0", "a.0.b", "-1"]))
 async def test_any_document_is_read_or_refused(document: object, path: str) -> None:
     try:
-        found = await workload(json=path).value(printed(json.dumps(document)), "server0")
+        found = await read(printed(json.dumps(document)), json=path)
     except ToolFailed:
         return
     assert isinstance(found, float)
@@ -179,3 +187,29 @@ def test_bad_parameters_are_refused_with_what_would_be_right(given: dict[str, An
     with pytest.raises(ValidationError) as caught:
         workload(**given)
     assert message in caught.value.errors()[0]["msg"]
+
+
+@pytest.mark.parametrize(
+    ("title", "printed_by", "values"),
+    [
+        ("random-reads", "fio-3.33.json", ("iops", "mean")),
+        ("redis", "redis-benchmark-7.0.15.csv", ("get", "set")),
+    ],
+)
+async def test_the_examples_of_the_manual_read_what_these_programs_print(
+    title: str, printed_by: str, values: tuple[str, ...]
+) -> None:
+    """What fio (its "read" part) and redis-benchmark of Debian 12 printed in a run of the manual's examples."""
+    manual = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
+    (text,) = [one for one in re.findall(r"```toml\n(.*?)```", manual, re.DOTALL) if f'"{title}"\n' in one]
+    (given,) = tomllib.loads(text)["workloads"]
+    parameters = {name: value for name, value in given.items() if name not in ("name", "kind")}
+    one = Command(CommandParameters.model_validate(parameters, context=AS_WRITTEN))
+    output = printed(golden(f"command/{printed_by}"))
+    server, client = (
+        ScriptedMachine("s", "10.0.0.1", lambda argv: output),
+        ScriptedMachine("c", "10.0.0.2", lambda argv: output),
+    )
+    found = await one.run(ScriptedStage([server], [client]))
+    assert tuple(found.responses) == values
+    assert all(response.value > 1000 for response in found.responses.values())

@@ -112,6 +112,7 @@ class ScriptedStage:
         self.spec = MachineSpec()
         self.link = link or LinkSpec()
         self.cpus: Mapping[str, Sequence[int]] = {}
+        self.ports: Mapping[str, int] = {}
         self.connect = connect
         self.seed = 0
         self.limits: list[float] = []

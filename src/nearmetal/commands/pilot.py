@@ -20,6 +20,7 @@ from nearmetal.run import session
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import Pilot, keep_pilot
+from nearmetal.study_files import FileReader
 from nearmetal.units import show_duration, show_share
 
 BOOTS = 6
@@ -33,8 +34,8 @@ def make_pilot(opened: Opened, available: bool, as_json: bool) -> bool:
     study = _shorten(opened.study)
     overrides = (*opened.overrides, f"design.blocks={BOOTS}", f"design.repeats={TRIALS}")
     path = _new_folder(study)
-    request = session.Request(study, opened.source, overrides, opened.quick, path, available)
-    resolved = resolve_treatments(study)
+    request = session.Request(study, opened.source, overrides, opened.quick, path, available, beside=opened.beside)
+    resolved = resolve_treatments(study, FileReader(opened.beside))
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
     with watcher(study, plan, console) as watching:

@@ -33,6 +33,7 @@ from nearmetal.store import journal, runs
 from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress, seconds_each
+from nearmetal.study_files import FileReader
 from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
@@ -54,12 +55,14 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool, gat
     study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
     console = unfolded(console_for(as_json))
-    resolved = resolve_treatments(study)
+    resolved = resolve_treatments(study, FileReader(opened.beside))
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     say_missing(missing, "left out", console)
     left_out = [treatment for treatment, _ in missing]
     plan = planning.make(study, left_out, resolved)
-    request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, folder, available)
+    request = session.Request(
+        opened.study, opened.source, opened.overrides, opened.quick, folder, available, beside=opened.beside
+    )
     if opened.study.design.blocks == "auto":
         study, sizing = evidence.fix_blocks(opened.study, plan, evidence.gather_evidence(study))
         request = request.with_blocks(study, sizing)

@@ -16,6 +16,7 @@ from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import run_until_done
 from nearmetal.levels import format_assignment
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
+from nearmetal.model.services import SERVER
 from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json, print_table, unfolded
 from nearmetal.report import figures
@@ -24,6 +25,7 @@ from nearmetal.run import session
 from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.run.missing import Missing, by_finding
 from nearmetal.study import parsed_override, read
+from nearmetal.study_files import FileReader
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed, show_size
@@ -41,7 +43,9 @@ _NAMED = 4
 class Opened:
     """A study as read, with the text it came from and what the command line set over it."""
 
-    def __init__(self, study: Study, source: str, overrides: Sequence[str], quick: bool) -> None:
+    def __init__(self, study: Study, source: str, overrides: Sequence[str], quick: bool, beside: Path = Path()) -> None:
+        """`beside` is the folder in which relative paths of the study begin."""
+        self.beside = beside
         self.study = study
         self.source = source
         self.overrides = tuple(overrides)
@@ -91,7 +95,8 @@ def read_study(
         if value is not None:
             _refuse_both(f"--{key} {value}", ("design", key), overrides)
             wanted.append(f"design.{key}={value}")
-    return Opened(read(source, study, wanted, quick), source, wanted, quick)
+    beside = path.parent if _is_file(path) and not is_stdin else Path()
+    return Opened(read(source, study, wanted, quick), source, wanted, quick, beside)
 
 
 def _refuse_both(option: str, path: tuple[str, str], overrides: Sequence[str]) -> None:
@@ -146,7 +151,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     from nearmetal.analysis.sight import list_unknown, sights  # loads numpy
 
     study = evidence.open_number(opened.study)
-    resolved = resolve_treatments(study)
+    resolved = resolve_treatments(study, FileReader(opened.beside))
     missing = run_until_done(session.what_is_missing(study, resolved))
     left_out = [treatment for treatment, _ in missing] if available else []
     plan = planning.make(study, left_out, resolved)
@@ -206,12 +211,21 @@ def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "P
             Unused(workload=workload.name, factor=name, levels=len(study.factors[name].levels))
             for workload, name in _unused(study)
         ),
+        fixed_urls=tuple(_fixed_urls(study)),
         sees=outlook.seen,
         missing=tuple(
             Lacking(treatment=treatment, what=finding.what, detail=finding.detail, remedy=finding.remedy)
             for treatment, finding in missing
         ),
     )
+
+
+def _fixed_urls(study: Study) -> list[str]:
+    """Workloads that ask one place, whatever the environment is: each treatment would measure the same."""
+    if len(study.factors["environment"].levels) < 2:
+        return []
+    urls = {workload.name: workload.parameters.get("url") for workload in study.workloads}
+    return [name for name, url in urls.items() if isinstance(url, str) and SERVER not in url and "{" not in url]
 
 
 def _unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
@@ -230,6 +244,12 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
     )
     for one, other in find_one_under_two_names(study):
         console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")
+    for fixed in _fixed_urls(study):
+        console.print(
+            f"{fixed}: its `url` does not lead to {SERVER}, so that every environment is compared with itself; "
+            f'write "http://{SERVER}:8080/", or server = "NAME" with [services.NAME]',
+            style="yellow",
+        )
     for workload, name in _unused(study):
         levels = figures.count(len(study.factors[name].levels), "level")
         console.print(f"{workload.name} does not use {name}, and is measured at each of its {levels} all the same")

@@ -58,24 +58,44 @@ class LabService:
             self._pid = (await self.machine.exec(["cat", file])).text
         await self.machine.exec(["rm", "-f", file])
 
+    async def has_left(self) -> bool:
+        """Whether its process is gone, though what it started may go on and hold its output. MachineLost.
+
+        False of one whose process id nobody learned.
+        """
+        return bool(self._pid) and await self._read_status() == {}
+
     async def read_cpus(self) -> str | None:
         """The CPUs that it may run on; None if it was not placed, or has ended. MachineLost."""
         if not self._pid or not await self.alive():
             return None
-        status = (await self.machine.exec(["cat", f"/proc/{self._pid.strip()}/status"])).text
-        named = (line.partition(":") for line in status.splitlines())
-        return next((value.strip() for name, _, value in named if name == "Cpus_allowed_list"), None)
+        return (await self._read_status()).get("Cpus_allowed_list")
+
+    async def _read_status(self) -> Mapping[str, str]:
+        """Of its process, as proc_pid_status(5) has it; empty if there is none, or one that has ended."""
+        text = (await self.machine.exec(["cat", f"/proc/{self._pid.strip()}/status"])).text
+        status = {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+        return {} if status.get("State", "").startswith("Z") else status
 
 
 async def start_service(
-    machine: Machine, argv: Sequence[str], env: Mapping[str, str] | None, cpu: int | None, number: int
+    machine: Machine,
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    cpu: int | None,
+    number: int,
+    name: str = "",
 ) -> LabService:
-    """Start it, on this CPU if there is one that is meant for it. `number` is its own among those of a trial."""
-    if cpu is None:
+    """Start it, on this CPU if there is one that is meant for it. `number` is its own among those of a trial.
+
+    `name` is what messages call one of the user's own. Of such a one the process id is learned in any case.
+    """
+    if cpu is None and not name:
         return LabService(machine, argv[0], await machine.spawn(argv, env=env))
     file = str(PurePosixPath(machine.probe).with_name(f"service-{number}.pid"))
-    launch = [machine.probe, "launch", "--cpus", str(cpu), "--pid-file", file, "--", *argv]
-    service = LabService(machine, argv[0], await machine.spawn(launch, env=env))
+    placed = [] if cpu is None else ["--cpus", str(cpu)]
+    launch = [machine.probe, "launch", *placed, "--pid-file", file, "--", *argv]
+    service = LabService(machine, name or argv[0], await machine.spawn(launch, env=env))
     try:
         await service.learn_pid(file)
     except BaseException:

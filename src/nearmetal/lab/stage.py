@@ -53,6 +53,7 @@ class LabStage:
     offsets: dict[str, int]
     """How far a machine's clock is ahead of the controller's, in ns; 0 where they share it. Of those asked so far."""
     cpus: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)
     seed: int = 0
     services: list[LabService] = field(default_factory=list, init=False)
     """All that were started in this trial, also those that have ended since."""
@@ -70,7 +71,13 @@ class LabStage:
 
     async def serve(self, machine: Machine, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Service:
         """Start what serves, on the CPU meant for it."""
-        service = await start_service(machine, argv, env, self.kept_cpu(machine), len(self.services))
+        return await self.serve_as(argv[0], machine, argv, env)
+
+    async def serve_as(
+        self, name: str, machine: Machine, argv: Sequence[str], env: Mapping[str, str] | None
+    ) -> LabService:
+        """The same under a name of its own."""
+        service = await start_service(machine, argv, env, self.kept_cpu(machine), len(self.services), name)
         self.services.append(service)
         return service
 

@@ -87,6 +87,12 @@ from nearmetal.model.seams import Readback as Readback
 from nearmetal.model.seams import Treatment as Treatment
 from nearmetal.model.seams import Watch as Watch
 from nearmetal.model.seams import Workload as Workload
+from nearmetal.model.services import CommandWord as CommandWord
+from nearmetal.model.services import FileText as FileText
+from nearmetal.model.services import PlacedFile as PlacedFile
+from nearmetal.model.services import PortNumber as PortNumber
+from nearmetal.model.services import ResolvedService as ResolvedService
+from nearmetal.model.services import ServiceSpec as ServiceSpec
 from nearmetal.model.shared_folder import SharedFolder as SharedFolder
 from nearmetal.model.shared_folder import SharedFolderText as SharedFolderText
 from nearmetal.model.study import PRETENDED as PRETENDED
@@ -97,7 +103,6 @@ from nearmetal.model.study import EnvironmentSpec as EnvironmentSpec
 from nearmetal.model.study import FactorSpec as FactorSpec
 from nearmetal.model.study import HostSpec as HostSpec
 from nearmetal.model.study import LinkSpec as LinkSpec
-from nearmetal.model.study import LoginName as LoginName
 from nearmetal.model.study import MachineSpec as MachineSpec
 from nearmetal.model.study import ObserveSpec as ObserveSpec
 from nearmetal.model.study import SequentialBlocks as SequentialBlocks
@@ -110,6 +115,7 @@ from nearmetal.model.words import Document as Document
 from nearmetal.model.words import Frozen as Frozen
 from nearmetal.model.words import Identity as Identity
 from nearmetal.model.words import Level as Level
+from nearmetal.model.words import LoginName as LoginName
 from nearmetal.model.words import Name as Name
 from nearmetal.model.words import Number as Number
 from nearmetal.model.words import Provision as Provision

@@ -18,6 +18,7 @@ class Cause(StrEnum):
 
     # The treatment's
     SERVICE_DIED = "service-died"
+    SERVICE_NOT_READY = "service-not-ready"
     SERVICE_SILENT = "service-silent"
     OUT_OF_MEMORY = "out-of-memory"
     OUT_OF_PROCESSES = "out-of-processes"
@@ -64,6 +65,7 @@ _CONTROLLER: Blame = "controller"
 
 CAUSES: Mapping[Cause, Meaning] = {
     Cause.SERVICE_DIED: Meaning(_TREATMENT, "what serves ended"),
+    Cause.SERVICE_NOT_READY: Meaning(_TREATMENT, "what serves never got ready"),
     Cause.SERVICE_SILENT: Meaning(_TREATMENT, "what serves fell silent"),
     Cause.OUT_OF_MEMORY: Meaning(_TREATMENT, "the kernel killed a process of the server for its memory"),
     Cause.OUT_OF_PROCESSES: Meaning(_TREATMENT, "the server reached its limit of processes"),

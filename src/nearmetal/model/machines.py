@@ -344,6 +344,11 @@ class Stage(Protocol):
         ...
 
     @property
+    def ports(self) -> Mapping[str, int]:
+        """By the name of each of the study's services that has one: the TCP port on which it listens."""
+        ...
+
+    @property
     def connect(self) -> str:
         """ "shared": all clients load the first server; "pairs": client i loads server i."""
         ...

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from nearmetal.model.description import Description
 from nearmetal.model.kernel import format_sysctl
 from nearmetal.model.record import ResponseKind
+from nearmetal.model.services import PlacedFile, ResolvedService
 from nearmetal.model.study import EnvironmentSpec, LinkSpec, MachineSpec, ObserveSpec
 from nearmetal.model.words import Frozen, Level, Provision
 
@@ -83,6 +84,10 @@ class ResolvedWorkload(Frozen):
     """What a run of it can give; empty in a run of manifest version 1."""
     has_clients: bool
     """Whether clients load the servers over the network."""
+    services: tuple[str, ...] = ()
+    """Names of those that it asks: they run on each server before it is prepared."""
+    files: tuple[PlacedFile, ...] = ()
+    """What is put into each machine before it is prepared."""
     variant: str
     """What decides how noisy its responses are, besides its kind: "cpu", "closed, delayed"; "" if nothing does."""
 
@@ -97,8 +102,8 @@ class Resolved(Frozen):
     clients: ResolvedClients
     link: LinkSpec
     observe: ObserveSpec
-    services: Mapping[str, Any] = {}
-    """Empty until services exist."""
+    services: Mapping[str, ResolvedService] = {}
+    """What each service is that a workload can ask, by name."""
     align: Literal["network", "off"] = "off"
     """Which kernel settings are made alike, by the plan's table."""
     workloads: tuple[ResolvedWorkload, ...]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt, model_validator
 
 from nearmetal.model.kernel import KernelSpec
+from nearmetal.model.services import ServiceSpec
 from nearmetal.model.shared_folder import SharedFolderText
 from nearmetal.model.words import Frozen, Level, Name, Provision, Whole
 from nearmetal.units import BitRate, Bytes, Seconds, Share
@@ -88,11 +89,6 @@ class LinkSpec(Frozen):
 SSH_TARGET = r"^[A-Za-z0-9_\[](?:[A-Za-z0-9_.@:%\[\]-]*[A-Za-z0-9_.:%\[\]-])?$"
 SshTarget = Annotated[str, Field(pattern=SSH_TARGET, max_length=300)]
 """Where an SSH server answers: "user@10.0.0.2". Never an option of some program."""
-
-
-LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]*$"
-LoginName = Annotated[str, Field(pattern=LOGIN)]
-"""A user of a machine. Never an option of some program."""
 
 
 class HostSpec(Frozen):
@@ -238,6 +234,7 @@ class Study(Frozen):
     hosts: Mapping[str, HostSpec] = {}
     kernel: KernelSpec = KernelSpec()
     observe: ObserveSpec = ObserveSpec()
+    services: Mapping[str, ServiceSpec] = {}
     workloads: Annotated[tuple[WorkloadSpec, ...], Field(min_length=1)]
     design: DesignSpec = DesignSpec()
 

@@ -27,6 +27,9 @@ Number = Annotated[float, WithJsonSchema({"type": ["number", "null"]}, mode="ser
 
 NAME = r"^[A-Za-z0-9._-]+$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]
+LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]*$"
+LoginName = Annotated[str, Field(pattern=LOGIN)]
+"""A user of a machine. Never an option of some program."""
 Provision = Literal["boot", "restart", "restore", "reuse"]
 Scale = Literal["ratio", "difference"]
 Better = Literal["higher", "lower"]

@@ -39,6 +39,8 @@ class BlockTask(Document):
     mtu: int
     artifacts: str
     """The folder for the files of its trials."""
+    files: str = ""
+    """The folder of the files that the study carries into machines, each called by its SHA-256."""
 
     @field_validator("block")
     @classmethod
@@ -81,6 +83,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
                     trials=trials,
                     artifacts=Path(task.artifacts),
                     kernel_table=task.kernel_table,
+                    files=Path(task.files),
                     made_of=task.made_of.get(place),
                     resumed=bool(task.done),
                 )

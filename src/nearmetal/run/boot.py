@@ -45,6 +45,7 @@ from nearmetal.run.blame import Fault, Invalid, blamed, by, describe_fault, find
 from nearmetal.run.booted import Booted, BootTask
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
 from nearmetal.run.kernels import align_kernels
+from nearmetal.run.services import ServiceSet
 from nearmetal.run.trial import TrialTask, kept, run_trial
 
 _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
@@ -53,7 +54,7 @@ _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 
 async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
     """Run what is left of a boot. Its events, a record per trial among them, are the outcome."""
-    booted = Booted(task.resolved)
+    booted = Booted(task.resolved, services=ServiceSet(task.resolved.services, task.files))
     sink.emit(BootStarted(block=task.block, attempt=task.attempt, treatment=task.boot.treatment))
     left = list(task.trials)
     try:
@@ -204,6 +205,7 @@ async def _tear_down(booted: Booted, lab: Lab, sink: BlockSink) -> None:
 
     NotNoted, when all that is done.
     """
+    await booted.services.end()
     with _step(booted, sink, "undo"):
         left = [undone.left for undone in await lab.undo_first() if undone.outcome == "left"]
     with _step(booted, sink, "destroy"):
@@ -259,6 +261,7 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         stage=replace(booted.stage, seed=trial_seed(task.plan, task.block, task.attempt, trial.workload, trial.repeat)),
         observe=booted.asked.observe,
         treatments=tuple(_treatments(booted.asked)),
+        services=booted.services,
         surroundings=booted.surroundings,
         kernels=booted.kernels,
         liveness=booted.liveness,

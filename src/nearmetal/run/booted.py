@@ -21,6 +21,7 @@ from nearmetal.model import (
 from nearmetal.run.blame import Invalid
 from nearmetal.run.kernels import NO_KERNELS, Kernels
 from nearmetal.run.liveness import Liveness
+from nearmetal.run.services import ServiceSet
 from nearmetal.run.surroundings import Surroundings
 
 
@@ -38,6 +39,8 @@ class BootTask:
     artifacts: Path
     kernel_table: KernelTable | None = None
     """What kernels are aligned to; None if the study does not align them."""
+    files: Path = Path()
+    """The folder of the files that its machines are given, each called by its SHA-256."""
     made_of: str | None = None
     """What its treatment's earlier boots were made of, where there were any that told."""
     resumed: bool = False
@@ -56,6 +59,7 @@ class Booted:
     surroundings: Surroundings = field(default_factory=Surroundings)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
+    services: ServiceSet = field(default_factory=lambda: ServiceSet({}, Path()))
     liveness: Liveness | None = None
     """What its machines have, and what was last seen of them and of the way between them."""
     kernels: Kernels = NO_KERNELS

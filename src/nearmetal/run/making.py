@@ -109,6 +109,7 @@ async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles
         link=booted.asked.link,
         connect=booted.asked.clients.connect,
         cpus={machine.name: _numbered(machine, booted) for machine in machines},
+        ports={name: one.port for name, one in booted.asked.services.items() if one.port is not None},
         offsets=await offsets(timed),
     )
 

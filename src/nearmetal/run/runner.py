@@ -134,6 +134,7 @@ async def _run_block_until_whole(
                 images=manifest.images,
                 hosts=hosts,
                 artifacts=folder.artifacts.absolute(),
+                files=folder.files.absolute(),
             )
             await blocks.run(task, stream)
             stream.emit(BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
@@ -147,6 +148,7 @@ def plan_task(
     attempt: int = 0,
     *,
     artifacts: Path,
+    files: Path = Path(),
     progress: Progress | None = None,
     made_of: "_MadeOf | None" = None,
     images: Mapping[str, str] = MappingProxyType({}),
@@ -168,6 +170,7 @@ def plan_task(
         hosts=hosts,
         mtu=choose_mtu(plan.resolved),
         artifacts=str(artifacts),
+        files=str(files),
     )
 
 

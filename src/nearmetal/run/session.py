@@ -2,6 +2,7 @@
 
 import datetime
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ from nearmetal.store.calibration import Sizing
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.study_files import FileReader
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ class Request:
     """Leave out what this host cannot run, instead of refusing."""
     sizing: Sizing | None = None
     """How the number of blocks was fixed, where the study leaves it open."""
+
+    beside: Path = Path()
+    """The folder in which relative paths of the study begin."""
 
     def with_blocks(self, study: Study, sizing: Sizing | None) -> "Request":
         """The same with the number of blocks that was fixed, as if the command line had set it."""
@@ -79,7 +84,8 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
         refuse_what_is_there(request.folder)
         await _put_right(say)
         must_be_able_to_make(request.study)
-        resolved = resolve_treatments(request.study)
+        reader = FileReader(request.beside)
+        resolved = resolve_treatments(request.study, reader)
         hosts = collect_hosts(request.study)
         if preparing.lacks_image(request.study):
             # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
@@ -88,7 +94,7 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
                 raise refusal(request.study, missing)
         await preparing.build_image(request.study, say)
         async with aclosing(opener(hosts, say)) as open_site:
-            folder = await open_folder(request, resolved, open_site)
+            folder = await open_folder(request, resolved, open_site, reader)
             _say_if_too_few(folder.manifest(), say)
             with _at_work(folder):
                 await preparing.prepare_environments(folder.manifest(), open_site)
@@ -103,8 +109,13 @@ async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing
         return await cannot_run(study, resolved, open_site)
 
 
-async def open_folder(request: Request, resolved: Sequence[Resolved], open_site: OpenSite) -> RunFolder:
-    """Check that the study can run here, plan it, and make its folder. BadInput, HostCannot."""
+async def open_folder(
+    request: Request, resolved: Sequence[Resolved], open_site: OpenSite, reader: FileReader | None = None
+) -> RunFolder:
+    """Check that the study can run here, plan it, and make its folder. BadInput, HostCannot.
+
+    `reader` has read the files that the treatments carry along.
+    """
     missing = await cannot_run(request.study, resolved, open_site)
     if missing and not request.available:
         raise refusal(request.study, missing)
@@ -115,8 +126,11 @@ async def open_folder(request: Request, resolved: Sequence[Resolved], open_site:
     manifest = await _manifest(request, plan, missing, open_site)
     new = files.missing(request.folder)
     try:
+        if reader is not None:
+            reader.write(folder.files)
         folder.write_manifest(manifest)
     except OSError:
+        shutil.rmtree(folder.files, ignore_errors=True)
         files.remove_empty(new)
         raise
     return folder
@@ -183,7 +197,7 @@ def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None
     if manifest.trial_ids is None or manifest.trial_ids != checksum_trial_ids(manifest.plan):
         raise BadInput("its trials are not those that this nearmetal would run", str(folder.path), again)
     try:
-        resolver = Resolver(manifest.study)
+        resolver = Resolver(manifest.study, FileReader(known=manifest.plan.resolved))
     except (ValidationError, BadInput, ValueError) as error:
         reason = error.what if isinstance(error, BadInput) else str(error).splitlines()[0]
         raise BadInput(f"its study means nothing any more: {reason}", str(folder.path), again) from None

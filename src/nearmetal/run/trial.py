@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,7 @@ from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
 from nearmetal.run.kernels import Kernels
 from nearmetal.run.liveness import Liveness
+from nearmetal.run.services import ServiceFailed, ServiceSet
 from nearmetal.run.surroundings import Surroundings
 from nearmetal.run.vitals import Vitals
 
@@ -61,6 +62,7 @@ class TrialTask:
     stage: LabStage
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
+    services: ServiceSet
     surroundings: Surroundings
     kernels: Kernels
     liveness: Liveness
@@ -139,6 +141,7 @@ class _Trial:
         self._clocks: tuple[ClockRecord | None, ...] = ()
         self._beginning = Beginning(time.time(), suspension.Reading(suspension.asleep(), {}), task.liveness.seen.inside)
         self._began = time.monotonic()
+        self._said_by_services: Mapping[str, bytes] = {}
         self.found: Fault | None = None
         """Why it fails, whatever its tools said; looked for before what serves is stopped."""
 
@@ -151,12 +154,17 @@ class _Trial:
             self._phases["measure"] -= self._phases["alive"]
         except (MachineLost, NotProvisioned):
             raise
-        except Exception:
+        except Exception as error:
             self.found = self.found or await self._find_fault_of_failed()
+            if isinstance(error, ServiceFailed) and self.found and self.found.cause is Cause.SERVICE_DIED:
+                self.found = None  # which the error itself says, with a remedy
             raise
         finally:
-            with self._by_workload():
-                await workload.finish(stage)
+            try:
+                with self._by_workload():
+                    await workload.finish(stage)
+            finally:
+                self._said_by_services = await self._task.services.end(lifetimes=("trial",))
         task = self._task
         gated = clock_gate.gate_responses(measurement, task.workload.primary, task.clocks)
         uneven = clock_gate.find_uneven_start(task.liveness.machines, self._clocks, stage.offsets, task.clocks)
@@ -178,19 +186,26 @@ class _Trial:
         fault = self._stood_still or changed or invalid or clocks or not_kept or self._not_placed
         return self.ended(TrialStatus.INVALID if fault else TrialStatus.OK, fault)
 
-    async def _prepare(self, workload: Workload, stage: Stage) -> None:
+    async def _prepare(self, workload: Workload, stage: LabStage) -> None:
         """Without waiting for an answer that cannot come. MachineLost."""
+        services, asked = self._task.services, self._task.workload
+        await services.place(asked.files, *stage.servers, *stage.clients)
+        await self._watched(services.start(asked.services, stage))
         with self._by_workload():
-            preparing = asyncio.ensure_future(workload.prepare(stage))
-            try:
-                while not (await asyncio.wait({preparing}, timeout=_LOOK_AGAIN))[0]:
-                    self.found = await self._find_fault()
-                    if self.found is not None:
-                        raise TrialFailed(self.found)
-                await preparing
-            finally:
-                preparing.cancel()
-                await asyncio.wait({preparing})
+            await self._watched(workload.prepare(stage))
+
+    async def _watched(self, work: Coroutine[None, None, None]) -> None:
+        """The work, until it is seen that an answer cannot come any more: TrialFailed, MachineLost."""
+        preparing = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({preparing}, timeout=_LOOK_AGAIN))[0]:
+                self.found = await self._find_fault()
+                if self.found is not None:
+                    raise TrialFailed(self.found)
+            await preparing
+        finally:
+            preparing.cancel()
+            await asyncio.wait({preparing})
 
     async def _find_fault(self) -> Fault | None:
         """What has died or was cut since the trial before. MachineLost, HostCannot."""
@@ -356,6 +371,8 @@ class _Trial:
         self._artifacts += kept(self._task.artifacts, self._task.address.id, artifacts)
 
     def ended(self, status: TrialStatus, fault: Fault | None) -> TrialRecord:
+        if status is not TrialStatus.OK:
+            self.keep(self._said_by_services)
         return self._task.record.model_copy(
             update={
                 "status": status,

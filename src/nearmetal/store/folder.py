@@ -34,6 +34,8 @@ class RunFolder:
         self.path = path
         self.journal = path / "journal.jsonl"
         self.artifacts = path / "artifacts"
+        self.files = path / "files"
+        """Contents of the files that the study carries into machines, each called by its SHA-256."""
         self.report = path / "report"
         self.page = path / "report.html"
         self._manifest = path / "manifest.json"
@@ -125,8 +127,8 @@ class RunFolder:
     def is_measurement(self, file: Path) -> bool:
         """Whether a file is one of what was measured, that nothing can make again."""
         place, own = file.resolve(), self.path.resolve()
-        return place in (own / self._manifest.name, own / self.journal.name) or place.is_relative_to(
-            own / self.artifacts.name
+        return place in (own / self._manifest.name, own / self.journal.name) or any(
+            place.is_relative_to(own / folder.name) for folder in (self.artifacts, self.files)
         )
 
     def _damaged(self, what: str) -> BadInput:

@@ -27,6 +27,7 @@ from nearmetal.model import (
     Resolved,
     ResolvedClients,
     ResolvedEnvironment,
+    ResolvedService,
     ResolvedWorkload,
     Setting,
     Study,
@@ -56,7 +57,7 @@ class Treatments(Frozen):
     workloads: tuple[tuple[Part, ...], ...]
     """A table for each workload, in their order."""
     settings: tuple[Part, ...]
-    services: Mapping[str, Any] = {}
+    services: Mapping[str, ResolvedService] = {}
     align: Literal["network", "off"] = "off"
     rows: tuple[Row, ...]
 

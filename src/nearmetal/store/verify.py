@@ -5,7 +5,7 @@ Readers refuse what they cannot read, at its first fault. This looks at all, and
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,6 +20,7 @@ from nearmetal.store.artifacts import hash_file
 from nearmetal.store.folder import NOT_AS_RECORDED, RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
+from nearmetal.study_files import collect_files
 
 Step = Callable[[str], None]
 """Is told what is looked at now."""
@@ -83,6 +84,10 @@ def verify(path: Path, step: Step) -> Verified:
         step(f"file {number:,} of {len(artifacts):,}")
         if (what := _check_artifact(folder, artifact)) is not None:
             damaged.append(Damage(file=name, what=what))
+    carried = _list_carried(manifest, folder)
+    for carried_path, sha256 in carried.items():
+        if (what := _check_carried(folder.path / carried_path, sha256)) is not None:
+            damaged.append(Damage(file=carried_path, what=what))
     return Verified(
         run=str(path),
         is_whole=not damaged,
@@ -91,7 +96,7 @@ def verify(path: Path, step: Step) -> Verified:
         trials=trials.progress.trials,
         artifacts=len(artifacts),
         damaged=tuple(damaged),
-        unknown=tuple(sorted(_find_unknown(folder, artifacts.keys()))),
+        unknown=tuple(sorted(_find_unknown(folder, [*artifacts, *carried]))),
     )
 
 
@@ -123,6 +128,21 @@ def _check_artifact(folder: RunFolder, named: Artifact) -> str | None:
         return None if hash_file(file) == named.sha256 else NOT_AS_RECORDED
     except (OSError, ValueError) as error:
         return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _list_carried(manifest: Manifest | None, folder: RunFolder) -> Mapping[str, str]:
+    """Files that the study carries into machines, each with its SHA-256."""
+    resolved = () if manifest is None else manifest.plan.resolved
+    return {f"{folder.files.name}/{one.sha256}": one.sha256 for one in collect_files(resolved)}
+
+
+def _check_carried(path: Path, sha256: str) -> str | None:
+    if not path.is_file():  # whoever opens a pipe waits for its other end
+        return "it is not there, or no file"
+    try:
+        return None if hash_file(path) == sha256 else NOT_AS_RECORDED
+    except OSError as error:
+        return error.strerror
 
 
 def _find_unknown(folder: RunFolder, artifacts: Iterable[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from nearmetal.study_checks.factors import check_conditions, check_factors, chec
 from nearmetal.study_checks.kernels import check_sysctls
 from nearmetal.study_checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study_checks.places import check_environments
+from nearmetal.study_checks.services import check_services
 from nearmetal.study_checks.treatments import (
     check_cables,
     check_cpus,
@@ -35,6 +36,7 @@ CHECKS: Sequence[Check] = (
     check_observers,
     check_levels,
     check_workload_parameters,
+    check_services,
     check_counterparts,
     check_reality,
     check_places,

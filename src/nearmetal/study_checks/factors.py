@@ -12,8 +12,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def check_names(study: Study, where: StudyText) -> None:
-    for table, things in (("factors", study.factors), ("environments", study.environments), ("hosts", study.hosts)):
-        for name in things:
+    for table in ("factors", "environments", "hosts", "services"):
+        for name in getattr(study, table):
             if not _NAME.fullmatch(name):
                 raise where.wrong((table, name), f"{shown(name)} cannot be a name in [{table}]", as_name(name))
     if "local" in study.hosts:

@@ -46,11 +46,15 @@ def _placeholders(index: int, workload: WorkloadSpec, study: Study, where: Study
 def check_workload_parameters(study: Study, where: StudyText) -> None:
     """Every workload, filled with every combination of the levels that stand in it, must make sense."""
     for index, workload in enumerate(study.workloads):
-        names = list(dict.fromkeys(find_placeholders(workload.parameters)))
-        for levels in _combined(names, study):
-            filled = fill_placeholders(workload.model_dump(), levels)
-            spec = WorkloadSpec.model_validate(filled)
+        for levels, spec in iterate_filled(workload, study):
             _primary(index, spec, _parameters(index, spec, levels, where), study.design.share_boot, where)
+
+
+def iterate_filled(workload: WorkloadSpec, study: Study) -> Iterator[tuple[dict[str, Level], WorkloadSpec]]:
+    """A workload with each combination of the levels that stand in it."""
+    names = list(dict.fromkeys(find_placeholders(workload.parameters)))
+    for levels in _combined(names, study):
+        yield levels, WorkloadSpec.model_validate(fill_placeholders(workload.model_dump(), levels))
 
 
 def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:

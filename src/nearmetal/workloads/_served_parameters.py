@@ -1,12 +1,13 @@
 """What a study file may say of the service that requests go to, whichever generator sends them. Pure."""
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from nearmetal.model import Frozen
+from nearmetal.model import Frozen, Name
+from nearmetal.model.services import OURS
 from nearmetal.units import Bytes, Seconds
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._stage import SERVER
@@ -26,7 +27,8 @@ class ServedParameters(Frozen):
     schemes: ClassVar[tuple[str, ...]] = ("http",)
     """Of a URL."""
 
-    server: Literal["lighttpd", "probe"] | None = None
+    server: Name | None = None
+    """One of `OURS`, or a service of the study's."""
     url: str | None = None
     body: Annotated[Bytes, Field(le=2**30)] = 402
     writes: str | None = None
@@ -94,6 +96,11 @@ class ServedParameters(Frozen):
         if self.delay and self.server != "probe":
             raise ValueError('`delay` needs server = "probe"; what a link adds is `link.delay`')
         return self
+
+    @property
+    def asked_services(self) -> tuple[str, ...]:
+        """The study's services that are asked."""
+        return () if self.server is None or self.server in OURS else (self.server,)
 
     @property
     def one_path(self) -> tuple[str, ...]:

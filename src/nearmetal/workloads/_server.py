@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.image import pages
-from nearmetal.model import Machine, Service, Stage
+from nearmetal.lab.machines import kernel
+from nearmetal.model import Cause, Machine, Service, Stage
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
 from nearmetal.workloads._serving import ended_within, stop_all
@@ -30,6 +31,7 @@ REFUSED = 2
 PORTS = {"lighttpd": 80, "probe": 9001}
 """Where each server listens."""
 
+_SERVE = 'nearmetal starts nothing for a `url`: add [services.NAME] to the study and server = "NAME" to this workload'
 _OTHER_PATHS = ", ".join(f"/{name}" for name in pages.SIZES)
 _REMEDIES = {
     "lighttpd": f"look at `path` or `paths`: lighttpd of the image has /, {_OTHER_PATHS} and /heavy.php",
@@ -37,6 +39,7 @@ _REMEDIES = {
     None: "look at `url` of this workload",
 }
 """By the server, when an answer says that the request is wrong."""
+_OF_A_SERVICE = "look at `path` or `paths` of this workload, and at what the service answers there"
 
 
 class Servers:
@@ -58,17 +61,19 @@ class Servers:
         self._parameters = parameters
         self._paths = paths
         self._services: list[Service] = []
+        self._ports: Mapping[str, int] = PORTS
 
     async def start(self, stage: Stage) -> None:
         """Start them and return once they answer. ToolFailed when they do not."""
         if self._parameters.url is None or SERVER in self._parameters.url:
             must_connect(stage, "HTTP")
-        if self._parameters.server is not None:
+        self._ports = {**stage.ports, **PORTS}
+        if self._parameters.server in PORTS:
             for server in stage.servers:
                 self._services.append(await stage.serve(server, self._command(server)))
         for index, client in enumerate(stage.clients):
             if index == 0 or stage.connect == "pairs":
-                await self._answered(client, self.url(stage.facing(index)), index, lossy(stage))
+                await self._answered(client, stage, index)
 
     async def stop(self) -> None:
         await stop_all(self._services)
@@ -77,7 +82,7 @@ class Servers:
         """Where a client sends its requests."""
         if self._parameters.url is not None:
             return self._parameters.url.replace(SERVER, server.address)
-        port = PORTS[self._parameters.server or "lighttpd"]
+        port = self._ports[self._parameters.server or "lighttpd"]
         return f"http://{server.address}{f':{port}' if port != 80 else ''}{self._first}"
 
     def _command(self, server: Machine) -> list[str]:
@@ -89,11 +94,13 @@ class Servers:
         delay = ("--delay", as_time(self._parameters.delay)) if self._parameters.delay else ()
         return [server.probe, "serve", "--listen", listen, *content, *delay]
 
-    async def _answered(self, client: Machine, url: str, index: int, blamed: str) -> None:
+    async def _answered(self, client: Machine, stage: Stage, index: int) -> None:
         """Return once a client got a 200 for every path, through the data network. ToolFailed when it does not come.
 
         An answer that says the request is wrong (4xx), or is a redirection, will not change by waiting.
         """
+        server, blamed = stage.facing(index), lossy(stage)
+        url = self.url(server)
         paths = max(1, len(self._paths))
         asking = ["--requests", str(paths), "--workers", "1", "--timeout", as_time(self._parameters.timeout), "--json"]
         argv = [client.probe, "load", url, *self._words(client), *asking]
@@ -111,14 +118,24 @@ class Servers:
             if any(document.status.get(name, 0) for name in ("1xx", "3xx", "4xx")):
                 asked = url if paths == 1 else f"one of {url} and {', '.join(self._paths[1:])}"
                 what = f"{asked} answers {_seen(document)} instead of 200"
-                raise ToolFailed(what, client.name, _REMEDIES[self._parameters.server])
+                raise ToolFailed(what, client.name, _REMEDIES.get(self._parameters.server, _OF_A_SERVICE))
+            if document.errors.refused and self._parameters.url and not self._may_still_boot(stage, server):
+                raise _nothing_serves(url, server)
             await self._still_starting(index)
             if time.monotonic() > until:
                 raise ToolFailed(
                     f"{url} did not answer with 200 within {READY:g} s, but with {_seen(document)}"
                     f"{blamed}{await self._last_words(index)}",
                     client.name,
+                    _SERVE if self._parameters.url is not None else "",
+                    cause=Cause.SERVICE_NOT_READY,
                 )
+
+    def _may_still_boot(self, stage: Stage, server: Machine) -> bool:
+        """Whether a first process of the user's own may still be starting what serves."""
+        if SERVER not in (self._parameters.url or ""):
+            return False
+        return not server.owned or (stage.spec.brings_image and not kernel.is_its_hosts(server))
 
     async def _still_starting(self, index: int) -> None:
         """Wait a little. ToolFailed when the server that this client faces has ended meanwhile."""
@@ -136,6 +153,11 @@ class Servers:
         if not self._services:
             return ""
         return f"; {self._parameters.server} said: {last_words(await self._services[index].stop())}"
+
+
+def _nothing_serves(url: str, server: Machine) -> ToolFailed:
+    what = f"nothing listens at {url}: the connection was refused"
+    return ToolFailed(what, server.name, _SERVE, cause=Cause.SERVICE_NOT_READY)
 
 
 def _is_php(path: str) -> bool:

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Machine, Stage, Warned
+from nearmetal.model.services import SERVER as SERVER
 from nearmetal.units import show, show_duration
 
-SERVER = "$server"
-"""Stands for the address of the server that a client faces. Braces would be a factor's level."""
 SKEW = 0.05
 """Seconds. Of a measurement of ten seconds, half a percent in which not all clients load the server."""
 

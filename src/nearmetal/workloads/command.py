@@ -1,4 +1,4 @@
-"""Any program of the user's: one number out of what it prints."""
+"""Any program of the user's: numbers out of what it prints, each a response."""
 
 import json
 import math
@@ -24,6 +24,7 @@ from nearmetal.model import (
     Stage,
     Warned,
 )
+from nearmetal.model.services import FileText
 from nearmetal.workloads._command_match import search
 from nearmetal.workloads._parameters import Time
 from nearmetal.workloads._stage import SERVER, succeeded
@@ -48,17 +49,73 @@ def _without_nul(word: str) -> str:
 Word = Annotated[str, BeforeValidator(_word), AfterValidator(_without_nul)]
 
 
+def _check_pattern(value: str) -> str:
+    try:
+        groups = re.compile(value, re.MULTILINE).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+    if groups != 1:
+        raise ValueError(
+            f"{value!r} has {groups} groups and needs one, around the number: 'rate: ([0-9.]+)'; "
+            "write (?:…) for a group that is not meant"
+        )
+    return value
+
+
+Unit = Annotated[str, Field(max_length=20)]
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
+JsonPath = Annotated[str | None, Field(alias="json", min_length=1)]
+
+
+def _check_place(match: str | None, path: str | None) -> None:
+    if (match is None) == (path is None):
+        raise ValueError(
+            "give either `match`, a regular expression with one group around the number, or `json`, the number's "
+            'path in a JSON document like "end.sum.bits_per_second"'
+        )
+
+
+class Reading(Frozen):
+    """One number in what a program prints, and the response that it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    unit: Unit = ""
+    better: Better
+    scale: Scale = "ratio"
+    match: Pattern | None = None
+    json_: JsonPath = None
+
+    @model_validator(mode="after")
+    def _says_where(self) -> "Reading":
+        _check_place(self.match, self.json_)
+        return self
+
+    @property
+    def kind(self) -> ResponseKind:
+        return ResponseKind(unit=self.unit, better=self.better, scale=self.scale)
+
+
+_OF_ONE = tuple(Reading.model_fields)
+
+
 class CommandParameters(Frozen):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     argv: Annotated[tuple[Word, ...], Field(min_length=1)]
     on: Literal["server", "client"] = "server"
-    response: Name
-    unit: Annotated[str, Field(max_length=20)] = ""
-    better: Better
+    services: tuple[Name, ...] = ()
+    """Of the study's: they run on each server meanwhile."""
+    files: tuple[FileText, ...] = ()
+    """What is put into each machine before."""
+    response: Name | None = None
+    responses: Mapping[Name, Reading] = {}
+    """Several, in place of `response` and its keys; the first is the primary one."""
+    unit: Unit = ""
+    better: Better | None = None
     scale: Scale = "ratio"
-    match: str | None = None
-    json_: Annotated[str | None, Field(alias="json", min_length=1)] = None
+    match: Pattern | None = None
+    json_: JsonPath = None
     duration: Time = 10.0
     timeout: Time | None = None
 
@@ -69,39 +126,41 @@ class CommandParameters(Frozen):
             raise ValueError('the first word names the program; write argv = ["/usr/bin/program", "--option"]')
         return value
 
-    @field_validator("response")
-    @classmethod
-    def _is_free(cls, value: str) -> str:
-        if value in COSTS:
-            raise ValueError(f"every trial has a response {value!r} already: choose another name")
-        return value
-
-    @field_validator("match")
-    @classmethod
-    def _has_one_group(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        try:
-            groups = re.compile(value, re.MULTILINE).groups
-        except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
-        if groups != 1:
-            raise ValueError(
-                f"{value!r} has {groups} groups and needs one, around the number: 'rate: ([0-9.]+)'; "
-                "write (?:…) for a group that is not meant"
-            )
-        return value
-
     @model_validator(mode="after")
-    def _go_together(self) -> "CommandParameters":
-        if (self.match is None) == (self.json_ is None):
-            raise ValueError(
-                "give either `match`, a regular expression with one group around the number, or `json`, the number's "
-                'path in a JSON document like "end.sum.bits_per_second"'
-            )
+    def _names_responses(self) -> "CommandParameters":
+        if self.response is not None and self.responses:
+            raise ValueError("`response` and `responses` are two spellings of one thing: put the one into `responses`")
+        alone = [name for name in _OF_ONE if name in self.model_fields_set]
+        if self.responses and alone:
+            key = alone[0].removesuffix("_")
+            raise ValueError(f"`{key}` is one of each response: write it into responses.NAME")
+        if self.response is None and not self.responses:
+            raise ValueError('name what is read: response = "rate", or several in a table `responses`')
+        if self.response is not None:
+            _check_place(self.match, self.json_)
+            if self.better is None:
+                raise ValueError('say which numbers are better: better = "higher", or "lower"')
+        taken = next((name for name in (self.response, *self.responses) if name in COSTS), None)
+        if taken is not None:
+            raise ValueError(f"every trial has a response {taken!r} already: choose another name")
         if self.timeout is not None and self.timeout < self.duration:
             raise ValueError(f"timeout = {self.timeout:g}s ends the command before duration = {self.duration:g}s")
         return self
+
+    @property
+    def asked_services(self) -> tuple[str, ...]:
+        return self.services
+
+    @property
+    def carried_files(self) -> tuple[str, ...]:
+        return self.files
+
+    @property
+    def readings(self) -> Mapping[str, Reading]:
+        """What is read, by response."""
+        if self.response is None:
+            return self.responses
+        return {self.response: Reading(**{name: getattr(self, name) for name in _OF_ONE})}
 
     @property
     def limit(self) -> float:
@@ -117,12 +176,11 @@ class Command:
 
     @property
     def responses(self) -> Mapping[str, ResponseKind]:
-        given = self._parameters
-        return {given.response: ResponseKind(unit=given.unit, better=given.better, scale=given.scale)}
+        return {name: reading.kind for name, reading in self._parameters.readings.items()}
 
     @property
     def primary(self) -> str:
-        return self._parameters.response
+        return next(iter(self._parameters.readings))
 
     @property
     def has_clients(self) -> bool:
@@ -156,11 +214,13 @@ class Command:
             (machine, succeeded(one, f"`{argv[0]}`", machine))
             for one, (machine, argv) in zip(ended, commands, strict=True)
         ]
-        values = tuple([await self.value(one, machine.name) for machine, one in outputs])
-        (name, kind), *_ = self.responses.items()
+        responses = {}
+        for name, reading in self._parameters.readings.items():
+            values = tuple([await read_value(reading, one, machine.name) for machine, one in outputs])
+            responses[name] = reading.kind.of(fmean(values), by_client=values if len(values) > 1 else None)
         return Measurement(
-            responses={name: kind.of(fmean(values), by_client=values if len(values) > 1 else None)},
-            events=len(values),
+            responses=responses,
+            events=len(outputs),
             warnings=tuple(warning for machine, one in outputs if (warning := _left_running(one, machine))),
             artifacts=_artifacts([one for _, one in outputs]),
         )
@@ -171,13 +231,14 @@ class Command:
             return [(server, server) for server in stage.servers]
         return [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
 
-    async def value(self, ended: Completed, where: str) -> float:
-        """The number in a program's output. ToolFailed when there is none, or it is not finite."""
-        if len(ended.stdout) > LARGEST:
-            raise ToolFailed(f"the command printed {len(ended.stdout)} bytes; {LARGEST} are read", where)
-        if self._parameters.match is not None:
-            return await _matched(self._parameters.match, ended.text, where)
-        return _at_path(self._parameters.json_ or "", ended.stdout, where)
+
+async def read_value(reading: Reading, ended: Completed, where: str) -> float:
+    """The number in a program's output. ToolFailed when there is none, or it is not finite."""
+    if len(ended.stdout) > LARGEST:
+        raise ToolFailed(f"the command printed {len(ended.stdout)} bytes; {LARGEST} are read", where)
+    if reading.match is not None:
+        return await _matched(reading.match, ended.text, where)
+    return _at_path(reading.json_ or "", ended.stdout, where)
 
 
 def _left_running(ended: Completed, machine: Machine) -> Warned | None:

@@ -28,6 +28,7 @@ _gathered: Final[set["asyncio.Future[Completed]"]] = set()
 
 
 _most: Final[ContextVar[int | None]] = ContextVar("most", default=None)
+_kept: Final[ContextVar[int | None]] = ContextVar("kept", default=None)
 
 
 @contextmanager
@@ -38,6 +39,16 @@ def up_to(most: int) -> Iterator[None]:
         yield
     finally:
         _most.reset(before)
+
+
+@contextmanager
+def keeping_last(kept: int) -> Iterator[None]:
+    """Of what is started in here the last bytes of each stream are kept, at least so many, however much it prints."""
+    before = _kept.set(kept)
+    try:
+        yield
+    finally:
+        _kept.reset(before)
 
 
 class Stream(Protocol):
@@ -53,6 +64,7 @@ class Gathering(ABC):
         self.stdout = bytearray()
         self.stderr = bytearray()
         self._most = _most.get() or MOST
+        self._kept = _kept.get()
         self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._is_given_up = False
         self._killing: asyncio.Future[Completed] | None = None
@@ -100,16 +112,23 @@ class Gathering(ABC):
     def said(self, piece: bytes) -> None:
         if self._is_too_much(piece):
             return
-        self.stdout += piece
+        self._take(self.stdout, piece)
         if not self._first.done() and b"\n" in piece:
             self._first.set_result(bytes(self.stdout).partition(b"\n")[0])
 
     def complained(self, piece: bytes) -> None:
         if not self._is_too_much(piece):
-            self.stderr += piece
+            self._take(self.stderr, piece)
+
+    def _take(self, stream: bytearray, piece: bytes) -> None:
+        stream += piece
+        if self._kept is not None and len(stream) > 2 * self._kept:  # seldom, for all that follows has to move
+            del stream[: -self._kept]
 
     def _is_too_much(self, piece: bytes) -> bool:
         """Then it is killed, and what it says until it is gone is thrown away."""
+        if self._kept is not None:
+            return False
         if self._killing is None and len(self.stdout) + len(self.stderr) + len(piece) > self._most:
             self._killing = asyncio.ensure_future(self.kill())
             self._killing.add_done_callback(lambda killed: killed.cancelled() or killed.exception())

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from pydantic import Field, IPvAnyAddress, field_validator, model_validator
 
 from nearmetal.model import Frozen, HostSpec
-from nearmetal.model.study import LoginName
+from nearmetal.model.words import LoginName
 
 _OF_OURS = ("machine",)
 _OF_YOURS = ("login", "data", "key", "host_key")

@@ -38,6 +38,9 @@ class Call:
         self.env = env
 
 
+_PORT = re.compile(r"(?<![0-9.])[0-9]{2,5}(?![0-9.])")
+"""A number among the words of a server: it listens there."""
+
 Program = Callable[[Call], Awaitable[Completed]]
 
 
@@ -45,6 +48,8 @@ async def run(call: Call) -> Completed:
     """Run it, or say as a shell would that there is no such program."""
     name = call.argv[0].rsplit("/", 1)[-1]
     program = PROGRAMS.get(name)
+    if program is None and read(call.state, call.argv[0]) is not None:
+        program = serve  # a service of the user's own, which was put there
     if program is None:
         return Completed(status=127, stderr=f"{name}: not found".encode())
     return await program(call)
@@ -104,8 +109,11 @@ def _file(call: Call, path: str) -> bytes | None:
         return f"BOOT_IMAGE=mock {' '.join(call.state['running_arguments'])}\n".encode()
     if path == "/proc/sys/kernel/random/boot_id":
         return f"{call.state['boot_id']}\n".encode()
+    if path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        ports = call.state.get("listening", []) if path.endswith("tcp") and call.state["serving"] else []
+        return "".join(f"0: 00000000:{port:04X} 00000000:0000 0A\n" for port in ports).encode()
     if (placed := re.fullmatch(r"/proc/(\d+)/status", path)) and placed[1] in call.state["placed"]:
-        return f"Cpus_allowed_list:\t{call.state['placed'][placed[1]]}\n".encode()
+        return f"State:\tR\nCpus_allowed_list:\t{call.state['placed'][placed[1]]}\n".encode()
     return read(call.state, path)
 
 
@@ -195,8 +203,14 @@ async def serve(call: Call) -> Completed:
     """A server that was spawned: it goes on until it is stopped."""
     name = call.argv[0].rsplit("/", 1)[-1]
     delay = _option(call.argv, "--delay")
+    words = " ".join([*call.argv, *call.env.values(), *(["80"] if name == "lighttpd" else [])])
     call.world.save(
-        {**call.state, "serving": [*call.state["serving"], name], "delay": units.duration(delay) if delay else 0.0}
+        {
+            **call.state,
+            "serving": [*call.state["serving"], name],
+            "delay": units.duration(delay) if delay else 0.0,
+            "listening": [int(number) for number in _PORT.findall(words)],
+        }
     )
     try:
         await asyncio.Event().wait()

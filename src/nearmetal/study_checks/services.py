@@ -1,0 +1,78 @@
+"""Services, and what asks them."""
+
+from collections.abc import Mapping
+
+from nearmetal.levels import find_placeholders
+from nearmetal.lines import KeyPath
+from nearmetal.model import ServiceSpec, Study
+from nearmetal.model.services import OURS
+from nearmetal.resolve import collect_services, validate_parameters
+from nearmetal.study_checks.workloads import iterate_filled
+from nearmetal.study_text import StudyText, did_you_mean, shown
+
+_ASKING = 'server = "{name}" in a workload of kind http, or services = ["{name}"] in one of kind command'
+
+
+def check_services(study: Study, where: StudyText) -> None:
+    """Each service by itself; workloads ask those that are there, and each is asked."""
+    for name, spec in study.services.items():
+        _check_service(name, spec, study, where)
+    asked: set[str] = set()
+    for index, workload in enumerate(study.workloads):
+        for _, filled in iterate_filled(workload, study):
+            parameters = validate_parameters(filled)
+            names = collect_services(parameters)
+            key = "server" if getattr(parameters, "server", None) else "services"
+            _check_asked(names, ("workloads", index, key), study, where)
+            asked.update(names)
+    for name in study.services:
+        if name not in asked:
+            what = f"no workload asks the service {shown(name)}"
+            raise where.wrong(("services", name), what, f"write {_ASKING.format(name=name)}; or remove it")
+
+
+def _check_service(name: str, spec: ServiceSpec, study: Study, where: StudyText) -> None:
+    path: KeyPath = ("services", name)
+    if name in OURS:
+        what = f"{shown(name)} is a server of nearmetal's own"
+        raise where.wrong(path, what, f"rename it, as in [services.my-{name}]")
+    if spec.start == "image":
+        what = "the entry point of an image is not started yet"
+        raise where.wrong((*path, "start"), what, 'write it out: start = ["/srv/api", "--port", "8080"]')
+    document = spec.model_dump()
+    for key, value in document.items():
+        for factor in find_placeholders(value):
+            if factor in study.factors:
+                what = f"the placeholder {{{factor}}} stands in a service, and levels are put into workloads alone"
+                raise where.wrong((*path, key), what, "describe a service for each level, and vary `server`")
+    is_shared = study.design.share_boot or study.design.repeats > 1
+    if spec.lifetime == "boot" and not is_shared:
+        what = "each boot has one trial, so that a service of the boot is one of the trial"
+        remedy = "remove `lifetime`, or set design.share_boot = true or design.repeats"
+        raise where.wrong((*path, "lifetime"), what, remedy)
+
+
+def _check_asked(names: tuple[str, ...], path: KeyPath, study: Study, where: StudyText) -> None:
+    known = study.services
+    for name in names:
+        if name not in known:
+            what = f"there is no service {shown(name)}"
+            others = (*(OURS if path[-1] == "server" else ()), *known)
+            remedy = did_you_mean(name, others, "services")
+            raise where.wrong(path, what, remedy if known else f'add [services.{name}] start = ["…"], port = 8080')
+        if path[-1] == "server" and known[name].port is None:
+            what = f"the service {shown(name)} has no `port` for requests"
+            raise where.wrong(("services", name), what, "add port = 8080")
+    if len(set(names)) < len(names):
+        raise where.wrong(path, "a service is named twice", "name each once")
+    beside = {name: one for name, one in known.items() if one.lifetime == "boot" or name in names}
+    _check_ports(beside, where)
+
+
+def _check_ports(services: Mapping[str, ServiceSpec], where: StudyText) -> None:
+    """Those that run at one time listen on a port each."""
+    owners: dict[int, str] = {}
+    for name, one in services.items():
+        if one.port is not None and owners.setdefault(one.port, name) != name:
+            what = f"the services {shown(owners[one.port])} and {shown(name)} run at one time, both on port {one.port}"
+            raise where.wrong(("services", name, "port"), what, "give each a port of its own")
