@@ -93,7 +93,7 @@ async def test_a_treatment_that_is_withdrawn_is_not_waited_for(tmp_path: Path) -
     assert {record.trial.block for record in records} == {0, 1, 2}
     assert sum(record.status is TrialStatus.OK for record in records) > 0
     (contrast,) = report.read(RunFolder(tmp_path / "run")).analysis.contrasts
-    assert (contrast.verdict, contrast.reason) == (Verdict.UNDECIDED, "no-blocks")
+    assert (contrast.verdict, contrast.reason) == (Verdict.WITHDRAWN, None)
     listed, _ = runs.listing([tmp_path / "run"])
     assert (listed[0].state, listed[0].planned) == ("ended", 6)
 
@@ -166,7 +166,7 @@ async def test_it_ends_when_all_that_is_open_was_withdrawn_and_says_what_it_woul
     assert verdicts[0] == verdicts[1]
     assert [(one.verdict, one.look, one.blocks) for one in at_once] == [
         (Verdict.DIFFERENT, 1, 8),
-        (Verdict.DIFFERENT, 2, 9),
+        (Verdict.WITHDRAWN, 2, 9),
     ]
 
 

@@ -206,8 +206,8 @@ def test_time_that_was_stolen_now_and_then_is_not_none(capsys: pytest.CaptureFix
             f"? {why('not-finite')} arithmetic, again vs first: time taken no estimate",
         ),
         (
-            {"elapsed": 0.0, "latency_p50": None},
-            "Not known: of 6 of 6 comparisons nothing can be told: a value is not positive, so it has no ratio; and no "
+            {"elapsed": -1.0, "latency_p50": None},
+            "Not known: of 6 of 6 comparisons nothing can be told: a value is negative, so it has no ratio; and no "
             "block has it on both sides.",
             "? no block has it on both sides replies, again vs first: median latency no estimate",
         ),

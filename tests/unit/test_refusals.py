@@ -36,7 +36,7 @@ def refused(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("report x --format pdf", "report --format: 'pdf' is none of its values\n  remedy: choose one of: html, md"),
         ("compare a b --margin 3x", "compare --margin: '3x' is not a percentage\n  remedy: write it like '2%'"),
         ("compare a b --margin 200%", "compare --margin: '200%' is not above 0 and at most 100%\n  remedy: write it"),
-        ("compare a", "compare: AFTER is missing\n  remedy: write: nearmetal compare [OPTIONS] BEFORE AFTER"),
+        ("compare a", "compare: AFTER is missing\n  remedy: write `nearmetal compare BEFORE AFTER`, or "),
         ("exec one --", "exec: COMMAND is missing\n  remedy: write: nearmetal exec [OPTIONS] NAME COMMAND"),
         ("trace", "trace: PCAP is missing\n  remedy: write: nearmetal trace [OPTIONS] PCAP..."),
         ("run a b", "run: 'b' is more than it takes\n  remedy: write: nearmetal run [OPTIONS] STUDY"),

@@ -101,7 +101,7 @@ def test_the_reader_meets_verdicts_first_and_in_words(folder: RunFolder, report:
     text = " ".join(Tags(folder.page.read_text().split("<main>")[1]).text.split())
     docker = next(c for c in report.analysis.contrasts if c.primary and c.treatment["environment"] == "docker")
     assert docker.ratio is not None
-    assert f"docker carries {docker.ratio:.3f} × the requests of host" in text
+    assert f"docker carries {docker.ratio:.4f} × the requests of host" in text
     assert text.index("docker carries") < text.index("What was measured")
     first = sections(report)[0]
     assert first.name == "verdicts"

@@ -135,7 +135,7 @@ def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
     assert [item.about for item in said.items] == ["web", "web"]
     assert said.items[0].text.startswith("qemu carries 0.10")
     named = said.items[0].text.partition("; most unlike: ")[2].split("; ")
-    assert len(named) == 2 and " × the interrupts in the server for each request (" in named[0]
+    assert len(named) == 2 and any(" × the interrupts in the server for each request (" in one for one in named)
     # Each by an interval of its own, so that it has to be said how many would where nothing differs.
     number, _, rest = said.items[0].detail.partition(" figures of ")
     assert int(number) > 5
@@ -144,7 +144,7 @@ def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
         f"{among} that were observed differ, each by its own interval; "
         f"by chance alone {0.05 * among:.2g} would on average, at most"
     )
-    assert "; most unlike: " in said.items[1].text and said.items[1].text.startswith("docker carries 0.968")
+    assert "; most unlike: " in said.items[1].text and said.items[1].text.startswith("docker carries 0.96")
 
 
 def test_the_three_largest_differences_stand_at_the_head_and_the_others_below(
