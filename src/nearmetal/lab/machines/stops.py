@@ -23,6 +23,11 @@ class Stops:
         """For which it was stopped since then (Unix time)."""
         return stillness.between(stillness.behind_stops(self._events), since, time.time())
 
+    @property
+    def standing(self) -> float:
+        """Seconds for which it is stopped without a break until now; 0 if it runs."""
+        return time.time() - self._events[-1].at if self._events and self._events[-1].stands else 0.0
+
     def _hear(self) -> None:
         while True:
             try:

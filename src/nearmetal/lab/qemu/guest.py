@@ -5,13 +5,14 @@ The lab's image has an agent in it; the user's own are reached otherwise (own_di
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from qemu.qmp import QMPError
 
 from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import HostCannot, MachineError, NotProvisioned, ToolFailed
+from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import Background
 from nearmetal.lab.keys import lab_keys
@@ -28,6 +29,9 @@ from .console import Console
 
 LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
+_LOOK_AGAIN = 2.0
+_LONGEST_STOP = 6.0
+"""Seconds for which a signal may stop QEMU before the guest counts as lost."""
 _BOUND_AGAIN = 10.0
 """Seconds between two looks at the size of a console: a serial line carries less than 100 MB in that time."""
 _FAR_PAUSE = 0.25
@@ -135,7 +139,7 @@ class Guest(ReachedMachine):
 
     def watch(self) -> None:
         """Until `close`: when its disk fails, it is lost for that reason. That a signal stopped QEMU is heard."""
-        self._watching = asyncio.gather(self._until_trouble(), self._bound_console())
+        self._watching = asyncio.gather(self._until_trouble(), self._look_after())
         if isinstance(self._running, Background):  # what runs on another host is no child of ours
             self._stops = Stops(self._running.pid)
 
@@ -153,12 +157,29 @@ class Guest(ReachedMachine):
                 self.trouble = await qemu.trouble(self.name, self.site.state)
                 self.abort()
 
-    async def _bound_console(self) -> None:
-        """On another host it is bounded where its cost is asked: a program that runs there would be measured too."""
-        while self.site.spec is None:
-            await asyncio.sleep(_BOUND_AGAIN)
+    async def _look_after(self) -> None:
+        """The console is bounded; a panic, and a QEMU that stays stopped, are the end of the guest.
+
+        On another host the console is bounded where its cost is asked: a program that runs there would be measured too.
+        """
+        bounded = time.monotonic()
+        while self.site.spec is None and self.trouble is None:
+            await asyncio.sleep(_LOOK_AGAIN)
             with contextlib.suppress(HostCannot, OSError):
-                await self._console.bound()
+                self.trouble = await self._find_end()
+                if time.monotonic() >= bounded + _BOUND_AGAIN:
+                    await self._console.bound()
+                    bounded = time.monotonic()
+        if self.trouble is not None:
+            self.abort()
+
+    async def _find_end(self) -> MachineLost | None:
+        if self._stops and (seconds := self._stops.standing) >= _LONGEST_STOP:
+            return MachineLost(f"a signal has stopped its QEMU for {seconds:.0f} s", self.name)
+        await self._console.look()
+        if self._console.has_panicked:
+            return MachineLost(f"the guest's kernel panicked; {await self._console.tail()}", self.name)
+        return None
 
     async def close(self) -> None:
         if self._watching:
