@@ -4,6 +4,7 @@ On this host's loopback, and within each kind of machine that a lab makes. The s
 that a machine's other work hardly matters beside it; nothing shorter than half of that decides.
 """
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Mapping
@@ -100,6 +101,7 @@ async def both_see_the_same_connections_replies_and_times(stage: LabStage) -> No
     serving = await server.spawn([server.probe, "serve", *listen])
     url = f"http://$server:{PORT}/"
     try:
+        await answers(stage.clients[0], url.replace("$server", server.address))
         options: Mapping[str, Any] = {"mode": "open", "new_connections": True, "requests": CONNECTIONS}
         ours = await life_on(stage, kind="http", url=url, **COMMON, **options)
         theirs = await life_on(stage, kind="httperf", url=url, **COMMON, connections=CONNECTIONS)
@@ -131,6 +133,13 @@ async def both_see_the_same_connections_replies_and_times(stage: LabStage) -> No
         assert 0.5 * DELAY < median < 10 * DELAY
     for mean in (load["first_byte_ns"]["mean"] / 1e9, figures["first_byte_ms.mean"] / 1e3):
         assert 0.5 * DELAY < mean < 10 * DELAY
+
+
+async def answers(client: Machine, url: str) -> None:
+    """Wait until it does: a workload waits for no server that it did not start."""
+    async with asyncio.timeout(20):
+        while (await client.exec([client.probe, "load", url, "--requests", "1", "--workers", "1"])).status:
+            pass
 
 
 async def both_count_what_is_refused_the_same(stage: LabStage) -> None:
