@@ -3,6 +3,7 @@ of ours is opened that somebody else may have put there."""
 
 import contextlib
 import errno
+import glob
 import os
 import secrets
 import stat
@@ -73,6 +74,13 @@ def _replace(path: Path, content: bytes, *, lasting: bool) -> None:
             unfinished.unlink(missing_ok=True)
         error.filename = error.filename or str(path)
         raise
+
+
+def remove(path: Path) -> None:
+    """With what writers that were killed had not finished: nobody may write it any more. OSError."""
+    path.unlink(missing_ok=True)
+    for unfinished in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        unfinished.unlink(missing_ok=True)
 
 
 def claim(path: Path, content: bytes) -> bool:

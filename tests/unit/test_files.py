@@ -123,3 +123,14 @@ def test_a_new_ledger_has_its_name_and_its_folders_on_disk_before_its_first_line
     path = tmp_path / "state" / "ledgers" / "one.jsonl"
     with held(path):
         assert synced == [tmp_path, tmp_path / "state", path.parent, path]
+
+
+def test_who_removes_a_file_removes_what_killed_writers_had_begun(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    whole, others = folder / "one.json", folder / ".one.jsonl.0123abcd"
+    for path in (whole, folder / ".one.json.0123abcd", others):
+        path.write_text("")
+    files.remove(whole)
+    files.remove(whole)
+    assert list(folder.iterdir()) == [others]

@@ -129,7 +129,7 @@ def _written(kept: Kept) -> bytes:
 
 def forget(name: str) -> None:
     """Idempotent."""
-    _file(name).unlink(missing_ok=True)
+    files.remove(_file(name))
     log(name).unlink(missing_ok=True)
     ssh_config(name).unlink(missing_ok=True)
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from nearmetal import files
 from nearmetal.config import Paths
-from nearmetal.files import replace
 
 State = dict[str, Any]
 
@@ -81,10 +81,10 @@ class World:
 
     def save(self, state: State) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        replace(self._file(state["name"]), json.dumps(state).encode())
+        files.replace(self._file(state["name"]), json.dumps(state).encode())
 
     def remove(self, name: str) -> None:
-        self._file(name).unlink(missing_ok=True)
+        files.remove(self._file(name))
 
     def kill(self, name: str) -> None:
         """What a power cut does to one machine."""
