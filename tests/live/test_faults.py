@@ -130,7 +130,14 @@ LINES = [
         "lost treatment machine-lost",
         "QEMU|its agent does not answer",
     ),
-    Line("guest hung", "-qemu", faults.signal_guest(STOP), "lost treatment machine-lost", "has stopped its QEMU"),
+    Line(
+        "guest hung",
+        "-qemu",
+        faults.signal_guest(STOP),
+        "lost treatment machine-lost",
+        "has stopped its QEMU",
+        work='kind = "http"\nduration = "2s"\ntimeout = "5s"\n',  # else it is the load that waits, for 30 s
+    ),
     Line(
         "QEMU stopped for 3 s",
         "-qemu",

@@ -79,6 +79,11 @@ class AgentCommands(RemoteCommands):
     boot_id = ""
     """Of the boot that is spoken to, once it is known: what another boot answers is for nobody here."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.opening: set[asyncio.StreamWriter] = set()
+        """Connections on which the agent has not answered yet."""
+
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
         variables = {**lab_machine.ENVIRONMENT, **(env or {})}
         refuse_zero_bytes(argv, variables)
@@ -89,9 +94,12 @@ class AgentCommands(RemoteCommands):
 
     async def asked(self, request: Mapping[str, Any]) -> _Connection:
         """A connection on which the guest has been asked something. MachineLost."""
+        if self.trouble:  # it is not waited for
+            raise self.trouble
         try:
             async with asyncio.timeout(LIMITS.command):
                 reader, writer = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
+                self.opening.add(writer)
                 try:
                     greeting = await shake(reader, writer, self.endpoint)
                     if self.boot_id and greeting.boot_id != self.boot_id:
@@ -99,6 +107,8 @@ class AgentCommands(RemoteCommands):
                 except BaseException:
                     writer.transport.abort()
                     raise
+                finally:
+                    self.opening.discard(writer)
         except (OSError, EOFError, TimeoutError, NotProvisioned) as error:
             raise self.lost(error) from None
         writer.write(json.dumps(request).encode() + b"\n")
@@ -169,6 +179,8 @@ class AgentMachine(AgentCommands, ReachedMachine):
 
     def abort(self) -> None:
         """Each program has a connection of its own, with which it ends."""
+        for writer in self.opening:
+            writer.transport.abort()
         for program in self._programs:
             program.abandon()
 
