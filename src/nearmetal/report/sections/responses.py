@@ -99,7 +99,7 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     name = f"{first.workload or 'boot'}-{first.response}"
     strips = [
         charts.Strip(
-            report.labels.treatment(cell.treatment),
+            report.labels.treatment(cell.treatment) + (f", failed in {cell.failed} blocks" if cell.failed else ""),
             _median(cell),
             report.colour(cell.treatment),
             values,
