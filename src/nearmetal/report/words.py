@@ -180,6 +180,9 @@ def sentence(contrast: Contrast, labels: Labels) -> str:
 def _clause(contrast: Contrast, reference: str, labels: Labels) -> str:
     name = labels.response(contrast.workload, contrast.response)
     if contrast.scale == "difference" and contrast.difference is not None:
+        if math.isinf(contrast.difference):
+            _, bracket, ends = figures.difference(contrast.difference, contrast.interval, contrast.unit).partition(" (")
+            return f"has no typical difference from {reference} in {name}{bracket}{ends}"
         change = figures.difference(contrast.difference, contrast.interval, contrast.unit)
         return f"differs from {reference} in {name} by {change}"
     if contrast.ratio is None:
@@ -359,9 +362,9 @@ def failures(contrast: Contrast, labels: Labels) -> list[str]:
 
 
 def failure_counts(contrast: Contrast) -> str | None:
-    """ "10 : 0 of 30": blocks in which the treatment failed, and the reference."""
+    """ "10 : 0": in how many blocks the treatment failed, and the reference."""
     found = contrast.failures
-    return f"{found.treatment + found.both} : {found.reference + found.both} of {found.blocks}" if found else None
+    return f"{found.treatment + found.both} : {found.reference + found.both}" if found else None
 
 
 def direction(better: str) -> str:
