@@ -232,6 +232,8 @@ def tone(contrast: Contrast) -> Tone:
     """What a verdict means: better and worse only where the data say that there is a difference."""
     if contrast.verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE):
         return "same"
+    if contrast.verdict is Verdict.WITHDRAWN:
+        return "worse"
     if contrast.verdict is not Verdict.DIFFERENT:
         return "unknown"
     more = (contrast.ratio or 0.0) > 1 if contrast.scale == "ratio" else (contrast.difference or 0.0) > 0
@@ -258,7 +260,7 @@ def verdict(contrast: Contrast) -> Badge:
     if not contrast.primary and contrast.verdict is Verdict.UNDECIDED and is_same(contrast):
         return Badge(SAME)
     meaning = tone(contrast)
-    suffix = f", {meaning}" if meaning in ("better", "worse") else ""
+    suffix = f", {meaning}" if contrast.verdict is Verdict.DIFFERENT and meaning != "unknown" else ""
     return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
@@ -332,7 +334,7 @@ def small_print(contrast: Contrast) -> str:
 
 def degree(contrast: Contrast) -> list[str]:
     """ "beyond the margin", "about 24 blocks would decide it": how much a primary verdict says, or what it lacks."""
-    if not contrast.primary:
+    if not contrast.primary or contrast.verdict is Verdict.WITHDRAWN:
         return []
     if contrast.beyond_margin:
         return ["beyond the margin"]

@@ -29,7 +29,7 @@ class Validity:
         total = counts.ok + counts.invalid + counts.failed + counts.lost
         lead = f"{counts.ok:,} of {figures.count(total, 'trial')} ended well"
         lead += (
-            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{_describe_use(bad)}"
+            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
             if bad
             else ", none was invalid, failed or lost."
         )
@@ -54,7 +54,7 @@ class Validity:
         return Section(self.name, self.title, lead, tuple(blocks))
 
 
-def _describe_use(bad: Sequence[TrialRecord]) -> str:
+def describe_use(bad: Sequence[TrialRecord]) -> str:
     """What becomes of trials that are not ok."""
     own = sum(record.blame == "treatment" for record in bad)
     text = ""
@@ -89,7 +89,7 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
             record.trial.block,
             record.trial.attempt + 1,
             record.trial.attempt,
-            record.reason or "",
+            "; ".join(map(str.strip, (record.reason or "").splitlines())),
         )
         for record in bad
     )
