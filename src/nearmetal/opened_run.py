@@ -3,7 +3,7 @@
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nearmetal.errors import BadInput, HostCannot
 
@@ -88,6 +88,8 @@ class Run:
         kind = kind or _find_kind()
         if kind == "rows":
             return table.dicts()
+        if kind not in get_args(Kind):
+            raise BadInput(f"there is no kind of table {kind!r}", remedy=f"choose one of: {', '.join(get_args(Kind))}")
         try:
             return import_module(kind).DataFrame(find_columns(table))
         except ImportError:

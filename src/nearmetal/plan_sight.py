@@ -81,11 +81,13 @@ def about_repeats(pilot: "Pilot | None", design: DesignSpec) -> str | None:
     return f"by the pilot, repeats = {pilot.repeats} in place of {design.repeats} finds the most in a given time"
 
 
-def about_unknown(unknown: int, plan: Plan) -> str | None:
+def about_unknown(unknown: int, plan: Plan, pilot: "Pilot | None") -> str | None:
     """That there is no noise to go by, and how to come by it; None where all is known."""
     if not unknown:
         return None
     of = "" if len(plan.contrasts) == 1 else f" in {unknown} of {len(plan.contrasts)} comparisons"
+    if pilot is not None:
+        return f"how small a difference is found is not known{of}: in too few boots of the pilot both sides worked"
     return (
         f"how small a difference is found is not known{of}: add --pilot to measure the noise here, or run the study "
         "once, or `nearmetal calibrate` this host"

@@ -17,6 +17,7 @@ from nearmetal.analysis.results import Analysis, Contrast, Failures, Verdict
 from nearmetal.analysis.signed_rank import enough, signed_rank
 from nearmetal.model import Better, Blame, Response, TrialRecord, TrialStatus
 from nearmetal.report import words
+from nearmetal.report.sections.validity import describe_use
 from nearmetal.report.words import Labels
 from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, plain, ratio, record, run, whole_run, wobble
 
@@ -85,6 +86,24 @@ def test_what_fails_always_is_worse_without_bound(better: Better, ends: tuple[fl
     assert words.sentence(contrast, LABELS) == (
         "docker has no typical ratio to host in throughput (unbounded to unbounded)"
     )
+
+
+def test_a_difference_that_failures_leave_without_a_number_has_no_unit_either() -> None:
+    of_ratio = conclude(8, {"docker": range(8)}, better="lower")
+    contrast = of_ratio.model_copy(update={"scale": "difference", "ratio": None, "difference": math.inf})
+    assert words.estimate(contrast) == "unbounded (unbounded to unbounded)"
+    assert words.sentence(contrast, LABELS) == (
+        "docker has no typical difference from host in throughput (unbounded to unbounded)"
+    )
+
+
+def test_only_what_others_are_to_blame_for_is_told_not_to_count() -> None:
+    own, others = broken("docker", 0), broken("docker", 1, "host")
+    assert describe_use([own]).endswith("no reason to repeat the block.")
+    assert "never counted" not in describe_use([own])
+    assert "1 trial failed by the treatment's own fault" in describe_use([own, others])
+    assert "The others are kept and never counted" in describe_use([own, others])
+    assert describe_use([others]).startswith(" Those are kept and never counted")
 
 
 def test_a_reference_that_fails_makes_the_treatment_better() -> None:

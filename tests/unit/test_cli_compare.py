@@ -124,7 +124,8 @@ def test_what_fails_or_does_nothing_is_unbounded(runs: tuple[Path, Path], capsys
     change_records(after, lambda line: line["responses"]["throughput"].update(value=0.0))
     assert compare(before, after, None, gate=True, as_json=False) == 5
     text = told(capsys)
-    assert "different, worse slow vs base: throughput changed without bound (unbounded to unbounded)" in text
+    became = "throughput has no typical ratio to what it was (unbounded to unbounded)"
+    assert f"different, worse slow vs base: {became}" in text
     failed = {"schema": "record.v2", "status": "failed", "blame": "treatment", "cause": "service-died", "responses": {}}
     shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
     change_records(after, lambda line: line["trial"]["block"] > 2 or line.update(failed, reason="it broke"))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.commands import demo as demo_command
+from nearmetal.errors import BadInput
 from tests.waiting import wait_until
 
 _STARTS = """
@@ -35,6 +37,11 @@ def _started(
             yield demo, command
         finally:
             demo.kill()
+
+
+def test_a_run_that_is_not_there_is_refused_before_an_engine_is_started(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no such folder"):
+        demo_command.demo(tmp_path / "nowhere")
 
 
 def test_a_killed_demo_leaves_no_command_behind() -> None:

@@ -69,6 +69,8 @@ def test_frames_are_of_what_is_asked_for_or_installed(run: RunFolder, monkeypatc
     monkeypatch.setattr(opened_run, "import_module", lacking)
     with pytest.raises(HostCannot, match="pip install polars"):
         opened.blocks("polars")
+    with pytest.raises(BadInput, match="choose one of: polars, pandas, rows"):
+        opened.blocks("arrow")  # type: ignore[arg-type]  # no package to install: it would not help
 
 
 def test_pictures_and_files_are_given_and_others_are_refused(run: RunFolder) -> None:

@@ -325,6 +325,7 @@ def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) ->
         (6_239_027.2, (6_060_769.3, 6_459_228.2), "B", "+6.0 MiB (+5.8 to +6.2)"),
         (0.0, (0.0, 0.0), "share", "0 points (0 to 0)"),
         (-0.5, None, "s", "−500 ms"),
+        (float("inf"), (0.001, float("inf")), "share", "unbounded (+0.1 to unbounded)"),
         (-979e-6, (-1.104e-3, -835e-6), "s", "−979 µs (−1,104 to −835)"),
         (3.4, (3.27, 3.55), "", "+3.4 (+3.3 to +3.5)"),
         (3.0, (0.04, 6.1), "", "+3.00 (+0.04 to +6.10)"),

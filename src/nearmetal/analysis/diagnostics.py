@@ -343,7 +343,10 @@ def about_run(
 
 def _treatments(code: str, what: str, found: LeftOut) -> Iterable[Warned]:
     """Those with the same reason in one sentence."""
-    reasons = [(format_assignment(treatment), Warned(code=code, text=reason)) for treatment, reason in found]
+    reasons = [
+        (format_assignment(treatment), Warned(code=code, text="; ".join(map(str.strip, reason.splitlines()))))
+        for treatment, reason in found
+    ]
     for group in grouped(reasons):
         names = list(dict.fromkeys(group.about))
         were = "was" if len(names) == 1 else "were"

@@ -53,11 +53,13 @@ def _shown(manifest: Manifest, role: Role) -> set[Key]:
 def _pretended(plan: Plan, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     described = {one.environment.level: version_1.describe(one.environment) for one in plan.resolved}
     pretended = {level for level, description in described.items() if description.family == "pretended"}
-    names = _environments(
+    found = _environments(
         record
         for record in records
         if any(one.role == "server" and one.environment in pretended for one in record.machines)
     )
+    # In the study's order, so that runs whose blocks began otherwise say the same.
+    names = [name for name in map(str, described) if name in found]
     if names:
         yield Warned(
             code="pretended",

@@ -11,6 +11,7 @@ from pathlib import Path
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.interrupts import ending
+from nearmetal.store.folder import RunFolder
 
 RUN = ("run", "quickstart", "--available", "--blocks", "12")
 """With a fixed number of blocks, those of the study's first look: five minutes at most where guests are emulated."""
@@ -20,7 +21,10 @@ _HINT = {"NEARMETAL_RESUME_HINT": "nearmetal demo --resume "}
 
 
 def demo(run: Path | None) -> int:
-    """Run it, or go on with the run in this folder, on an engine of the same kind. Its exit code."""
+    """Run it, or go on with the run in this folder, on an engine of the same kind. Its exit code. BadInput if none lies
+    there."""
+    if run:
+        RunFolder.open(run)
     return asyncio.run(_demo(["resume", str(run)] if run else RUN))
 
 

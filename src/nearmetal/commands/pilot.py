@@ -38,6 +38,7 @@ def make_pilot(opened: Opened, available: bool, as_json: bool) -> bool:
     resolved = resolve_treatments(study, FileReader(opened.beside))
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
+    console.print(f"a pilot of {BOOTS} boots of each treatment measures the noise; its verdicts do not matter")
     with watcher(study, plan, console) as watching:
         finished = until_interrupted(session.start(request, console.print, (watching,)), console.print)
     folder = RunFolder(path)
@@ -90,6 +91,6 @@ def _tell(pilot: Pilot, console: Console) -> None:
         boots, trials = (show_share(variance**0.5, digits=2) for variance in (of.between, of.within))
         console.print(
             f"  {one.workload}, {' against '.join(sides)}: boots differ by {boots}, trials within them by {trials}; "
-            f"both boots take {show_duration(of.boot_seconds)}, a trial in each {show_duration(of.trial_seconds)}: "
-            f"{figures.count(of.repeats, 'trial')} in a boot find the most in a given time"
+            f"both boots take {show_duration(of.boot_seconds)}, a trial in each {show_duration(of.trial_seconds)}; "
+            f"with {figures.count(of.repeats, 'trial')} a boot the most is found in a given time"
         )

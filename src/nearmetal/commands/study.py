@@ -290,7 +290,7 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
     told = (
         None if outlook.sizing else plan_sight.about_aim(outlook.seen, study.design),
         plan_sight.about_repeats(outlook.pilot, study.design),
-        plan_sight.about_unknown(outlook.unknown, plan),
+        plan_sight.about_unknown(outlook.unknown, plan, outlook.pilot),
     )
     for text in filter(None, told):
         console.print(text)

@@ -121,7 +121,8 @@ def describe_size(change: Change) -> str:
     """ "0.90 × what it was (0.88 to 0.92)", "changed by +0.2 points (+0.1 to +0.3)"."""
     number, bracket, interval = words.estimate(change).partition(" (")
     if number == figures.UNBOUNDED:
-        became = "changed without bound"  # a failure has no size
+        to = "ratio to" if change.scale == "ratio" else "difference from"
+        became = f"has no typical {to} what it was"  # a failure has no size
     else:
         became = f"{number} what it was" if change.scale == "ratio" else f"changed by {number}"
     return f"{became}{bracket}{interval}"

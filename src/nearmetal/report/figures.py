@@ -167,7 +167,7 @@ def difference(value: float, spread: tuple[float, float] | None, unit: str) -> s
     divisor, name = axis(unit, [value, *(spread or ())])
     named = {"%": "points", "per second": "per second"}.get(name, name)
     change, *ends = _signed(value / divisor, *(end / divisor for end in spread or ()))
-    text = f"{change} {named}".rstrip()
+    text = change if change == UNBOUNDED else f"{change} {named}".rstrip()
     return f"{text} ({' to '.join(ends)})" if ends else text
 
 

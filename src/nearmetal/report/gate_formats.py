@@ -1,6 +1,6 @@
 """A comparison of runs with its gates, for other programs: Markdown for a comment, JUnit's XML for a table of tests."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from nearmetal.analysis.changes import Change
@@ -35,7 +35,7 @@ def render_markdown(found: Compared, labels: Labels, study: str) -> str:
             ),
         )
         lines.append("| " + " | ".join(_escape(cell.removeprefix("; ")) for cell in cells) + " |")
-    told = dict.fromkeys(warning.text for change in found.changes for warning in change.warnings)
+    told = dict.fromkeys(_tell_warnings(found, labels))
     told |= dict.fromkeys(f"{warning.run}: {warning.text}" for warning in found.warnings)
     told |= dict.fromkeys(
         f"not the same, {row.group}, {row.fact}: {row.values.get('before', 'not there')} → "
@@ -47,6 +47,16 @@ def render_markdown(found: Compared, labels: Labels, study: str) -> str:
         lines += [f"- {_escape(text)}" for text in told]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def _tell_warnings(found: Compared, labels: Labels) -> Iterator[str]:
+    """Each with the comparisons that have it, unless all have."""
+    having: dict[str, list[str]] = {}
+    for change in found.changes:
+        for text in dict.fromkeys(warning.text for warning in change.warnings):
+            having.setdefault(text, []).append(name_change(change, found, labels))
+    for text, names in having.items():
+        yield text if len(names) == len(found.changes) else f"{', '.join(dict.fromkeys(names))}: {text}"
 
 
 def _escape(text: str) -> str:

@@ -38,7 +38,8 @@ _OF_BLOCKS = (
     *("treatment_censored", "reference_censored", "unit", "better", "scale"),
 )
 _OF_CONTRASTS = (
-    *("workload", "response", "treatment", "reference", "primary", "blocks", "estimate", "low", "high", "level", "p"),
+    *("workload", "response", "treatment", "reference", "primary", "blocks"),
+    *("treatment_failed", "reference_failed", "estimate", "low", "high", "level", "p"),
     *("verdict", "reason", "unit", "better", "scale", "warnings"),
 )
 
@@ -87,9 +88,12 @@ def _table_of_blocks(report: ReportInput) -> TidyTable:
 def _rows_of_contrasts(report: ReportInput) -> Iterator[tuple[Cell, ...]]:
     for one in report.analysis.contrasts:
         low, high = one.interval or (None, None)
+        failed = one.failures
         yield (
             *(one.workload, one.response, format_assignment(one.treatment), format_assignment(one.reference)),
-            *(one.primary, one.blocks, one.difference if one.ratio is None else one.ratio, low, high, one.level, one.p),
+            *(one.primary, one.blocks),
+            *((failed.treatment + failed.both, failed.reference + failed.both) if failed else (0, 0)),
+            *(one.difference if one.ratio is None else one.ratio, low, high, one.level, one.p),
             *(one.verdict.value, one.reason, one.unit, one.better, one.scale),
             " ".join(dict.fromkeys(warning.code for warning in one.warnings)),
         )

@@ -180,6 +180,9 @@ def sentence(contrast: Contrast, labels: Labels) -> str:
 def _clause(contrast: Contrast, reference: str, labels: Labels) -> str:
     name = labels.response(contrast.workload, contrast.response)
     if contrast.scale == "difference" and contrast.difference is not None:
+        if math.isinf(contrast.difference):
+            _, bracket, ends = figures.difference(contrast.difference, contrast.interval, contrast.unit).partition(" (")
+            return f"has no typical difference from {reference} in {name}{bracket}{ends}"
         change = figures.difference(contrast.difference, contrast.interval, contrast.unit)
         return f"differs from {reference} in {name} by {change}"
     if contrast.ratio is None:
@@ -229,6 +232,8 @@ def tone(contrast: Contrast) -> Tone:
     """What a verdict means: better and worse only where the data say that there is a difference."""
     if contrast.verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE):
         return "same"
+    if contrast.verdict is Verdict.WITHDRAWN:
+        return "worse"
     if contrast.verdict is not Verdict.DIFFERENT:
         return "unknown"
     more = (contrast.ratio or 0.0) > 1 if contrast.scale == "ratio" else (contrast.difference or 0.0) > 0
@@ -255,7 +260,7 @@ def verdict(contrast: Contrast) -> Badge:
     if not contrast.primary and contrast.verdict is Verdict.UNDECIDED and is_same(contrast):
         return Badge(SAME)
     meaning = tone(contrast)
-    suffix = f", {meaning}" if meaning in ("better", "worse") else ""
+    suffix = f", {meaning}" if contrast.verdict is Verdict.DIFFERENT and meaning != "unknown" else ""
     return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
@@ -329,7 +334,7 @@ def small_print(contrast: Contrast) -> str:
 
 def degree(contrast: Contrast) -> list[str]:
     """ "beyond the margin", "about 24 blocks would decide it": how much a primary verdict says, or what it lacks."""
-    if not contrast.primary:
+    if not contrast.primary or contrast.verdict is Verdict.WITHDRAWN:
         return []
     if contrast.beyond_margin:
         return ["beyond the margin"]
@@ -359,9 +364,9 @@ def failures(contrast: Contrast, labels: Labels) -> list[str]:
 
 
 def failure_counts(contrast: Contrast) -> str | None:
-    """ "10 : 0 of 30": blocks in which the treatment failed, and the reference."""
+    """ "10 : 0": in how many blocks the treatment failed, and the reference."""
     found = contrast.failures
-    return f"{found.treatment + found.both} : {found.reference + found.both} of {found.blocks}" if found else None
+    return f"{found.treatment + found.both} : {found.reference + found.both}" if found else None
 
 
 def direction(better: str) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
-from nearmetal.report import bounds, charts, words
+from nearmetal.report import bounds, charts, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Panel, Paragraph, Section, Table, Value
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput
@@ -99,7 +99,7 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     name = f"{first.workload or 'boot'}-{first.response}"
     strips = [
         charts.Strip(
-            report.labels.treatment(cell.treatment),
+            _name_strip(cell, report),
             _median(cell),
             report.colour(cell.treatment),
             values,
@@ -115,6 +115,12 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     if len(strips) > charts.ROOMY:
         return Panel(name, drawn(charts.WIDE), drawn(charts.NARROW))
     return Panel(name, drawn(charts.HALF))
+
+
+def _name_strip(cell: Cell, report: ReportInput) -> str:
+    """ "docker, failed in 4 blocks": those have no dot."""
+    failed = f", failed in {figures.count(cell.failed, 'block')}" if cell.failed else ""
+    return report.labels.treatment(cell.treatment) + failed
 
 
 def _drawable(values: Iterable[float]) -> tuple[float, ...]:

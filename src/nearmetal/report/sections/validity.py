@@ -29,8 +29,7 @@ class Validity:
         total = counts.ok + counts.invalid + counts.failed + counts.lost
         lead = f"{counts.ok:,} of {figures.count(total, 'trial')} ended well"
         lead += (
-            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost. Those are kept and never "
-            "counted; their blocks were repeated whole."
+            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
             if bad
             else ", none was invalid, failed or lost."
         )
@@ -55,6 +54,20 @@ class Validity:
         return Section(self.name, self.title, lead, tuple(blocks))
 
 
+def describe_use(bad: Sequence[TrialRecord]) -> str:
+    """What becomes of trials that are not ok."""
+    own = sum(record.blame == "treatment" for record in bad)
+    text = ""
+    if own:
+        text += (
+            f" {figures.count(own, 'trial')} failed by the treatment's own fault: that is the outcome, ranked below "
+            "every value, and no reason to repeat the block."
+        )
+    if own < len(bad):
+        text += f" {'The others' if own else 'Those'} are kept and never counted; their blocks were repeated whole."
+    return text
+
+
 def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
     columns = (
         Column("status"),
@@ -76,11 +89,11 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
             record.trial.block,
             record.trial.attempt + 1,
             record.trial.attempt,
-            record.reason or "",
+            "; ".join(map(str.strip, (record.reason or "").splitlines())),
         )
         for record in bad
     )
-    return Table("troubles", "Trials that do not count, and why", columns, rows, folded=len(rows) > 20)
+    return Table("troubles", "Trials that are not ok, and why", columns, rows, folded=len(rows) > 20)
 
 
 def _warnings(report: ReportInput) -> Table:
