@@ -8,6 +8,7 @@ from typing import Any
 from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.confounders import name_confounders
 from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
+from nearmetal.analysis.dependence import warn_of_dependence
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
 from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.disturbed import about_disturbance
@@ -55,6 +56,7 @@ def analyse(
     contrasts = name_confounders(contrasts, manifest)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))
+    contrasts = tuple(map(warn_of_dependence, contrasts))
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),

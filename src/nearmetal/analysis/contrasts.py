@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from nearmetal.analysis.degrees import count_disagreeing, find_needed_blocks, is_beyond
 from nearmetal.analysis.degrees import judge as judge
+from nearmetal.analysis.dependence import find_dependent_p
 from nearmetal.analysis.differences import Differences, Sides, find_differences
 from nearmetal.analysis.failures import count_failures, find_objection
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
@@ -176,6 +177,7 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         interval=result.interval,
         equivalence=result.equivalence,
         p=result.p,
+        p_dependent=result.p_dependent,
         verdict=result.verdict,
         beyond_margin=result.is_beyond_margin,
         needs=result.needs,
@@ -265,6 +267,7 @@ class _Result:
     interval: tuple[float, float] | None = None
     equivalence: tuple[float, float] | None = None
     p: float | None = None
+    p_dependent: float | None = None
     is_beyond_margin: bool = False
     needs: int | None = None
     worked: Worked | None = None
@@ -322,6 +325,7 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
         found.interval,
         equivalence,
         found.p,
+        find_dependent_p(differences, logs, criterion.level, resolution) if criterion.primary else None,
         verdict is Verdict.DIFFERENT and beyond,
         find_needed_blocks(logs, _on_scale(equivalence, kind.scale), len(sides), criterion.level)
         if verdict is Verdict.UNDECIDED and reason in (None, "no-margin", "too-few-blocks", "censored")

@@ -76,7 +76,9 @@ class Concluded(Frozen):
     A failed boot has the worst rank. So the estimate or an end of the interval may be unbounded: infinite (null in
     JSON), or 0 of a ratio. `k` is how many of so many blocks may disagree, should they be the least of all, before a
     verdict is out of reach. `needs` is how many blocks an undecided contrast would take, should it go on as it is.
-    `confounded_by` names what else differs between both sides and is known to move this response.
+    `p_dependent`, of primary contrasts, is p if blocks resembled the one before as much as they allow; held against
+    the level that p is held against. `confounded_by` names what else differs between both sides and is known to move
+    this response.
     """
 
     workload: str
@@ -97,6 +99,7 @@ class Concluded(Frozen):
     naive: tuple[Number, Number] | None = None
     equivalence: tuple[Number, Number] | None = None
     p: float | None = None
+    p_dependent: float | None = None
     verdict: Verdict
     beyond_margin: bool = False
     """Of a difference: the whole interval lies outside the margin."""

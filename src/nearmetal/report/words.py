@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nearmetal.analysis.dependence import is_dependent
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.levels import format_level, is_same_level
@@ -248,14 +249,16 @@ def is_same(contrast: Contrast) -> bool:
 
 
 def verdict(contrast: Contrast) -> Badge:
-    """ "different, worse", "equivalent", "undecided"; a colour only for what the study asked beforehand.
+    """ "different, worse", "equivalent", "undecided"; with a caveat if it depends on the independence of blocks.
 
-    A margin around 0 means nothing, so that errors of which there were none would be undecided.
+    A colour only for what the study asked beforehand. A margin around 0 means nothing, so that errors of which there
+    were none would be undecided.
     """
     if not contrast.primary and contrast.verdict is Verdict.UNDECIDED and is_same(contrast):
         return Badge(SAME)
     meaning = tone(contrast)
     suffix = f", {meaning}" if meaning in ("better", "worse") else ""
+    suffix += ", if blocks are independent" if is_dependent(contrast) else ""
     return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
