@@ -15,6 +15,7 @@ from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.holding_back import find_withdrawn, hold_back
+from nearmetal.analysis.means import warn_of_means
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
@@ -56,7 +57,7 @@ def analyse(
     contrasts = name_confounders(contrasts, manifest)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))
-    contrasts = tuple(map(warn_of_dependence, contrasts))
+    contrasts = tuple(warn_of_means(warn_of_dependence(one)) for one in contrasts)
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),

@@ -15,6 +15,7 @@ from nearmetal.analysis.degrees import judge as judge
 from nearmetal.analysis.dependence import find_dependent_p
 from nearmetal.analysis.differences import Differences, Sides, find_differences
 from nearmetal.analysis.failures import count_failures, find_objection
+from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
 from nearmetal.analysis.results import Contrast, Failures, Pair, Verdict, Worked
 from nearmetal.analysis.signed_rank import Centre, Floats, enough
@@ -184,6 +185,7 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         k=count_disagreeing(len(used), criterion.level) if criterion.primary else None,
         failures=failures,
         worked=result.worked,
+        means=compare_means(sides, kind, criterion.level) if result.problem not in NEVER_DECIDED else None,
         reason="response-missing" if pairs and not used else result.reason,
         warnings=_missing(len(pairs) - len(used), response) + told,
         pairs=_PAIRS.validate_python(

@@ -27,6 +27,7 @@ def hold_back(contrast: Contrast, withdrawn: Set[Key]) -> Contrast:
             "naive": None,
             "p": None,
             "p_dependent": None,
+            "means": None,
             "reason": None,
         }
         return contrast.model_copy(update=gone)

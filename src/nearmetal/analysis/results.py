@@ -61,6 +61,22 @@ class Worked(Frozen):
     interval: tuple[Number, Number] | None
 
 
+class Means(Frozen):
+    """What a contrast's typical boot leaves out, of the blocks in which both sides worked; never judged.
+
+    `interval` is a jackknife's over blocks with Student's t, at the contrast's level or its look's; None with too few.
+    """
+
+    blocks: int
+    ratio: Number
+    """The treatment's arithmetic mean by the reference's."""
+    interval: tuple[Number, Number] | None
+    worse: int
+    """How many of the treatment's boots are worse than the reference's worst. About one is what chance gives."""
+    spread: Number | None
+    """The treatment's coefficient of variation by the reference's; None if the reference does not vary."""
+
+
 class Concluded(Frozen):
     """A treatment against its reference, for one response of one workload.
 
@@ -109,6 +125,8 @@ class Concluded(Frozen):
     """None where no boot of either side failed."""
     worked: Worked | None = None
     """None where no boot of either side failed, or none worked on both."""
+    means: Means | None = None
+    """None on the difference scale, and where a value is no more than a bound."""
     confounded_by: tuple[str, ...] = ()
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()

@@ -361,6 +361,18 @@ def failures(contrast: Contrast, labels: Labels) -> list[str]:
     return told
 
 
+def means(contrast: Contrast, labels: Labels) -> list[str]:
+    """ "mean of boots 0.95 × (0.9 to 1), 2 of 12 boots worse than the worst of host, scatter 8.3 ×"."""
+    found = contrast.means
+    if found is None or not contrast.primary:
+        return []
+    _, reference, _ = labels.sides(contrast)
+    mean = f"mean of boots {size(found.ratio, found.interval, 'ratio', '')}"
+    worse = f"{found.worse or 'none'} of {figures.count(found.blocks, 'boot')} worse than the worst of {reference}"
+    scatter = f", scatter {figures.ratio(found.spread)} ×" if found.spread else ""
+    return [f"{mean}, {worse}{scatter}"]
+
+
 def failure_counts(contrast: Contrast) -> str | None:
     """ "10 : 0 of 30": blocks in which the treatment failed, and the reference."""
     found = contrast.failures
