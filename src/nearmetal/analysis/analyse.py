@@ -8,12 +8,14 @@ from typing import Any
 from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.confounders import name_confounders
 from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
+from nearmetal.analysis.dependence import warn_of_dependence
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
 from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.holding_back import find_withdrawn, hold_back
+from nearmetal.analysis.means import warn_of_means
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
@@ -55,6 +57,7 @@ def analyse(
     contrasts = name_confounders(contrasts, manifest)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))
+    contrasts = tuple(warn_of_means(warn_of_dependence(one)) for one in contrasts)
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),

@@ -4,13 +4,14 @@ Each is compared as an exploratory response is: the pseudomedian of the blocks' 
 the signed-rank test at alpha. None is corrected for how many there are, and none is a proof of cause: they go along.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis.contrasts import LOG_RESOLUTION
+from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.traits import TRAITS, Trait
@@ -22,19 +23,22 @@ Pairs = Sequence[tuple[Replicate, Replicate]]
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
-    """A trait of one contrast. `estimate` and `interval` are a ratio, or a difference where a value is 0."""
+    """A trait of one contrast. `estimate` and `interval` are on the trait's scale; a ratio may be 0 or infinite."""
 
     trait: Trait
     blocks: int
     treatment: float
     """The median over blocks, as the reference's."""
     reference: float
-    scale: Scale
     estimate: float
     interval: tuple[float, float] | None
     """None with too few blocks."""
     is_same: bool = False
     """Whether both sides have one value in each block."""
+
+    @property
+    def scale(self) -> Scale:
+        return self.trait.scale
 
     @property
     def differs(self) -> bool:
@@ -58,14 +62,15 @@ class Attributed:
     def _most(self) -> float:
         """In the trait's unit, how far apart both sides are by the far end of the interval."""
         far = max(abs(end - self._neutral) for end in self.interval or (self.estimate,))
-        return far * self.reference if self.scale == "ratio" else far
+        return far * self.reference if self.scale == "ratio" and math.isfinite(far) else far
 
     @property
     def distance(self) -> float:
         """How far apart both sides are by the estimate: the difference as a share of their mean. For ranking alone."""
         total = abs(self.treatment) + abs(self.reference)
         if self.scale == "ratio":
-            return 2 * abs(self.estimate - 1) / (self.estimate + 1) * total / (total + 2 * self.trait.slight)
+            share = abs(self.estimate - 1) / (self.estimate + 1) if math.isfinite(self.estimate) else 1.0
+            return 2 * share * total / (total + 2 * self.trait.slight)
         total = max(total, abs(self.estimate)) + 2 * self.trait.slight
         return 2 * abs(self.estimate) / total if total else 0.0
 
@@ -89,23 +94,23 @@ def _compared(trait: Trait, pairs: Pairs, level: float) -> Attributed | None:
     if not known or not any(one or other for one, other in known):
         return None
     treatment, reference = (np.array(side) for side in zip(*known, strict=True))
-    is_ratio = bool((treatment > 0).all() and (reference > 0).all())
-    if is_ratio:
-        found = signed_rank(np.log(treatment) - np.log(reference), level, LOG_RESOLUTION)
-        estimate = float(np.exp(found.estimate))
-        ends = None if found.interval is None else tuple(float(np.exp(end)) for end in found.interval)
+    if trait.scale == "ratio" and min(treatment.min(), reference.min()) < 0:
+        return None  # it has no ratio
+    if trait.scale == "ratio":
+        with np.errstate(divide="ignore", invalid="ignore"):  # two zeros are alike, one lies infinitely far below
+            logs = np.log(treatment) - np.log(reference)
+        logs[np.isnan(logs)] = 0.0
+        found = as_ratio(signed_rank(logs, level, LOG_RESOLUTION))
     else:
         largest = float(np.abs(np.concatenate([treatment, reference])).max())
         found = signed_rank(treatment - reference, level, largest * LOG_RESOLUTION)
-        estimate, ends = found.estimate, found.interval
     return Attributed(
         trait,
         len(known),
         statistics.median(treatment.tolist()),
         statistics.median(reference.tolist()),
-        "ratio" if is_ratio else "difference",
-        estimate,
-        None if ends is None else (ends[0], ends[1]),
+        found.estimate,
+        found.interval,
         bool((treatment == reference).all()),
     )
 

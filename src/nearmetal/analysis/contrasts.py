@@ -12,8 +12,10 @@ from pydantic import TypeAdapter
 
 from nearmetal.analysis.degrees import count_disagreeing, find_needed_blocks, is_beyond
 from nearmetal.analysis.degrees import judge as judge
+from nearmetal.analysis.dependence import find_dependent_p
 from nearmetal.analysis.differences import Differences, Sides, find_differences
 from nearmetal.analysis.failures import count_failures, find_objection
+from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
 from nearmetal.analysis.results import Contrast, Failures, Pair, Verdict, Worked
 from nearmetal.analysis.signed_rank import Centre, Floats, enough
@@ -176,12 +178,14 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         interval=result.interval,
         equivalence=result.equivalence,
         p=result.p,
+        p_dependent=result.p_dependent,
         verdict=result.verdict,
         beyond_margin=result.is_beyond_margin,
         needs=result.needs,
         k=count_disagreeing(len(used), criterion.level) if criterion.primary else None,
         failures=failures,
         worked=result.worked,
+        means=compare_means(sides, kind, criterion.level) if result.problem not in NEVER_DECIDED else None,
         reason="response-missing" if pairs and not used else result.reason,
         warnings=_missing(len(pairs) - len(used), response) + told,
         pairs=_PAIRS.validate_python(
@@ -265,6 +269,7 @@ class _Result:
     interval: tuple[float, float] | None = None
     equivalence: tuple[float, float] | None = None
     p: float | None = None
+    p_dependent: float | None = None
     is_beyond_margin: bool = False
     needs: int | None = None
     worked: Worked | None = None
@@ -322,6 +327,7 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
         found.interval,
         equivalence,
         found.p,
+        find_dependent_p(differences, logs, criterion.level, resolution) if criterion.primary else None,
         verdict is Verdict.DIFFERENT and beyond,
         find_needed_blocks(logs, _on_scale(equivalence, kind.scale), len(sides), criterion.level)
         if verdict is Verdict.UNDECIDED and reason in (None, "no-margin", "too-few-blocks", "censored")

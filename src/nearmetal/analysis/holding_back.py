@@ -21,7 +21,15 @@ def find_withdrawn(records: Iterable[TrialRecord], events: Iterable[Mapping[str,
 def hold_back(contrast: Contrast, withdrawn: Set[Key]) -> Contrast:
     """No test of a side that was withdrawn; no verdict if others' faults befell one side more often than the other."""
     if withdrawn & {key_of(contrast.treatment), key_of(contrast.reference)}:
-        gone = {"verdict": Verdict.WITHDRAWN, "interval": None, "naive": None, "p": None, "reason": None}
+        gone = {
+            "verdict": Verdict.WITHDRAWN,
+            "interval": None,
+            "naive": None,
+            "p": None,
+            "p_dependent": None,
+            "means": None,
+            "reason": None,
+        }
         return contrast.model_copy(update=gone)
     if contrast.verdict is not Verdict.UNDECIDED and any(warning.code == UNLIKE for warning in contrast.warnings):
         return contrast.model_copy(update={"verdict": Verdict.UNDECIDED, "reason": UNLIKE})

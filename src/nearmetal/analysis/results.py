@@ -61,6 +61,22 @@ class Worked(Frozen):
     interval: tuple[Number, Number] | None
 
 
+class Means(Frozen):
+    """What a contrast's typical boot leaves out, of the blocks in which both sides worked; never judged.
+
+    `interval` is a jackknife's over blocks with Student's t, at the contrast's level or its look's; None with too few.
+    """
+
+    blocks: int
+    ratio: Number
+    """The treatment's arithmetic mean by the reference's."""
+    interval: tuple[Number, Number] | None
+    worse: int
+    """How many of the treatment's boots are worse than the reference's worst. About one is what chance gives."""
+    spread: Number | None
+    """The treatment's coefficient of variation by the reference's; None if the reference does not vary."""
+
+
 class Concluded(Frozen):
     """A treatment against its reference, for one response of one workload.
 
@@ -76,7 +92,9 @@ class Concluded(Frozen):
     A failed boot has the worst rank. So the estimate or an end of the interval may be unbounded: infinite (null in
     JSON), or 0 of a ratio. `k` is how many of so many blocks may disagree, should they be the least of all, before a
     verdict is out of reach. `needs` is how many blocks an undecided contrast would take, should it go on as it is.
-    `confounded_by` names what else differs between both sides and is known to move this response.
+    `p_dependent`, of primary contrasts, is p if blocks resembled the one before as much as they allow; held against
+    the level that p is held against. `confounded_by` names what else differs between both sides and is known to move
+    this response.
     """
 
     workload: str
@@ -97,6 +115,7 @@ class Concluded(Frozen):
     naive: tuple[Number, Number] | None = None
     equivalence: tuple[Number, Number] | None = None
     p: float | None = None
+    p_dependent: float | None = None
     verdict: Verdict
     beyond_margin: bool = False
     """Of a difference: the whole interval lies outside the margin."""
@@ -106,6 +125,8 @@ class Concluded(Frozen):
     """None where no boot of either side failed."""
     worked: Worked | None = None
     """None where no boot of either side failed, or none worked on both."""
+    means: Means | None = None
+    """None on the difference scale, and where a value is no more than a bound."""
     confounded_by: tuple[str, ...] = ()
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()

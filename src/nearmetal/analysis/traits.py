@@ -19,7 +19,7 @@ from nearmetal.analysis.traits_of_packets import (
     traces,
     typical,
 )
-from nearmetal.model import TrialRecord
+from nearmetal.model import Scale, TrialRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,9 @@ class Trait:
     least: float = 0.0
     """A smaller difference, in its unit, is hardly one: the few packets of a connection that are of no request are more
     for each where it carries fewer."""
+
+    scale: Scale = "ratio"
+    """A difference of what may well be none: of segments that were sent again, say."""
 
     @property
     def of_events(self) -> Trait:
@@ -185,9 +188,27 @@ TRAITS = (
     Trait("packets", "packets for each request", "", for_each("packets"), least=_HARDLY),
     Trait("bytes", "bytes for each request", "B", for_each("bytes"), least=_HARDLY_BYTES),
     Trait("segments", "segments of the server for each request", "", for_each("segments"), least=_HARDLY),
-    Trait("super_segments", "super-segments for each request", "", for_each("coalesced"), _SELDOM, _HARDLY),
-    Trait("acks", "bare ACKs of the client for each request", "", for_each("acks"), _SELDOM, _HARDLY),
-    Trait("joined_writes", "small writes joined for each request", "", for_each("joined_writes"), _SELDOM, _HARDLY),
+    Trait(
+        "super_segments",
+        "super-segments for each request",
+        "",
+        for_each("coalesced"),
+        _SELDOM,
+        _HARDLY,
+        scale="difference",
+    ),
+    Trait(
+        "acks", "bare ACKs of the client for each request", "", for_each("acks"), _SELDOM, _HARDLY, scale="difference"
+    ),
+    Trait(
+        "joined_writes",
+        "small writes joined for each request",
+        "",
+        for_each("joined_writes"),
+        _SELDOM,
+        _HARDLY,
+        scale="difference",
+    ),
     Trait(
         "autocorked",
         "writes that the server's kernel corked for each request",
@@ -195,33 +216,58 @@ TRAITS = (
         counted("TCPAutoCorking", "server-"),
         _SELDOM,
         _HARDLY,
+        scale="difference",
     ),
-    Trait("retransmitted", "segments that kernels sent again for each request", "", counted("RetransSegs"), _SELDOM),
-    Trait("lost", "share of packets lost between both ends", "share", crossing("lost"), _FEW),
-    Trait("reordered", "segments that came late for each request", "", late(requests), _SELDOM),
-    Trait("overtaken", "share of packets overtaken between both ends", "share", crossing("overtaken"), _FEW),
+    Trait(
+        "retransmitted",
+        "segments that kernels sent again for each request",
+        "",
+        counted("RetransSegs"),
+        _SELDOM,
+        scale="difference",
+    ),
+    Trait("lost", "share of packets lost between both ends", "share", crossing("lost"), _FEW, scale="difference"),
+    Trait("reordered", "segments that came late for each request", "", late(requests), _SELDOM, scale="difference"),
+    Trait(
+        "overtaken",
+        "share of packets overtaken between both ends",
+        "share",
+        crossing("overtaken"),
+        _FEW,
+        scale="difference",
+    ),
     Trait(
         "out_of_order",
         "segments that the client's kernel queued out of order for each request",
         "",
         counted("TCPOFOQueue", "client-"),
         _SELDOM,
+        scale="difference",
     ),
     Trait("stream_packets", "packets for each MiB", "", of_stream("packets_per_mib"), least=_SELDOM),
     Trait("stream_segments", "segments for each MiB", "", of_stream("segments_per_mib"), least=_SELDOM),
-    Trait("stream_super_segments", "super-segments for each MiB", "", of_stream("coalesced_per_mib"), _SELDOM, _SELDOM),
-    Trait("stream_acks", "bare ACKs for each MiB", "", of_stream("acks_per_mib"), _SELDOM, _SELDOM),
+    Trait(
+        "stream_super_segments",
+        "super-segments for each MiB",
+        "",
+        of_stream("coalesced_per_mib"),
+        _SELDOM,
+        _SELDOM,
+        scale="difference",
+    ),
+    Trait("stream_acks", "bare ACKs for each MiB", "", of_stream("acks_per_mib"), _SELDOM, _SELDOM, scale="difference"),
     Trait(
         "stream_retransmitted",
         "segments that kernels sent again for each MiB",
         "",
         counted("RetransSegs", among=mebibytes),
         _SELDOM,
+        scale="difference",
     ),
-    Trait("stream_reordered", "segments that came late for each MiB", "", late(mebibytes), _SELDOM),
+    Trait("stream_reordered", "segments that came late for each MiB", "", late(mebibytes), _SELDOM, scale="difference"),
     Trait("network", "time of a request on the way, there and back", "s", typical("network")),
     Trait("server", "time of a request in the server", "s", typical("server")),
-    Trait("transfer", "time in which a reply comes in", "s", typical("transfer")),
+    Trait("transfer", "time in which a reply comes in", "s", typical("transfer"), scale="difference"),
     Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
     Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
     Trait("host_interrupts", "interrupts of the whole host for each request", "", _of_host("interrupts")),
@@ -231,13 +277,34 @@ TRAITS = (
         "",
         _of_host("context_switches"),
     ),
-    Trait("exits", "exits of guests to the host's kernel for each request", "", _of_host("exits"), _SELDOM),
+    Trait(
+        "exits",
+        "exits of guests to the host's kernel for each request",
+        "",
+        _of_host("exits"),
+        _SELDOM,
+        scale="difference",
+    ),
     Trait("kernel_time", "time of the server's CPUs in the kernel for each request", "s", _time(("sys",))),
     Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", "s", _time(("irq", "soft"))),
     Trait("user_time", "time of the server's CPUs in programs for each request", "s", _time(("usr", "nice"))),
-    Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _stolen, _SOME_TIME),
-    Trait("clock", "time by which the clocks of both ends differ", "s", _clocks_apart, _CLOSE),
-    Trait("idle", "share of the time of the server's CPUs that was idle", "share", _share("idle"), _SOME_TIME),
+    Trait(
+        "steal",
+        "share of the time of the server's CPUs that was stolen",
+        "share",
+        _stolen,
+        _SOME_TIME,
+        scale="difference",
+    ),
+    Trait("clock", "time by which the clocks of both ends differ", "s", _clocks_apart, _CLOSE, scale="difference"),
+    Trait(
+        "idle",
+        "share of the time of the server's CPUs that was idle",
+        "share",
+        _share("idle"),
+        _SOME_TIME,
+        scale="difference",
+    ),
     Trait("cpu_per_event", "CPU time of the host for each request", "s", _response("cpu_per_event")),
 )
 """In the order in which they are told when nothing else tells them apart."""

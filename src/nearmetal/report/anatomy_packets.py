@@ -109,7 +109,7 @@ def contrasts(report: ReportInput) -> Iterator[Table]:
         Column("verdict"),
     )
     caption = (
-        f"How treatments differ in their packets: ratios, or differences where a side has none, with "
+        f"How treatments differ in their packets: ratios, or differences of what may well be none, with "
         f"{figures.percent(1 - design.alpha)} intervals over blocks, not corrected for how many they are"
     )
     yield Table("anatomy-contrasts", caption, columns, tuple(rows), folded=len(rows) > LONG)

@@ -1,5 +1,7 @@
 """How an attributed figure is written: its change in words, and whether it differs. Pure."""
 
+import math
+
 from nearmetal.analysis.attribution import Attributed
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Value
@@ -7,10 +9,7 @@ from nearmetal.report.blocks import Badge, Value
 
 def told(one: Attributed) -> str:
     """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
-    if one.scale == "difference":
-        return figures.difference(one.estimate, one.interval, one.trait.unit)
-    spread = "" if one.interval is None else f" ({figures.interval(one.estimate, one.interval)})"
-    return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
+    return words.size(one.estimate, one.interval, one.scale, one.trait.unit)
 
 
 def clause(one: Attributed) -> str:
@@ -25,13 +24,19 @@ def clause(one: Attributed) -> str:
 
 def plainly(one: Attributed) -> tuple[Value, ...]:
     """For programs: estimate, low and high end of the interval, scale, unit, blocks."""
-    low, high = one.interval or (None, None)
-    return one.estimate, low, high, one.scale, one.trait.unit, one.blocks
+    ends = (one.estimate, *(one.interval or (None, None)))
+    estimate, low, high = (figures.UNBOUNDED if end is not None and math.isinf(end) else end for end in ends)
+    return estimate, low, high, one.scale, one.trait.unit, one.blocks
 
 
 def by_chance(level: float) -> str:
     """What intervals that are not corrected for their number do to a table of many."""
     return f"where nothing differs, up to {figures.percent(level)} of the figures look as if they did"
+
+
+def count_by_chance(compared: int, level: float) -> str:
+    """How many of so many comparisons look different if none is, each by an interval of its own."""
+    return f"by chance alone {compared * level:.2g} would on average, at most"
 
 
 def verdict(one: Attributed) -> Badge:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nearmetal.analysis.dependence import is_dependent
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.levels import format_level, is_same_level
@@ -253,14 +254,16 @@ def is_same(contrast: Contrast) -> bool:
 
 
 def verdict(contrast: Contrast) -> Badge:
-    """ "different, worse", "equivalent", "undecided"; a colour only for what the study asked beforehand.
+    """ "different, worse", "equivalent", "undecided"; with a caveat if it depends on the independence of blocks.
 
-    A margin around 0 means nothing, so that errors of which there were none would be undecided.
+    A colour only for what the study asked beforehand. A margin around 0 means nothing, so that errors of which there
+    were none would be undecided.
     """
     if not contrast.primary and contrast.verdict is Verdict.UNDECIDED and is_same(contrast):
         return Badge(SAME)
     meaning = tone(contrast)
     suffix = f", {meaning}" if contrast.verdict is Verdict.DIFFERENT and meaning != "unknown" else ""
+    suffix += ", if blocks are independent" if is_dependent(contrast) else ""
     return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
@@ -361,6 +364,18 @@ def failures(contrast: Contrast, labels: Labels) -> list[str]:
         size_of_those = size(worked.estimate, worked.interval, contrast.scale, contrast.unit)
         told.append(f"{size_of_those} in the {figures.count(worked.blocks, 'block')} in which both worked")
     return told
+
+
+def means(contrast: Contrast, labels: Labels) -> list[str]:
+    """ "mean of boots 0.95 × (0.9 to 1), 2 of 12 boots worse than the worst of host, scatter 8.3 ×"."""
+    found = contrast.means
+    if found is None or not contrast.primary:
+        return []
+    _, reference, _ = labels.sides(contrast)
+    mean = f"mean of boots {size(found.ratio, found.interval, 'ratio', '')}"
+    worse = f"{found.worse or 'none'} of {figures.count(found.blocks, 'boot')} worse than the worst of {reference}"
+    scatter = f", scatter {figures.ratio(found.spread)} ×" if found.spread else ""
+    return [f"{mean}, {worse}{scatter}"]
 
 
 def failure_counts(contrast: Contrast) -> str | None:

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 from nearmetal.analysis.multiples import multiples
-from nearmetal.analysis.results import Contrast
+from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Paragraph, Section
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.verdicts import contrast_table, ratio_panel
+from nearmetal.report.why_figures import count_by_chance
 
 _LEAD = (
-    "Responses the study did not name beforehand. With this many comparisons some look different by chance alone: take "
-    "them as hints for the next study, not as findings. Each interval is at {level}: the study's whole level, which "
-    "they do not share."
+    "Responses the study did not name beforehand: take them as hints for the next study, not as findings. Each "
+    "interval is at {level}: the study's whole level, which they do not share."
 )
 
 _AFTER_LOOKS = (
@@ -51,8 +51,22 @@ class Exploratory:
             blocks.append(contrast_table(self.name, caption, contrasts, report, folded=bool(blocks)))
         blocks += _not_repeated(sorted(repeated, key=order.__getitem__), report)
         level = figures.percent(1 - report.manifest.study.design.alpha)
-        lead = _LEAD.format(level=level) + (_AFTER_LOOKS if report.manifest.plan.looks else "")
+        lead = (
+            _LEAD.format(level=level)
+            + _count(contrasts, report.manifest.study.design.alpha)
+            + (_AFTER_LOOKS if report.manifest.plan.looks else "")
+        )
         return Section(self.name, self.title, lead, tuple(blocks))
+
+
+def _count(contrasts: Sequence[Contrast], alpha: float) -> str:
+    """How many are different, and how many of so many would be if nothing differed."""
+    told = [one for one in contrasts if one.interval is not None]
+    if not told:
+        return ""
+    found = sum(one.verdict is Verdict.DIFFERENT for one in told)
+    of = f"{found:,} of {figures.count(len(told), 'comparison')} {'is' if found == 1 else 'are'} different"
+    return f" {of}; {count_by_chance(len(told), alpha)}."
 
 
 def _not_repeated(repeated: Sequence[tuple[str, str]], report: ReportInput) -> list[Block]:

@@ -98,7 +98,12 @@ def _statement(contrast: Contrast, said: Container[str], report: ReportInput) ->
     """A contrast in words, with what it is warned of; of what wording is `said` of all of them is not repeated."""
     warned = words.warned(contrast, report.analysis)
     own = (words.plain(warning.text) for warning in warned if wording(warning.text) not in said)
-    detail = [words.small_print(contrast), *words.failures(contrast, report.labels), *own]
+    detail = [
+        words.small_print(contrast),
+        *words.failures(contrast, report.labels),
+        *words.means(contrast, report.labels),
+        *own,
+    ]
     return Statement(
         about=words.plain(contrast.workload),
         text=words.sentence(contrast, report.labels),

@@ -22,7 +22,7 @@ from nearmetal.report.blocks import (
 )
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_captures import not_whole
-from nearmetal.report.why_figures import by_chance, plainly, told, verdict
+from nearmetal.report.why_figures import by_chance, count_by_chance, plainly, told, verdict
 from nearmetal.report.why_found import Explained, different, explain, is_observed, largest, more_different
 from nearmetal.report.why_implausible import box, is_guest, is_implausible
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits, untold_steal
@@ -111,8 +111,7 @@ def _detail(found: Sequence[Attributed], report: ReportInput) -> str:
     text = f"{figures.count(differing, 'figure')} of {len(found)} that were observed "
     text += f"{'differs, by' if differing == 1 else 'differ, each by'} its own interval"
     if differing:
-        chance = len(told) * report.manifest.study.design.alpha
-        text += f"; by chance alone {chance:.2g} would on average, at most"
+        text += f"; {count_by_chance(len(told), report.manifest.study.design.alpha)}"
     return text + (f"; {figures.count(untold, 'has', 'have')} too few blocks" if untold else "")
 
 
