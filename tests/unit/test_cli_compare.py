@@ -129,10 +129,11 @@ def test_what_fails_or_does_nothing_is_unbounded(runs: tuple[Path, Path], capsys
     failed = {"schema": "record.v2", "status": "failed", "blame": "treatment", "cause": "service-died", "responses": {}}
     shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
     change_records(after, lambda line: line["trial"]["block"] > 2 or line.update(failed, reason="it broke"))
-    assert compare(before, after, None, gate=False, as_json=False) == 0
+    assert compare(before, after, None, gate=True, as_json=False) == 0
     text = told(capsys)
     assert re.search(r"slow vs base: throughput 0\.9\d* × what it was \(unbounded to 1\.0\d*\)", text)
     assert "the treatment failed in 0 of 8 blocks before and 3 of 8 blocks after, which ranks below every value" in text
+    assert "; 1 comparison failed more often than before, though not surely" in text
 
 
 def test_what_was_withdrawn_is_told(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

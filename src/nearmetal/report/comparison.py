@@ -79,6 +79,8 @@ def describe_gates(found: Compared) -> list[str]:
     told = [change for change in asked if change.interval is not None]
     undecided = sum(change.verdict is Verdict.UNDECIDED for change in told)
     rest += f"; {undecided} of {len(told)} {'is' if undecided == 1 else 'are'} undecided" if undecided else ""
+    failing = sum(change.failed * change.blocks_before > change.failed_before * change.blocks for change in asked)
+    rest += f"; {figures.count(failing, name)} failed more often than before, though not surely" if failing else ""
     lines = [describe_outcome(outcome, name, "before", rest) for outcome in found.gates]
     reasons = sorted({_reason(one) for one in asked if one.interval is None or one.verdict is Verdict.UNDECIDED} - {""})
     return [
