@@ -98,7 +98,7 @@ def test_a_run_from_its_beginning_over_an_interruption_to_its_end(study: Path, f
     served.until(f"{place}/events", "state", f"{place}/report")
     page = served.page(place)
     assert "withdrawn" in page
-    assert "`lighttpd` does not start" in page
+    assert "does not start" in page
     assert "different, worse" in page
     report = served.ask(f"{place}/report")
     written = (folder / "report.html").read_bytes()
