@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from nearmetal.analysis import dependence
 from nearmetal.analysis.dependence import (
     DEPENDS,
     estimate_autocorrelation,
@@ -75,6 +76,15 @@ def test_values_of_any_size_have_a_p(values: np.ndarray) -> None:
     p, dependent = p_of(values) if values.max() < 1e12 else p_of(values / 1e300)
     assert p is not None and dependent is not None and p <= dependent
     assert math.isfinite(estimate_autocorrelation(values))
+
+
+@pytest.mark.parametrize("size", [0.0, 0.1, 0.14])
+def test_many_blocks_have_nearly_the_exact_p(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
+    values = np.random.default_rng(1).normal(size, 1, 501)
+    _, approximate = p_of(values)
+    monkeypatch.setattr(dependence, "_EXACT", 501)
+    _, exact = p_of(values)
+    assert approximate == pytest.approx(exact, abs=1e-3)
 
 
 def test_too_few_blocks_have_none() -> None:

@@ -26,6 +26,9 @@ _WIDENED = 0.6
 """How many standard errors, 1 / sqrt(n) each, the autocorrelation is taken to be higher than it looks: few blocks show
 little of it. More cost independent blocks their plain word more often (`validation/dependence.py`)."""
 
+_EXACT = 500
+"""Blocks up to which p is exact; beyond, its normal approximation serves as well."""
+
 _MOST = 0.9
 """A higher autocorrelation cannot be told from a drift."""
 
@@ -42,8 +45,18 @@ def find_dependent_p(differences: Differences, found: Centre, level: float, reso
         return found.p
     inflation = find_inflation(estimate_autocorrelation(differences.told), blocks)
     nearer = np.full(blocks, found.estimate * (1 - 1 / math.sqrt(inflation)))
-    p = differences.shift(-nearer).rank(level, resolution).p
+    shifted = differences.shift(-nearer)
+    is_long = blocks > _EXACT and not differences.are_bounded
+    p = _approximate_p(shifted.told) if is_long else shifted.rank(level, resolution).p
     return None if p is None else max(p, found.p)
+
+
+def _approximate_p(differences: Floats) -> float:
+    """Of the signed ranks of many differences, by their normal approximation: it takes no pairs of blocks."""
+    blocks = len(differences)
+    ranked = np.sign(differences[np.argsort(np.abs(differences), kind="stable")])
+    total = abs(float((ranked * np.arange(1, blocks + 1)).sum()))
+    return math.erfc(total / math.sqrt(blocks * (blocks + 1) * (2 * blocks + 1) / 6) / math.sqrt(2))
 
 
 def estimate_autocorrelation(differences: Floats) -> float:
