@@ -45,5 +45,5 @@ def test_what_is_injected_arrives_and_nothing_stays(lab_image: Image, tmp_path: 
             printed = (folder.path / f"artifacts/{record.trial.id}/sysbench.txt").read_text()
             assert f"total number of events:              {amount}\n" in printed
             elapsed, rate = (record.responses[name].value for name in ("elapsed", "events"))
-            assert elapsed * rate == pytest.approx(amount, rel=0.01)
+            assert elapsed * rate == pytest.approx(amount, rel=0.05)  # sysbench times both anew
     assert "nothing of ours is left" in nearmetal("clean").stdout
