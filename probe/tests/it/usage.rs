@@ -37,7 +37,7 @@ fn programs_are_told_bad_arguments_in_one_line() {
             "cannot find the address",
         ),
         ("load http://127.0.0.1:99999/", "not a port"),
-        ("load https://a/", "only http://"),
+        ("load ftp://a/", "only http://"),
         ("load http://a/ --duration 5", "no unit"),
         ("load http://a/ --frob", "there is no option --frob; "),
         ("load http://a/ --rate 10", "--rate belongs to --mode open"),
