@@ -102,7 +102,10 @@ async def test_a_value_of_the_table_that_is_refused_is_a_warning(
         assert record.status is TrialStatus.OK
         assert record.readback["kernels"]["server"][CONTROL] == "bbr"
         (_, warning) = record.warnings
-        assert warning.code == "change-refused" and f"{CONTROL} stays bbr on the client, not cubic" in warning.text
+        assert (
+            warning.code == "change-refused"
+            and f"the client keeps {CONTROL} = bbr, because its kernel refuses cubic there" in warning.text
+        )
 
 
 async def test_a_value_that_changes_while_it_is_measured_is_not_as_declared(tmp_path: Path) -> None:

@@ -175,13 +175,13 @@ def _find_problems(one: MachineKernel, found: Mapping[str, str]) -> Iterable[str
             if one.reach == "nothing":
                 yield f"{where}: it has the network of its host, where nothing is set; set it there by hand"
             else:
-                yield f"{where}: choose a value that its kernel takes there{_say_more(name)}"
+                yield f"{where}: {' or '.join(['choose a value that its kernel takes there', *_find_remedy(name)])}"
 
 
-def _say_more(name: str) -> str:
+def _find_remedy(name: str) -> tuple[str, ...]:
     if name != "net.ipv4.tcp_congestion_control":
-        return ""
-    return ", or add it to net.ipv4.tcp_allowed_congestion_control on the host"
+        return ()
+    return ("add it to net.ipv4.tcp_allowed_congestion_control on the host",)
 
 
 def _warn(
@@ -193,7 +193,8 @@ def _warn(
         for name, value in one.aligned.items():
             actual = found[one.machine.name].get(name)
             if actual is not None and actual != value and any(name in text for text in refused):
-                texts[f"{name} stays {actual} on the {one.machine.role}, not {value}: refused{_say_more(name)}"] = None
+                kept = f"the {one.machine.role} keeps {name} = {actual}, because its kernel refuses {value} there"
+                texts["; ".join([kept, *_find_remedy(name)])] = None
     yield from (Warned(code="change-refused", text=text) for text in texts)
 
 
