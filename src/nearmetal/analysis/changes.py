@@ -81,18 +81,10 @@ class Side:
     """Whether a run of it gave up the treatment or its reference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """At what a change is tested: the level, and the margin within which it counts as equivalent."""
-
-    level: float
-    margin: float
-
-
-def find_change(asked: Asked, before: Side, after: Side, criterion: Criterion) -> tuple[Change, float]:
+def find_change(asked: Asked, before: Side, after: Side, level: float, margin: float) -> tuple[Change, float]:
     """With the median of the reference before: what a share of a difference is of."""
     samples = _take_samples(asked, before, after)
-    found = _judge(samples, criterion)
+    found = _judge(samples, level, margin)
     sides = samples.sides
     blocks_before, blocks = (sum(map(len, runs)) for runs in sides)
     failed_before, failed = (sum(map(count_failed, runs)) for runs in sides)
@@ -115,7 +107,7 @@ def find_change(asked: Asked, before: Side, after: Side, criterion: Criterion) -
         needs_runs=found.needs_runs,
         failed=failed,
         failed_before=failed_before,
-        level=criterion.level,
+        level=level,
         ratio=estimate if is_ratio else None,
         difference=None if is_ratio else estimate,
         interval=found.centre.interval if found.centre else None,
@@ -242,25 +234,25 @@ class _Judged:
     needs_runs: int | None = None
 
 
-def _judge(samples: _Samples, criterion: Criterion) -> _Judged:
+def _judge(samples: _Samples, level: float, margin: float) -> _Judged:
     if samples.problem:
         reason, because_of = samples.problem
         return _Judged(Verdict.WITHDRAWN if reason == "withdrawn" else Verdict.UNDECIDED, reason, because_of)
     is_ratio = samples.kind.scale == "ratio"
-    centre = _compare(samples, criterion.level)
-    equivalence = equivalence_of_differences(criterion.margin, samples.typical)
+    centre = _compare(samples, level)
+    equivalence = equivalence_of_differences(margin, samples.typical)
     if is_ratio:
-        centre, equivalence = as_ratio(centre), equivalence_of_ratios(criterion.margin)
+        centre, equivalence = as_ratio(centre), equivalence_of_ratios(margin)
     are_finite = all(run.is_bounded for side in samples.ranked for run in side)
     if are_finite and not is_in_numbers(centre, samples.kind.scale):
         # Each run by itself is as it should be; the one that is judged is the later.
         return _Judged(Verdict.UNDECIDED, "not-finite", AFTER)
     if centre.interval is None:
-        short, at_fault, needs = _find_shortage(samples, criterion.level)
+        short, at_fault, needs = _find_shortage(samples, level)
         return _Judged(Verdict.UNDECIDED, short, at_fault, centre, equivalence, needs)
     verdict, why = judge(centre.interval, equivalence, neutral=1.0 if is_ratio else 0.0)
     at_fault = None
-    if verdict is Verdict.EQUIVALENT and _fail_unlike(samples, criterion.margin):
+    if verdict is Verdict.EQUIVALENT and _fail_unlike(samples, margin):
         verdict, why = Verdict.UNDECIDED, "failures-unlike"
     elif verdict is Verdict.UNDECIDED and (unknown := _find_unknown(samples, centre.interval)):
         why, at_fault = unknown

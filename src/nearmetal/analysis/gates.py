@@ -85,7 +85,7 @@ class GateOutcome(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class GatedContrast:
     """A comparison, and what a gate has to know of it besides: why it is not met whatever the interval, if so."""
 
     contrast: Contrast
@@ -94,7 +94,9 @@ class Evidence:
     """Of a difference: what a share is of, in the response's unit."""
 
 
-def judge_gates(gates: Iterable[Gate], evidence: Sequence[Evidence], dropped: Sequence[Case] = ()) -> list[GateOutcome]:
+def judge_gates(
+    gates: Iterable[Gate], evidence: Sequence[GatedContrast], dropped: Sequence[Case] = ()
+) -> list[GateOutcome]:
     """`evidence` holds all comparisons that any of the gates is about; `dropped` are such as were not even planned."""
     return [_judge_gate(gate, [one for one in evidence if _is_about(gate, one.contrast)], dropped) for gate in gates]
 
@@ -103,7 +105,7 @@ def _is_about(gate: Gate, contrast: Contrast) -> bool:
     return contrast.response == gate.response if gate.response else contrast.primary
 
 
-def _judge_gate(gate: Gate, evidence: Sequence[Evidence], dropped: Sequence[Case]) -> GateOutcome:
+def _judge_gate(gate: Gate, evidence: Sequence[GatedContrast], dropped: Sequence[Case]) -> GateOutcome:
     nothing = all(one.contrast.interval is None and one.contrast.verdict is not Verdict.WITHDRAWN for one in evidence)
     cases = [
         Case(
@@ -120,7 +122,7 @@ def _judge_gate(gate: Gate, evidence: Sequence[Evidence], dropped: Sequence[Case
     return GateOutcome(gate=gate.text, met=met, nothing_judged=nothing, cases=tuple(cases))
 
 
-def _why_missed(gate: Gate, evidence: Evidence) -> Why | None:
+def _why_missed(gate: Gate, evidence: GatedContrast) -> Why | None:
     contrast = evidence.contrast
     if contrast.verdict is Verdict.WITHDRAWN:
         return "withdrawn"
@@ -137,7 +139,7 @@ def _why_missed(gate: Gate, evidence: Evidence) -> Why | None:
     return "maybe-worse" if contrast.verdict is Verdict.DIFFERENT and _is_for_the_worse(contrast) else None
 
 
-def _why_not_shown(gate: Gate, evidence: Evidence) -> Why | None:
+def _why_not_shown(gate: Gate, evidence: GatedContrast) -> Why | None:
     contrast = evidence.contrast
     if contrast.interval is None:
         return "no-interval"

@@ -19,7 +19,6 @@ from nearmetal.analysis.changes import (
     NOTHING_AFTER,
     Asked,
     Change,
-    Criterion,
     Side,
     fails_more,
     find_change,
@@ -29,8 +28,8 @@ from nearmetal.analysis.diagnostics import about_run
 from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.gates import (
     Case,
-    Evidence,
     Gate,
+    GatedContrast,
     GateOutcome,
     Why,
     is_beyond_margin,
@@ -139,15 +138,15 @@ def compare(
     design = after[0].manifest.study.design
     margin = design.margin if margin is None else margin
     gated = sum(one.is_gated for one in asked)
-    evidence: list[Evidence] = []
+    evidence: list[GatedContrast] = []
     changes = []
     for one in asked:
         sides = _side(one, before), _side(one, after)
         level = design.alpha / gated if one.is_gated else design.alpha
-        change, base = find_change(one, *sides, Criterion(level, margin))
+        change, base = find_change(one, *sides, level, margin)
         changes.append(change)
         if one.is_gated:
-            evidence.append(Evidence(change, _find_why(change), base))
+            evidence.append(GatedContrast(change, _find_why(change), base))
     of: Of = "contrast" if any(one.of == "contrast" for one in asked) else "treatment"
     lone = tuple(find_alone(*([(run.manifest, run.arms) for run in side] for side in (before, after))))
     dropped = find_dropped(lone, of)

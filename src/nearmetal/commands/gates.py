@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.gates import Evidence, Gate, Why, judge_gates
+from nearmetal.analysis.gates import Gate, GatedContrast, Why, judge_gates
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.commands.compare import refuse_unknown_responses
 from nearmetal.errors import BadInput
@@ -30,7 +30,7 @@ def refuse_gates(gates: Sequence[Gate], plan: Plan) -> None:
 
 def meet_gates(folder: RunFolder, gates: Sequence[Gate], as_json: bool) -> bool:
     """Whether a run's comparisons meet all gates, each told in a line."""
-    evidence = [Evidence(one, find_why(one), _find_base(one)) for one in _judge_contrasts(folder, gates)]
+    evidence = [GatedContrast(one, find_why(one), _find_base(one)) for one in _judge_contrasts(folder, gates)]
     outcomes = judge_gates(gates, evidence)
     console = unfolded(console_for(as_json))
     for outcome in outcomes:
