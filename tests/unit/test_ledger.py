@@ -202,6 +202,15 @@ def test_it_belongs_to_one_process_and_to_nobody_once_that_is_dead(tmp_path: Pat
     assert [one.name for one in outstanding(path).handles] == ["a"]
 
 
+def test_a_child_that_outlives_its_owner_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    """Between fork and exec a child has the lock too: one whose parent is killed then holds it for nobody."""
+    path = tmp_path / "l.jsonl"
+    forking = HOLDER.replace("time.sleep(60)", "import os\nif os.fork(): os._exit(0)\ntime.sleep(1)")
+    with subprocess.Popen([sys.executable, "-c", forking, str(path)], stdout=subprocess.DEVNULL) as owner:
+        owner.wait()
+        assert list(ownerless(tmp_path)) == [path]
+
+
 def test_one_that_is_removed_while_it_is_opened_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`clean` may lock a file between the moment that a run opens it and its lock, and finds nothing in it."""
     path = tmp_path / "l.jsonl"

@@ -28,12 +28,12 @@ def test_who_comes_second_is_told_who_is_there(tmp_path: Path) -> None:
 def test_who_waits_for_what_a_dead_run_puts_right_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "_TOLD", 0.0)
     path = tmp_path / "lock"
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    path.write_text(f"process {dead.pid}")
     said: list[str] = []
-    with path.open() as heir:
-        assert lock.try_lock(heir)
+    with path.open("w") as heir:
+        number = heir.fileno()
+        take = f"import fcntl; fcntl.flock({number}, fcntl.LOCK_EX)"
+        subprocess.run([sys.executable, "-c", take], pass_fds=[number], check=True)
+        assert not lock.try_lock(os.open(path, os.O_RDONLY))
 
         def hear(text: str) -> None:
             said.append(text)

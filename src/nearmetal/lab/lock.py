@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
@@ -63,7 +63,7 @@ def exclusive(path: Path, busy: str, say: Say = silent) -> Iterator[int]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        if not _lock_after_the_dead(file, say):
+        if not lock_after_the_dead(file, LIMITS.boot, say):
             file.seek(0)
             holder = file.read().strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
@@ -79,24 +79,36 @@ def exclusive(path: Path, busy: str, say: Say = silent) -> Iterator[int]:
 def wait_for_dead_run(say: Say = silent) -> None:
     """Wait while what is left of a run whose controller is dead puts right what it made. Nobody else is waited for."""
     with contextlib.suppress(FileNotFoundError), (Paths.default().state / _MEASURING).open("r") as file:
-        _lock_after_the_dead(file, say)
+        lock_after_the_dead(file, LIMITS.boot, say)
 
 
-def _lock_after_the_dead(file: IO[str], say: Say) -> bool:
-    """Have the lock that a file bears. It is waited for if the process that took it is dead: what is left of its run
-    holds it until all is put right."""
+def lock_after_the_dead(file: int | Opened, limit: float, say: Say = silent) -> bool:
+    """`try_lock`, but wait for at most `limit` seconds if the process that took the lock is dead.
+
+    What it started may have the lock still: what is left of its run, until all is put right, or a child that was to
+    become another program when its parent was killed.
+    """
     began = time.monotonic()
     is_told = False
-    while not (is_ours := try_lock(file)) and time.monotonic() < began + LIMITS.boot:
-        file.seek(0)
-        holder = file.read().removeprefix("process ")
-        if not holder.isdigit() or Path(f"/proc/{holder}").exists():
+    while not (is_ours := try_lock(file)) and time.monotonic() < began + limit:
+        taker = _taker(file)
+        if taker is None or Path(f"/proc/{taker}").exists():
             break
         if not is_told and time.monotonic() > began + _TOLD:
-            say(f"a run whose controller was killed still puts right what it made: it has up to {LIMITS.boot:g} s")
+            say(f"a run whose controller was killed still puts right what it made: it has up to {limit:g} s")
             is_told = True
         time.sleep(_AGAIN)
     return is_ours
+
+
+def _taker(file: int | Opened) -> int | None:
+    """The process that took a file's lock, which may be dead; None where the kernel tells of none."""
+    inode = os.fstat(file if isinstance(file, int) else file.fileno()).st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        match line.split():
+            case [_, "FLOCK", _, _, process, place, *_] if place.rpartition(":")[2] == str(inode):
+                return int(process)
+    return None
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nearmetal.config import Paths
+from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.files import make_folder
 from nearmetal.lab.changes import origin
 from nearmetal.lab.changes.origin import Origin
-from nearmetal.lab.lock import try_lock
+from nearmetal.lab.lock import lock_after_the_dead, try_lock
 from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, lines
@@ -270,7 +270,7 @@ def ownerless(folder: Path) -> Iterator[Path]:
         except FileNotFoundError:
             continue  # its owner has ended just now, and left nothing
         try:
-            has_none = try_lock(descriptor)
+            has_none = lock_after_the_dead(descriptor, LIMITS.stop)
         finally:
             os.close(descriptor)
         if has_none:
