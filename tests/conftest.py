@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from nearmetal.config import Paths
 from tests import libvirt_service, vcenter
+from tests.one_engine import OnePicture
 from tests.one_engine import one_engine as drawn_by_one_engine
 from tests.podman_service import podman_service
 from tests.shared_engine import shared_engine
@@ -56,6 +57,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def one_engine() -> Iterator[None]:
     """Reports that this process writes are drawn by it, where what draws them is not what is tested."""
     with drawn_by_one_engine():
+        yield
+
+
+@pytest.fixture
+def one_picture() -> Iterator[None]:
+    """Reports that this process writes have one picture for all, where nobody looks at them."""
+    with drawn_by_one_engine(OnePicture):
         yield
 
 

@@ -20,7 +20,7 @@ from tests.dashboard_server import PATIENCE, Dashboard, dashboard
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 
-pytestmark = pytest.mark.usefixtures("one_engine")
+pytestmark = pytest.mark.usefixtures("one_picture")
 
 STUDY = (
     mock_run.STUDY.replace('"slow"]', '"slow", "bad"]').replace("blocks = 2", "blocks = 8")

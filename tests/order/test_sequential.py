@@ -21,7 +21,7 @@ from nearmetal.store.journal import events as journaled
 from tests import journals
 from tests.order import mock_run
 
-pytestmark = pytest.mark.usefixtures("one_engine")
+pytestmark = pytest.mark.usefixtures("one_picture")
 
 SEQUENTIAL = mock_run.STUDY.replace("blocks = 2", "blocks = { min = 6, max = 12 }")
 ALIKE = SEQUENTIAL.replace("speed = 0.5", "noise = 0.3")

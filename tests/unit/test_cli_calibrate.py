@@ -25,7 +25,7 @@ from nearmetal.store.folder import RunFolder
 from tests import calibrated
 from tests.command_line import called, started
 
-pytestmark = pytest.mark.usefixtures("one_engine")
+pytestmark = pytest.mark.usefixtures("one_picture")
 
 NOTHING = Wanted(None, None, None, (), False)
 QUIET = tuple(f"environments.{name}.noise=0" for name in ("first", "again"))

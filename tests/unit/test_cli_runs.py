@@ -35,7 +35,7 @@ from tests.order import mock_run
 from tests.order.in_process import InProcess
 from tests.unit.test_image_store import finished
 
-pytestmark = pytest.mark.usefixtures("one_engine")
+pytestmark = pytest.mark.usefixtures("one_picture")
 
 
 def test_too_few_blocks_for_any_verdict_are_told_before_anything_is_measured(study: Path, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(study: Path, tmp_pat
 
 
 def test_a_terminal_that_cannot_write_everything_loses_no_words_and_a_report_no_bytes(
-    study: Path, tmp_path: Path
+    study: Path, tmp_path: Path, one_engine: None
 ) -> None:
     run = tmp_path / "run"
     assert called("run", str(study), "-o", str(run)).returncode == 0

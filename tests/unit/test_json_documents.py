@@ -35,7 +35,7 @@ from tests.unit import test_cli_calibrate as calibrations
 from tests.unit.isolate_host import Pretended
 from tests.unit.test_image_store import finished
 
-pytestmark = pytest.mark.usefixtures("one_engine")
+pytestmark = pytest.mark.usefixtures("one_picture")
 
 ROOT = Path(__file__).parents[2]
 KEPT = {file.name.removesuffix(".json"): file for file in (ROOT / "schemas").rglob("*.json")}
