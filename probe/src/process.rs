@@ -170,9 +170,18 @@ pub fn signal_one(child: Pid, signal: Signal) {
 
 /// Signal a child's process group, or the child alone while it has not made its group yet.
 pub fn signal_group(leader: Pid, signal: Signal) {
-    if rustix::process::kill_process_group(leader, signal) == Err(Errno::SRCH) {
+    if send_to_group(leader, signal) == Err(Errno::SRCH) {
         signal_one(leader, signal);
     }
+}
+
+/// Signal a process group. One that is asked to end is continued too: what is stopped would hear of it no sooner.
+pub fn send_to_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
+    rustix::process::kill_process_group(leader, signal)?;
+    if signal == Signal::TERM {
+        rustix::process::kill_process_group(leader, Signal::CONT)?;
+    }
+    Ok(())
 }
 
 /// A set of signals that are blocked, so that they can be waited for instead of interrupting.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 
 import pytest
 
@@ -103,12 +104,14 @@ async def test_a_file_that_cannot_be_read_or_written_is_told(machine: Machine) -
         await machine.exec(["cat", "a\0b"])
 
 
-async def test_what_was_spawned_can_be_stopped(machine: Machine) -> None:
-    running = await machine.spawn(["sleep", "62"])
+async def test_what_was_spawned_can_be_stopped(machine: Machine, kind: str) -> None:
+    """One that a signal has stopped too, and at once: it is asked to end, and need not be killed for it."""
+    stands = ["sh", "-c", "kill -STOP $$; exec sleep 62"]
+    running = await machine.spawn(["sleep", "62"] if kind == "mock" else stands)
     with pytest.raises(TimedOut):
         await running.wait(0.5)
     stopped = await running.stop()
-    assert stopped.status != 0
+    assert stopped.status == 128 + signal.SIGTERM
     assert await running.stop() == stopped
 
 

@@ -5,6 +5,7 @@ Nobody reboots here: the far side is this host.
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -137,6 +138,11 @@ async def test_a_background_program_is_told_to_end(machine: ReachedMachine, tmp_
     ended = await running.stop()
     assert (ended.status, ended.stdout) == (3, b"bye\n")
     assert await running.stop() == ended
+
+
+async def test_one_that_stands_still_ends_when_it_is_told_to(machine: ReachedMachine) -> None:
+    running = await machine.spawn(["sh", "-c", "kill -STOP $$; exec sleep 600"])
+    assert (await running.stop()).status == 128 + signal.SIGTERM
 
 
 async def test_a_stubborn_one_is_killed(

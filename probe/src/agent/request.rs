@@ -4,6 +4,8 @@ use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
+use crate::process;
+
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -48,7 +50,7 @@ impl ToGroup {
     pub fn send(&self) -> anyhow::Result<()> {
         let group = Pid::from_raw(self.group).context("this is no process group")?;
         let signal = Signal::from_named_raw(self.number).context("this is no signal")?;
-        match rustix::process::kill_process_group(group, signal) {
+        match process::send_to_group(group, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(error) => Err(error).context("cannot signal the process group"),
         }

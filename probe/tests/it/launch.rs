@@ -303,3 +303,27 @@ fn the_whole_process_group_goes_with_launch() {
         eventually("the group is gone", || sleepers() == 0);
     }
 }
+
+#[test]
+fn a_stopped_program_ends_when_it_is_told_to() {
+    if !can_make_machines("a_stopped_program_ends_when_it_is_told_to") {
+        return;
+    }
+    let directory = Directory::new();
+    let root = busybox_root(&directory);
+    let held = Held::start(&["--root", root.to_str().unwrap()]);
+    let mut launch = held
+        .launch(&["sh", "-c", "kill -STOP 0; sleep 1234"])
+        .spawn()
+        .unwrap();
+    let is_stopped = || {
+        held.says(&["ps", "-o", "stat,args"])
+            .lines()
+            .any(|line| line.starts_with('T') && line.contains("sleep 1234"))
+    };
+    eventually("the program is stopped", is_stopped);
+    send(launch.id(), libc::SIGTERM);
+    eventually("the program has ended", || {
+        launch.try_wait().unwrap().is_some()
+    });
+}

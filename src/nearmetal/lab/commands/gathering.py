@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol
@@ -21,6 +21,12 @@ _KILL_LIMIT: Final = 2.0
 """Seconds that a killed program has to be gone."""
 _KILLED: Final = 128 + signal.SIGKILL
 _PIECE: Final = 64 << 10
+
+
+def list_signals(number: signal.Signals) -> Sequence[signal.Signals]:
+    """What is sent to a process group for a signal: what is stopped hears that it shall end no sooner than it is
+    continued. Pure. The probe does the same by itself."""
+    return (number, signal.SIGCONT) if number is signal.SIGTERM else (number,)
 
 
 _gathered: Final[set["asyncio.Future[Completed]"]] = set()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
 from nearmetal.lab.commands.feeding import feed
-from nearmetal.lab.commands.gathering import Gathering
+from nearmetal.lab.commands.gathering import Gathering, list_signals
 from nearmetal.lab.commands.refused import refuse_zero_bytes
 from nearmetal.model import Completed
 
@@ -110,6 +110,5 @@ class Background(Gathering):
             raise
 
     async def signal(self, number: signal.Signals) -> None:
-        kill_group(self._process, number)
-        if number is signal.SIGTERM:
-            kill_group(self._process, signal.SIGCONT)  # who is stopped hears of it no sooner
+        for one in list_signals(number):
+            kill_group(self._process, one)

@@ -10,7 +10,7 @@ from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.feeding import feed
-from nearmetal.lab.commands.gathering import Gathering
+from nearmetal.lab.commands.gathering import Gathering, list_signals
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import pauses
 from nearmetal.lab.containers.api import Engine, Refused, frames
@@ -18,8 +18,8 @@ from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.reached.remote import StartedCommands
 from nearmetal.model import ControlGroup, Handle, Site
 
-Signal = Callable[[str, int], Awaitable[None]]
-"""Signals a command's process group: by the signal's name, and by the process that the engine knows it by."""
+Signal = Callable[[Sequence[str], int], Awaitable[None]]
+"""Signals a command's process group: by the signals' names, and by the process that the engine knows it by."""
 
 
 class Container(StartedCommands, SharedKernelMachine):
@@ -64,9 +64,10 @@ class Container(StartedCommands, SharedKernelMachine):
         """While a command runs. Its streams end with the container, so there is nobody to tell."""
         return nullcontext()
 
-    async def _signal(self, name: str, pid: int) -> None:
+    async def _signal(self, names: Sequence[str], pid: int) -> None:
         """The runtime makes a command the leader of a session of its own."""
-        await self.site.exec(["kill", f"-{name}", "--", f"-{pid}"])
+        for name in names:
+            await self.site.exec(["kill", f"-{name}", "--", f"-{pid}"])
 
 
 class _Exec(Gathering):
@@ -127,7 +128,8 @@ class _Exec(Gathering):
             if not state or not state["Running"]:
                 return
             if state["Pid"]:
-                await self._signals(number.name.removeprefix("SIG"), state["Pid"])
+                names = [one.name.removeprefix("SIG") for one in list_signals(number)]
+                await self._signals(names, state["Pid"])
                 return
             await asyncio.sleep(0.02)
         self.unsignalled = "the engine does not tell which process it is"

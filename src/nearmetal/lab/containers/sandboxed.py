@@ -23,7 +23,7 @@ _ON_THE_HOSTS_KERNEL = frozenset({"runc", "crun", "youki", "io.containerd.runc.v
 
 # It tells the number that the program will have inside, and then becomes the program.
 _TELL = 'echo $$ >"$0" && exec "$@"'
-_KILL = 'kill -s "$1" -- "-$(cat "$0")"'
+_KILL = 'group=$(cat "$0"); for name; do kill -s "$name" -- "-$group" || exit; done'
 
 
 def is_sandboxed(runtime: str) -> bool:
@@ -65,8 +65,8 @@ class SandboxedContainer(Container):
             loop.remove_reader(process)
             os.close(process)
 
-    async def _signal_inside(self, number: str, name: str, _pid: int) -> None:
+    async def _signal_inside(self, number: str, names: Sequence[str], _pid: int) -> None:
         """What the engine knows the command by is a process of the runtime's, which passes no signal on to a group."""
         with contextlib.suppress(MachineLost):
-            killing = await self.start(["sh", "-c", _KILL, number, name], None, b"")
+            killing = await self.start(["sh", "-c", _KILL, number, *names], None, b"")
             await killing.wait(LIMITS.stop)

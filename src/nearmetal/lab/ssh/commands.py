@@ -16,7 +16,7 @@ import asyncssh
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab.commands.gathering import Gathering
+from nearmetal.lab.commands.gathering import Gathering, list_signals
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.remote import RemoteCommands
@@ -119,7 +119,9 @@ class _Command(Gathering):
     async def signal(self, number: signal.Signals) -> None:
         try:
             async with asyncio.timeout(LIMITS.command):
-                line = f"kill -s {number.name.removeprefix('SIG')} -- -{await asyncio.shield(self._group)}"
+                group = await asyncio.shield(self._group)
+                names = (one.name.removeprefix("SIG") for one in list_signals(number))
+                line = " && ".join(f"kill -s {name} -- -{group}" for name in names)
                 await (await self._commands.session(line, b"")).wait()
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self._commands.lost(error) from None
