@@ -128,7 +128,7 @@ LINES = [
         "-qemu",
         faults.signal_guest(KILL),
         "lost treatment machine-lost",
-        "QEMU|its agent does not answer",
+        "its `QEMU` ended by SIGKILL",
     ),
     Line(
         "guest hung",
@@ -136,7 +136,6 @@ LINES = [
         faults.signal_guest(STOP),
         "lost treatment machine-lost",
         "has stopped its QEMU",
-        work='kind = "http"\nduration = "2s"\ntimeout = "5s"\n',  # else it is the load that waits, for 30 s
     ),
     Line(
         "QEMU stopped for 3 s",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nearmetal.environments.mock import Mock
-from nearmetal.errors import HostCannot, NotProvisioned
+from nearmetal.environments.mock import Mock, MockMachine
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.world import World, write
 from nearmetal.lab.stage import LabStage
@@ -318,3 +318,46 @@ async def test_a_record_names_the_host_of_each_machine(tmp_path: Path) -> None:
     for record in records:
         assert [machine.host for machine in record.machines] == ["local", "local"]
         assert (record.blame, record.cause, record.observed_family) == (None, None, None)
+
+
+@pytest.mark.parametrize("phase", ["prepare", "run"])
+async def test_a_trial_ends_when_a_machine_counts_as_lost_whatever_it_waits_for(
+    phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = asyncio.Event()
+
+    async def wait_for_ever(self: Http, stage: Stage) -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    async def wait_lost(self: MockMachine) -> MachineLost:
+        await waits.wait()
+        return MachineLost("its card fell out", self.name)
+
+    monkeypatch.setattr(Http, phase, wait_for_ever)
+    monkeypatch.setattr(MockMachine, "wait_lost", wait_lost, raising=False)
+    _, bad = await run(tmp_path / "run")
+    found = {(record.status, record.blame, record.cause) for record in bad}
+    assert found <= {(TrialStatus.LOST, "treatment", "machine-lost"), (TrialStatus.LOST, "instrument", "client-lost")}
+    assert {str(record.reason).partition(": ")[2] for record in bad} == {"its card fell out"}
+
+
+async def test_a_lost_machines_own_words_come_before_what_was_seen_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_seen = asyncio.Event()
+
+    async def lose(stage: LabStage) -> None:
+        is_seen.set()
+        raise MachineLost("it does not answer", stage.servers[0].name)
+
+    async def wait_lost(self: MockMachine) -> MachineLost:
+        await is_seen.wait()
+        await asyncio.sleep(0.01)
+        return MachineLost("its card fell out", self.name)
+
+    monkeypatch.setattr(MockMachine, "wait_lost", wait_lost, raising=False)
+    befall(monkeypatch, lose)
+    _, bad = await run(tmp_path / "run")
+    assert {record.cause for record in bad} == {"machine-lost"}
+    assert all(str(record.reason).endswith(": its card fell out") for record in bad)

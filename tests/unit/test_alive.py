@@ -45,3 +45,14 @@ async def test_one_with_a_first_process_lives_by_that(idle: ControlGroup) -> Non
     assert first is not None
     assert await alive.is_alive(handle(first.life, group=asdict(idle)))
     assert not await alive.is_alive(handle(ProcessId(first.pid, first.started + 1)))
+
+
+async def test_the_end_of_a_first_process_is_heard() -> None:
+    sleeping = await asyncio.create_subprocess_exec("sleep", "600")
+    first = await FirstProcess.of(sleeping.pid, LocalSite())
+    assert first is not None
+    waiting = asyncio.ensure_future(first.wait_end(LocalSite()))
+    assert not (await asyncio.wait({waiting}, timeout=0.05))[0]
+    sleeping.kill()
+    await asyncio.wait_for(waiting, 10)
+    await sleeping.wait()

@@ -131,8 +131,10 @@ async def test_a_machine_that_goes_away_is_lost() -> None:
         await machine.connect()
         running = await machine.spawn(["sleep", "300"])
         waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
+        losing = asyncio.create_task(machine.wait_lost())
         await asyncio.sleep(0.3)
         machine.connection.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        assert "its SSH connection is gone" in str(await asyncio.wait_for(losing, 10))
         with pytest.raises(MachineLost):
             await waiting
         with pytest.raises(MachineLost):

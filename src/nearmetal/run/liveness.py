@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
 from nearmetal.errors import MALFORMED, MachineLost, NearmetalError
+from nearmetal.lab.machines.alive import Losable
 from nearmetal.lab.read_lines import Lines
 from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage, Warned
 from nearmetal.run.allotment import Allotment, Placed
@@ -19,6 +20,8 @@ from nearmetal.run.blame import Fault
 from nearmetal.run.vitals import BOOT, PRESSURE, VMSTAT, Vitals, read_vitals
 from nearmetal.units import show_share
 
+_LONGEST_EXPLAINING = 1.0
+"""Seconds that a lost machine is waited for, to know why."""
 _LONGEST_WORDS = 300
 """Characters of a kernel's line that are told."""
 _MOST_STALLED = 0.05
@@ -85,6 +88,29 @@ class Liveness:
         self.warnings = [*find_stalls(self.machines, self.seen, seen, self.allotted, allotted)]
         self.seen, self.allotted = seen, allotted
         return [await self._ask_kernel(fault) if fault.machine else fault for fault in faults]
+
+    async def wait_lost(self) -> MachineLost:
+        """Return as soon as one of the machines counts as lost, without asking them anything; why."""
+        machines = [one for one in self.machines if isinstance(one, Losable)]
+        if not machines:
+            await asyncio.Event().wait()
+        waiting = [asyncio.ensure_future(one.wait_lost()) for one in machines]
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    async def explain_lost(self, seen: MachineLost) -> MachineLost:
+        """What a lost machine itself knows of it, which may come a moment later than what was seen of it."""
+        machine = next((one for one in self.machines if one.name == seen.where), None)
+        if not isinstance(machine, Losable):
+            return seen
+        try:
+            return await asyncio.wait_for(machine.wait_lost(), _LONGEST_EXPLAINING)
+        except (MachineLost, TimeoutError):
+            return seen
 
     async def _ask_kernel(self, fault: Fault) -> Fault:
         """The same with the kernel's own words, if it lets us read them."""

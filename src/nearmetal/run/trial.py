@@ -92,7 +92,13 @@ class Beginning:
 async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:
     """Measure. MachineLost and NotProvisioned pass on, since they end the boot; all else becomes a record."""
     sink.emit(TrialStarted(trial=task.address))
-    trial = _Trial(task, sink)
+    try:
+        return await _record_trial(_Trial(task, sink), task)
+    except MachineLost as error:
+        raise await task.liveness.explain_lost(error) from None
+
+
+async def _record_trial(trial: "_Trial", task: TrialTask) -> TrialRecord:
     try:
         return await trial.run()
     except (MachineLost, NotProvisioned):
@@ -196,7 +202,7 @@ class _Trial:
 
     async def _watched(self, work: Coroutine[None, None, None]) -> None:
         """The work, until it is seen that an answer cannot come any more: TrialFailed, MachineLost."""
-        preparing = asyncio.ensure_future(work)
+        preparing = asyncio.ensure_future(self._until_lost(work))
         try:
             while not (await asyncio.wait({preparing}, timeout=_LOOK_AGAIN))[0]:
                 self.found = await self._find_fault()
@@ -206,6 +212,19 @@ class _Trial:
         finally:
             preparing.cancel()
             await asyncio.wait({preparing})
+
+    async def _until_lost(self, work: Coroutine[None, None, T]) -> T:
+        """The work, until a machine counts as lost: MachineLost."""
+        working, losing = asyncio.ensure_future(work), asyncio.ensure_future(self._task.liveness.wait_lost())
+        try:
+            await asyncio.wait({working, losing}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise losing.result()
+        finally:
+            for one in (working, losing):
+                one.cancel()
+            await asyncio.gather(working, losing, return_exceptions=True)
 
     async def _find_fault(self) -> Fault | None:
         """What has died or was cut since the trial before. MachineLost, HostCannot."""
@@ -268,7 +287,7 @@ class _Trial:
             before = await contention.accounts(stage)
             with self._by_workload():
                 try:
-                    measurement = await asyncio.wait_for(workload.run(stage), limit)
+                    measurement = await asyncio.wait_for(self._until_lost(workload.run(stage)), limit)
                 except TimeoutError:
                     what = f"the workload did not end within {limit:g} s"
                     raise NearmetalError(what, cause=Cause.TIMED_OUT) from None

@@ -2,12 +2,22 @@
 
 import asyncio
 import contextlib
-import os
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.errors import MachineLost
+from nearmetal.lab.machines.identity import FirstProcess, wait_end_of
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import ControlGroup, Handle, ProcessId
+
+
+@runtime_checkable
+class Losable(Protocol):
+    """A machine that knows, without being asked anything, when it is lost."""
+
+    async def wait_lost(self) -> MachineLost:
+        """Return as soon as it counts as lost, though it may still answer; why it does. MachineLost does the same."""
+        ...
 
 
 async def is_alive(handle: Handle) -> bool:
@@ -21,7 +31,7 @@ async def ended(handle: Handle) -> None:
         if processes is None:
             await asyncio.Event().wait()
         else:
-            await _end_of(processes[0])
+            await wait_end_of(processes[0])
 
 
 async def _processes(handle: Handle) -> list[int] | None:
@@ -37,17 +47,3 @@ async def _processes(handle: Handle) -> list[int] | None:
                 found += map(int, Path(folder, "cgroup.procs").read_text().split())
         return found
     return None
-
-
-async def _end_of(process: int) -> None:
-    try:
-        descriptor = os.pidfd_open(process)
-    except ProcessLookupError:
-        return
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, over.set)
-    try:
-        await over.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)

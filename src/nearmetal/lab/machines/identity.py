@@ -1,6 +1,7 @@
 """The first process of a machine that has no kernel of its own: which one is meant, and whether it lives."""
 
 import asyncio
+import os
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -53,6 +54,13 @@ class FirstProcess:
         if not await self.is_alive(site):
             raise MachineLost("its first process is gone", machine)
 
+    async def wait_end(self, site: Site) -> None:
+        """Return when it is no more, without looking again and again; never of one on another host."""
+        if site.spec is not None:
+            await asyncio.Event().wait()
+        while await self.is_alive(site):
+            await wait_end_of(self.pid)
+
     async def outlived(self, status: int, site: Site, machine: str) -> None:
         """MachineLost where a program ended with this status because its machine did."""
         if status != 0:
@@ -69,6 +77,21 @@ class Contained(Protocol):
     """A machine whose first process its site sees, and with it the machine's namespaces and control groups."""
 
     first: FirstProcess
+
+
+async def wait_end_of(pid: int) -> None:
+    """Return when that process of this host has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, over.set)
+    try:
+        await over.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 async def _start_time(pid: int, site: Site) -> int | None:

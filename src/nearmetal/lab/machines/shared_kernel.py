@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from nearmetal import cpu_lists
-from nearmetal.errors import HostCannot
+from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.findings import finding
@@ -45,6 +45,10 @@ class SharedKernelMachine(Commands, ABC):
         """Run a program of its host's in its network namespace. MachineLost, HostCannot."""
         await self.first.require(self.site, self.name)
         return await self.site.exec(["nsenter", f"--net=/proc/{self.first.pid}/ns/net", "--", *argv])
+
+    async def wait_lost(self) -> MachineLost:
+        await self.first.wait_end(self.site)
+        return MachineLost("its first process is gone", self.name)
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         await lab_machine.put(self, content, path, mode)

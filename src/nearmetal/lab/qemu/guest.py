@@ -12,7 +12,7 @@ from typing import Any
 from qemu.qmp import QMPError
 
 from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, ToolFailed
+from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import Background
 from nearmetal.lab.keys import lab_keys
@@ -21,6 +21,7 @@ from nearmetal.lab.networks import network
 from nearmetal.lab.reached import agent
 from nearmetal.lab.reached.answering import first_to_speak
 from nearmetal.lab.reached.machine import ReachedMachine
+from nearmetal.lab.service import describe_end
 from nearmetal.lab.site import must
 from nearmetal.model import ControlGroup, Cost, Handle, Running, SharedFolder, Site
 
@@ -30,6 +31,8 @@ from .console import Console
 LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
 _LOOK_AGAIN = 2.0
+_LONG = 3600.0
+"""Seconds after which one waits for QEMU's end again."""
 _LONGEST_STOP = 6.0
 """Seconds for which a signal may stop QEMU before the guest counts as lost."""
 _BOUND_AGAIN = 10.0
@@ -93,7 +96,7 @@ class Guest(ReachedMachine):
         self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
         self._running = running
         self._folder: str = handle.data["folder"]
-        self._watching: asyncio.Future[tuple[None, None]] | None = None
+        self._watching: asyncio.Future[tuple[None, None, None]] | None = None
         self._stops: Stops | None = None
 
     async def connect(self) -> None:
@@ -138,8 +141,9 @@ class Guest(ReachedMachine):
         return False
 
     def watch(self) -> None:
-        """Until `close`: when its disk fails, it is lost for that reason. That a signal stopped QEMU is heard."""
-        self._watching = asyncio.gather(self._until_trouble(), self._look_after())
+        """Until `close`: when its disk fails or QEMU ends, it is lost for that reason. That a signal stopped QEMU is
+        heard."""
+        self._watching = asyncio.gather(self._until_trouble(), self._until_ended(), self._look_after())
         if isinstance(self._running, Background):  # what runs on another host is no child of ours
             self._stops = Stops(self._running.pid)
 
@@ -151,11 +155,22 @@ class Guest(ReachedMachine):
         async def ended() -> str | None:
             return None if await self._is_running() else "it has ended"
 
-        # That QEMU has ended, and its monitor with it, is told by whatever is asked of the guest.
         with contextlib.suppress(EOFError, OSError, QMPError, MachineError):
             async with monitor.connected(self.site, self._folder, LIMITS.command, ended) as qemu:
-                self.trouble = await qemu.trouble(self.name, self.site.state)
-                self.abort()
+                self.lose(await qemu.trouble(self.name, self.site.state))
+
+    async def _until_ended(self) -> None:
+        """On another host it may be the connection that ends, of which whatever is asked there tells."""
+        with contextlib.suppress(MachineError):
+            while self._running is not None:
+                with contextlib.suppress(TimedOut):
+                    ended = await self._running.wait(_LONG)
+                    self.lose(MachineLost(f"its {describe_end('QEMU', ended)}", self.name))
+                    return
+
+    def lose(self, why: MachineLost) -> None:
+        super().lose(why)
+        self.abort()
 
     async def _look_after(self) -> None:
         """The console is bounded; a panic, and a QEMU that stays stopped, are the end of the guest.
@@ -166,12 +181,11 @@ class Guest(ReachedMachine):
         while self.site.spec is None and self.trouble is None:
             await asyncio.sleep(_LOOK_AGAIN)
             with contextlib.suppress(HostCannot, OSError):
-                self.trouble = await self._find_end()
+                if (end := await self._find_end()) is not None:
+                    self.lose(end)
                 if time.monotonic() >= bounded + _BOUND_AGAIN:
                     await self._console.bound()
                     bounded = time.monotonic()
-        if self.trouble is not None:
-            self.abort()
 
     async def _find_end(self) -> MachineLost | None:
         if self._stops and (seconds := self._stops.standing) >= _LONGEST_STOP:

@@ -3,6 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from nearmetal.config import LIMITS
@@ -60,6 +61,19 @@ class RemoteCommands(StartedCommands):
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    @cached_property
+    def _losing(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    def lose(self, why: MachineLost) -> None:
+        """From now on it counts as lost, and whoever waits for it hears so."""
+        self.trouble = why
+        self._losing.set()
+
+    async def wait_lost(self) -> MachineLost:
+        await self._losing.wait()
+        return self.lost()
 
     @abstractmethod
     def lost(self, error: BaseException | None = None) -> MachineLost:

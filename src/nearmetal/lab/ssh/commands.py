@@ -70,6 +70,16 @@ class SshCommands(RemoteCommands):
         """Hand the login shell a line. Raises what asyncssh does."""
         return await begun(self.connection, line, stdin)
 
+    async def wait_lost(self) -> MachineLost:
+        """It is lost with its connection too."""
+        waiting = [asyncio.ensure_future(one) for one in (super().wait_lost(), self.connection.wait_closed())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        return self.lost()
+
     def lost(self, error: BaseException | None = None) -> MachineLost:
         if self.trouble:
             return self.trouble
