@@ -4,10 +4,12 @@ Nobody reboots here: the far side is this host. What is the same for all that is
 """
 
 import asyncio
+import os
 import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -125,18 +127,23 @@ async def test_a_key_that_is_not_accepted_is_told() -> None:
 
 
 @needs_probe
-async def test_a_machine_that_goes_away_is_lost() -> None:
+async def test_a_machine_that_goes_away_is_lost(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     async with serving() as server:
         machine = machine_at(server.get_port())
         await machine.connect()
         running = await machine.spawn(["sleep", "300"])
         waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
+        sending = asyncio.create_task(machine.put(bytes(1 << 24), str(pipe)))
         losing = asyncio.create_task(machine.wait_lost())
         await asyncio.sleep(0.3)
         machine.connection.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
         assert "its SSH connection is gone" in str(await asyncio.wait_for(losing, 10))
-        with pytest.raises(MachineLost):
-            await waiting
+        for cut in (waiting, sending):
+            with pytest.raises(MachineLost):
+                await asyncio.wait_for(cut, 10)
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))  # who was to write there hears of the end
         with pytest.raises(MachineLost):
             await running.wait(5)
         with pytest.raises(MachineLost):

@@ -5,7 +5,10 @@ often a carrier came or went, so that what was cut and mended within a measureme
 """
 
 import asyncio
+import contextlib
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
@@ -22,6 +25,8 @@ from nearmetal.units import show_share
 
 _LONGEST_EXPLAINING = 1.0
 """Seconds that a lost machine is waited for, to know why."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+"""Of a second, in which a kernel tells when a process started; the same in all that Debian has."""
 _LONGEST_WORDS = 300
 """Characters of a kernel's line that are told."""
 _MOST_STALLED = 0.05
@@ -103,14 +108,26 @@ class Liveness:
                 one.cancel()
 
     async def explain_lost(self, seen: MachineLost) -> MachineLost:
-        """What a lost machine itself knows of it, which may come a moment later than what was seen of it."""
+        """What a lost machine itself knows of it, which may come a moment later than what was seen of it; else what
+        its host's kernel says."""
         machine = next((one for one in self.machines if one.name == seen.where), None)
-        if not isinstance(machine, Losable):
+        if machine is None:
+            return seen
+        if isinstance(machine, Losable):
+            with contextlib.suppress(MachineLost, TimeoutError):
+                seen = await asyncio.wait_for(machine.wait_lost(), _LONGEST_EXPLAINING)
+        life = self.handles[machine.name].life if machine.name in self.handles else None
+        if not isinstance(life, ProcessId):
             return seen
         try:
-            return await asyncio.wait_for(machine.wait_lost(), _LONGEST_EXPLAINING)
-        except (MachineLost, TimeoutError):
+            log = (await machine.site.exec(["dmesg"])).text
+        except NearmetalError:
             return seen
+        if not (words := find_kill_of(log, life)):
+            return seen
+        cause = Cause.CLIENT_OUT_OF_MEMORY if machine.role == "client" else Cause.OUT_OF_MEMORY
+        what = f"{seen.what}: the kernel killed it, since there was no memory left: {words}"
+        return MachineLost(what, seen.where, cause=cause)
 
     async def _ask_kernel(self, fault: Fault) -> Fault:
         """The same with the kernel's own words, if it lets us read them."""
@@ -315,6 +332,13 @@ def find_last_kill(log: str, group: str) -> str:
         elif "Killed process" in line and is_meant:
             found = line.partition("] ")[2] or line
     return found[:_LONGEST_WORDS]
+
+
+def find_kill_of(log: str, process: ProcessId) -> str:
+    """The kernel's words of having killed that process for its memory; "" if it has not, or has forgotten it. Pure."""
+    found = re.findall(rf"^\[ *([0-9]+\.[0-9]+)\] (.*Killed process {process.pid} .*)", log, re.MULTILINE)
+    told = [words for stamp, words in found if float(stamp) > process.started / _TICKS]
+    return told[-1][:_LONGEST_WORDS] if told else ""
 
 
 def find_kills(before: Allotment, after: Allotment) -> list[Fault]:
