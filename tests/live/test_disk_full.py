@@ -1,5 +1,6 @@
 """The host's disk fills under a guest: the guest's program hears of it, and whoever measures is told the folder."""
 
+import contextlib
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,13 @@ import pytest
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost
+from nearmetal.lab.clean import clean
 from nearmetal.model import TrialStatus
-from nearmetal.store.journal import Journal, lines, render_line
+from nearmetal.run.events import Event, TrialEnded
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import Journal, lines, records, render_line
 from tests.command_line import called
+from tests.order import mock_run
 from tests.small_disk import small_disk
 
 from . import laboratory
@@ -70,6 +75,32 @@ async def test_a_trial_that_is_lost_so_says_why(small_state: Path, tmp_path: Pat
     records = await laboratory.study(tmp_path / "run", STUDY)
     assert {record.status for record in records} == {TrialStatus.LOST}
     assert all(f"the host's disk is full: {small_state}" in str(record.reason) for record in records)
+
+
+@pytest.mark.parametrize("where", ["store", "state"])
+async def test_a_run_that_finds_no_room_goes_on_once_there_is_some(where: str, home: Path, tmp_path: Path) -> None:
+    """Nothing that was recorded is lost or measured again, and nothing is left of what was being measured."""
+    with small_disk(home / "state" if where == "state" else tmp_path / "store", "2m") as small:
+        run = small / "run" if where == "store" else tmp_path / "run"
+
+        def fill(event: Event) -> None:
+            if isinstance(event, TrialEnded):
+                with contextlib.suppress(OSError), (small / "much").open("ab", buffering=0) as much:
+                    while True:
+                        much.write(bytes(mmap.PAGESIZE))
+
+        with pytest.raises(OSError, match="No space left") as told:
+            await mock_run.run(run, mock_run.STUDY, fill)
+        assert str(told.value.filename).startswith(str(small))
+        (small / "much").unlink()
+        before = [record.trial.id for record in records(RunFolder(run).journal)]
+        assert before
+        assert (await clean()).left == ()
+        assert await mock_run.left_over() == []
+        _, after = await mock_run.resume(run)
+        counted = [record.trial.id for record in after if record.status is TrialStatus.OK]
+        assert len(counted) == len(set(counted)) and counted[: len(before)] == before
+        assert len({(record.trial.block, str(record.trial.treatment)) for record in after}) == 4
 
 
 @pytest.mark.parametrize("rest", ["some", "none"])

@@ -10,12 +10,11 @@ import pytest
 from nearmetal.lab.cgroup_limits import Limits
 from nearmetal.lab.read_lines import Lines, parse_grep
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Cause, Handle, Machine, ProcessId
+from nearmetal.model import Cause, Handle, Machine
 from nearmetal.run.allotment import Allotment, Placed
 from nearmetal.run.blame import Fault
 from nearmetal.run.liveness import (
     Reading,
-    find_kill_of,
     find_kills,
     find_last_kill,
     find_stalls,
@@ -220,10 +219,8 @@ def test_the_kernels_words_are_those_of_the_machines_group() -> None:
     assert find_last_kill(LOG, "nearmetal-nm-x-2") == ""
 
 
-def test_a_first_process_that_the_kernel_killed_is_not_one_that_had_its_number_before() -> None:
-    said = "Memory cgroup out of memory: Killed process 7 (nearmetal-probe) total-vm:1kB"
-    log = f"[   10.000001] {said}\n[   20.000001] another line\n[   21.5] Killed process 77 (tail)\n"
-    assert find_kill_of(log, ProcessId(7, 900)) == said
-    assert find_kill_of(log, ProcessId(7, 1100)) == ""
-    assert find_kill_of(log, ProcessId(77, 1100)) == "Killed process 77 (tail)"
-    assert find_kill_of("Killed process 7 (of a log that does not tell when)", ProcessId(7, 0)) == ""
+def test_a_killing_of_before_explains_nothing() -> None:
+    group, said = "nearmetal-nm-x-1", "Killed process 7 (tail) total-vm:1kB"
+    log = f"[   10.000001] oom-kill:task_memcg=/{group},task=tail,pid=7\n[   10.000002] {said}\n"
+    assert find_last_kill(log, group, 10.0) == said
+    assert find_last_kill(log, group, 10.1) == ""

@@ -7,7 +7,6 @@ often a carrier came or went, so that what was cut and mended within a measureme
 import asyncio
 import contextlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,8 +24,6 @@ from nearmetal.units import show_share
 
 _LONGEST_EXPLAINING = 1.0
 """Seconds that a lost machine is waited for, to know why."""
-_TICKS = os.sysconf("SC_CLK_TCK")
-"""Of a second, in which a kernel tells when a process started; the same in all that Debian has."""
 _LONGEST_WORDS = 300
 """Characters of a kernel's line that are told."""
 _MOST_STALLED = 0.05
@@ -116,18 +113,24 @@ class Liveness:
         if isinstance(machine, Losable):
             with contextlib.suppress(MachineLost, TimeoutError):
                 seen = await asyncio.wait_for(machine.wait_lost(), _LONGEST_EXPLAINING)
-        life = self.handles[machine.name].life if machine.name in self.handles else None
-        if not isinstance(life, ProcessId):
+        if not (words := await self._find_killing(machine)):
             return seen
+        cause = Cause.CLIENT_OUT_OF_MEMORY if machine.role == "client" else Cause.OUT_OF_MEMORY
+        return MachineLost(f"{seen.what}; it had no memory left: {words}", seen.where, cause=cause)
+
+    async def _find_killing(self, machine: Machine) -> str:
+        """The kernel's words of what it killed in a machine's control group since it was last seen; "" if nothing."""
+        limits = dict(zip((one.handle.name for one in self.allotted.placed), self.allotted.limits, strict=True))
+        clock = self.seen.inside[self.machines.index(machine)].clock
+        its = limits.get(machine.name)
+        if its is None or clock is None or clock.uptime is None:
+            return ""
         try:
             log = (await machine.site.exec(["dmesg"])).text
         except NearmetalError:
-            return seen
-        if not (words := find_kill_of(log, life)):
-            return seen
-        cause = Cause.CLIENT_OUT_OF_MEMORY if machine.role == "client" else Cause.OUT_OF_MEMORY
-        what = f"{seen.what}: the kernel killed it, since there was no memory left: {words}"
-        return MachineLost(what, seen.where, cause=cause)
+            return ""
+        groups = sorted({folder.rsplit("/", 1)[1] for folder in its.kills})
+        return next((words for group in groups if (words := find_last_kill(log, group, clock.uptime))), "")
 
     async def _ask_kernel(self, fault: Fault) -> Fault:
         """The same with the kernel's own words, if it lets us read them."""
@@ -322,23 +325,22 @@ def describe_kills(kills: int, whose: str) -> str:
     return f"the kernel killed {processes} of {whose}, which had no memory left"
 
 
-def find_last_kill(log: str, group: str) -> str:
+def find_last_kill(log: str, group: str, since: float = 0.0) -> str:
     """The kernel's words of the last process that it killed for its memory, in this control group or, if that is empty,
-    anywhere; "" if it has none. Pure."""
+    anywhere; "" if it has none. `since`: seconds of its uptime. Pure."""
     found, is_meant = "", False
     for line in log.splitlines():
         if "oom-kill:" in line:  # which names the group; the line after it names the process
             is_meant = not group or f"/{group}," in line
-        elif "Killed process" in line and is_meant:
+        elif "Killed process" in line and is_meant and _read_stamp(line) >= since:
             found = line.partition("] ")[2] or line
     return found[:_LONGEST_WORDS]
 
 
-def find_kill_of(log: str, process: ProcessId) -> str:
-    """The kernel's words of having killed that process for its memory; "" if it has not, or has forgotten it. Pure."""
-    found = re.findall(rf"^\[ *([0-9]+\.[0-9]+)\] (.*Killed process {process.pid} .*)", log, re.MULTILINE)
-    told = [words for stamp, words in found if float(stamp) > process.started / _TICKS]
-    return told[-1][:_LONGEST_WORDS] if told else ""
+def _read_stamp(line: str) -> float:
+    """0 of a log that does not tell when."""
+    stamp = re.match(r"\[ *([0-9]+\.[0-9]+)\]", line)
+    return float(stamp[1]) if stamp else 0.0
 
 
 def find_kills(before: Allotment, after: Allotment) -> list[Fault]:
