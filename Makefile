@@ -116,8 +116,9 @@ test: setup
 
 long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest -m "hypothesis and not live" --hypothesis-profile=exploring
-	$(PYTHON) -m pytest -m long --timeout=0
+	$(PYTHON) -m pytest -m long --timeout=0 --ignore=tests/live/test_faults.py
 	@mkdir -p validation/results
+	NEARMETAL_FAULTS=validation/results/faults.txt $(PYTHON) -m pytest --timeout=0 tests/live/test_faults.py
 	set -o pipefail; $(PYTHON) -m tests.chaos --kills 200 | tee validation/results/chaos.txt
 	$(CARGO_STATIC) test $(CARGO_FLAGS) --lib -- --ignored
 	$(PYTHON) -m pytest tests/live/test_gvisor.py

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from nearmetal.errors import MachineLost
 from nearmetal.lab.containers.api import Engine
 from nearmetal.lab.site import must
 from nearmetal.model import Machine, Stage
@@ -133,13 +134,47 @@ async def kill_first_process(stage: Stage) -> None:
     os.kill(told["State"]["Pid"], signal.SIGKILL)
 
 
-def step_clock(seconds: int) -> Deed:
-    """Of a guest."""
+_STEP = """
+set -e
+for seconds; do
+    now=$(($(date +%s%N) + seconds * 1000000000))
+    date -s "@${now%?????????}.${now#"${now%?????????}"}" >/dev/null
+    sleep 0.3
+done
+"""
+
+
+def step_clock(*seconds: int) -> Deed:
+    """Of a guest, one step after the other."""
 
     async def step(stage: Stage) -> None:
-        await _must_inside(stage, "sh", "-c", f"date -s @$(($(date +%s) + {seconds}))")
+        await _must_inside(stage, "sh", "-c", _STEP, "step", *map(str, seconds))
 
     return step
+
+
+async def fill_run(stage: Stage) -> None:
+    """The file system of a machine's that is in its memory, as a program does that logs there without an end."""
+    with contextlib.suppress(MachineLost):
+        await stage.servers[0].exec(["dd", "if=/dev/zero", "of=/run/much", "bs=1M", "count=2048"], timeout=60)
+
+
+def cut_login(first: int) -> Deed:
+    """Kill what serves the connections of the sshd that runs in the namespaces of this process."""
+
+    async def cut(stage: Stage) -> None:
+        namespace = Path(f"/proc/{first}/ns/pid").readlink()
+        sessions = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes()
+                if (process / "ns/pid").readlink() == namespace and words.startswith(b"sshd: root"):
+                    sessions.append(int(process.name))
+        assert sessions
+        for pid in sessions:
+            os.kill(pid, signal.SIGKILL)
+
+    return cut
 
 
 async def corrupt_probe(stage: Stage) -> None:
