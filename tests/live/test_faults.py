@@ -179,7 +179,7 @@ LINES = [
     Line("clock left alone", "-qemu", None, "ok", "", work=ONE_WAY),
     Line(
         "clock stepped forth, for one way",
-        "qemu",
+        "-qemu",
         faults.step_clock(3600),
         "invalid instrument clocks-untrusted",
         "the clocks of both ends cannot be compared, so that forward_p50",
@@ -223,7 +223,7 @@ LINES = [
     ),
     Line(
         "carrier down",
-        "host -qemu",
+        "-host -qemu",
         faults.drop_carrier,
         "failed instrument link-broken",
         "is down|no carrier|lost a route",
