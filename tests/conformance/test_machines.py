@@ -140,8 +140,9 @@ async def test_provisioned_twice(machine: Machine, others: Others, spec: Environ
         assert seen == ""
         return
     assert (machine.boot_id, seen) == (other.boot_id, "here")
-    assert (await machine.exec(["flock", "-n", lock.FILE, "true"])).status == 1, "somebody else can have it too"
-    assert f"(process {os.getpid()})" in (await machine.exec(["cat", lock.FILE])).text
+    assert (await machine.exec(["flock", "-n", lock.FOLDER, "true"])).status == 1, "somebody else can have it too"
+    holders = (await machine.exec(["sh", "-c", "cat /proc/[0-9]*/environ 2>/dev/null"])).text
+    assert f"{lock.HOLDER}=" in holders and f"(process {os.getpid()})" in holders
 
 
 async def test_two_machines_talk_on_the_data_network(

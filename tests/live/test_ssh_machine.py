@@ -220,7 +220,7 @@ async def test_a_machine_that_goes_away_in_the_middle_loses_the_trial(pair: Pair
 
 
 async def test_two_studies_at_once_are_refused_on_one_machine(pair: Pair, tmp_path: Path) -> None:
-    script = f"exec 9>>{lock.FILE}; flock 9; echo somebody >&9; exec sleep 600"
+    script = f"exec 9<{lock.FOLDER}; flock 9; exec env {lock.HOLDER}=somebody sleep 600"
     pair.far.run("sh", "-c", f"setsid sh -c '{script}' >/dev/null 2>&1 &")
     await until(lambda: "sleep 600" in pair.far.run("ps", "-eo", "args"))
     status, _, stderr = await pair.nearmetal("run", written(tmp_path, pair.far, ALONE), "-o", str(tmp_path / "run"))

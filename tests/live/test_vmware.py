@@ -221,7 +221,7 @@ async def test_what_vsphere_does_not_permit_loses_the_trial(scene: Scene) -> Non
 
 async def test_two_studies_at_once_are_refused_on_one_that_runs(scene: Scene) -> None:
     """The other one holds the machine from within, whoever's vCenter it came by."""
-    script = f"exec 9>>{lock.FILE}; flock 9; echo somebody >&9; exec sleep 600"
+    script = f"exec 9<{lock.FOLDER}; flock 9; exec env {lock.HOLDER}=somebody sleep 600"
     scene.pair.far.run("sh", "-c", f"setsid sh -c '{script}' >/dev/null 2>&1 &")
     status, stderr = await scene.run(scene.study('vm = "runs"\nprovision = "reuse"'))
     assert status == 3, stderr

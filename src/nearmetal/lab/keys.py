@@ -16,7 +16,7 @@ from nearmetal.errors import BadInput
 from nearmetal.files import claim
 
 if TYPE_CHECKING:
-    import asyncssh
+    from nearmetal.ssh_library import asyncssh
 
 _SECRET: Final = 32
 """Bytes."""
@@ -34,7 +34,7 @@ class KeyPair:
     """As a line of an authorized_keys file has it, without a comment."""
 
     def loaded(self) -> "asyncssh.SSHKey":
-        import asyncssh
+        from nearmetal.ssh_library import asyncssh
 
         return asyncssh.import_private_key(self.private)
 
@@ -72,7 +72,7 @@ def _secret(path: Path) -> bytes:
 
 def _key(path: Path) -> KeyPair:
     if not path.exists():
-        import asyncssh
+        from nearmetal.ssh_library import asyncssh
 
         key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nearmetal-{path.name}")
         claim(path, key.export_private_key("openssh"))

@@ -11,8 +11,6 @@ from dataclasses import asdict
 from ipaddress import ip_address
 from typing import TypeVar
 
-import asyncssh
-
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup
@@ -36,6 +34,7 @@ from nearmetal.model import (
     Site,
     SiteRunning,
 )
+from nearmetal.ssh_library import asyncssh
 
 TOOLS = {"ip": "iproute2", "flock": "util-linux", "ethtool": "ethtool"}
 """What has to be installed on it, by the Debian packages that have it."""

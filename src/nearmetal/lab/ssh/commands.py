@@ -12,14 +12,13 @@ import signal
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-import asyncssh
-
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.lab.commands.gathering import Gathering, list_signals
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.remote import RemoteCommands
+from nearmetal.ssh_library import asyncssh
 
 
 def command_line(argv: Sequence[str]) -> str:

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, cast
 
-import asyncssh
-
 from nearmetal import files
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, Unreachable
 from nearmetal.model import HostSpec
+from nearmetal.ssh_library import asyncssh
 
 _TARGET = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^@\[\]:]+))(?::(?P<port>[0-9]{1,5}))?")
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import asyncssh
-
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
@@ -13,6 +11,7 @@ from nearmetal.lab.reached.answering import AGAIN, Ready, first_to_speak
 from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.model import Site
+from nearmetal.ssh_library import asyncssh
 
 _IDENTITY = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/arch 2>/dev/null || uname -m"
 """The kernel tells its architecture in a file since Linux 6.1."""

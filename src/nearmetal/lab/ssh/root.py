@@ -13,12 +13,11 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-import asyncssh
-
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab.ssh.login import log_in
 from nearmetal.model import HostSpec
+from nearmetal.ssh_library import asyncssh
 
 _ROOT = "root"
 _KEY = "ssh-ed25519"

@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 
-import asyncssh
-
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab import machine as lab_machine
@@ -25,6 +23,7 @@ from nearmetal.lab.ssh.commands import SshCommands, begun
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.model import HostSpec
 from nearmetal.say import Say
+from nearmetal.ssh_library import asyncssh
 from nearmetal.temporary import temporary_folder
 from nearmetal.units import show_size
 

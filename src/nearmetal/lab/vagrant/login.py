@@ -3,7 +3,6 @@
 import asyncio
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-import asyncssh
 from pydantic import ValidationError
 
 from nearmetal.config import LIMITS
@@ -11,6 +10,7 @@ from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.ssh.login import log_in
 from nearmetal.lab.vagrant.output import Login
 from nearmetal.model import HostSpec
+from nearmetal.ssh_library import asyncssh
 
 Address = IPv4Address | IPv6Address
 
