@@ -38,7 +38,7 @@ for place in lib cache log; do mount --bind "$folder/$place" "/var/$place/libvir
 mount --bind "$folder/sockets" /run/libvirt
 # libvirt looks its usual user up whoever else is named; the package that makes it also starts services.
 for file in passwd group; do mount --bind "$folder/$file" "/etc/$file"; done
-virtlogd --daemon --pid-file "$folder/virtlogd.pid"
+[ -e "$folder/virtlogd.pid" ] || virtlogd --daemon --pid-file "$folder/virtlogd.pid"
 exec libvirtd --config "$folder/libvirtd.conf" --pid-file "$folder/libvirtd.pid"
 """
 _READY = 30.0
@@ -53,6 +53,13 @@ def lacking() -> str:
 def libvirt_service(folder: Path, netns: str | None = None, controllers: str = "") -> Iterator[str]:
     """The URI of its QEMU driver. It ends with this process. `netns` is the network namespace that it is to have,
     `controllers` those of which it makes control groups, as its configuration has them."""
+    with prepared(folder, controllers), serving(folder, netns) as uri:
+        yield uri
+
+
+@contextmanager
+def prepared(folder: Path, controllers: str = "") -> Iterator[None]:
+    """A folder with its settings, and what it keeps from one start to the next."""
     for place in ("etc", "lib", "cache", "log", "sockets"):
         (folder / place).mkdir(parents=True, exist_ok=True)
     (folder / "etc/qemu.conf").write_text(_QEMU.format(controllers=controllers))
@@ -62,6 +69,18 @@ def libvirt_service(folder: Path, netns: str | None = None, controllers: str = "
         ("group", "libvirt-qemu:x:64055:\n"),
     ):
         (folder / name).write_text(Path(f"/etc/{name}").read_text() + entry)
+    try:
+        yield
+    finally:
+        _end(folder / "virtlogd.pid")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def serving(folder: Path, netns: str | None = None) -> Iterator[str]:
+    """The URI of its QEMU driver, as long as it runs in a folder that is prepared. It ends with this process."""
+    socket = folder / "sockets/libvirt-sock"
+    socket.unlink(missing_ok=True)
     with (folder / "log/output").open("wb") as log:
         service = subprocess.Popen(
             [
@@ -73,7 +92,6 @@ def libvirt_service(folder: Path, netns: str | None = None, controllers: str = "
             stdout=log,
             stderr=log,
         )
-    socket = folder / "sockets/libvirt-sock"
     try:
         until = time.monotonic() + _READY
         while not socket.exists():
@@ -83,8 +101,6 @@ def libvirt_service(folder: Path, netns: str | None = None, controllers: str = "
     finally:
         service.terminate()
         service.wait(_READY)
-        _end(folder / "virtlogd.pid")
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end(pid: Path) -> None:

@@ -1,8 +1,10 @@
-"""`python -m tests.chaos --kills 200 --seed 7`: kill runs in every environment that is here; each kill is a line."""
+"""`python -m tests.chaos --kills 200 --seed 7`: kill runs in every environment that is here; each kill is a line.
+
+It works in namespaces of its own, where it sees no other program's files, links and processes.
+"""
 
 import argparse
 import contextlib
-import os
 import shutil
 import sys
 import tempfile
@@ -13,14 +15,21 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import machine
+from tests import libvirt_service
 from tests.conftest import SHARED_CACHE
 from tests.live.far_host import user
 from tests.live.two_hosts import joined
 from tests.podman_service import podman_service
 
-from .campaign import Campaign, Failed, Surroundings, surroundings
-from .engine import KilledEngine
+from . import namespaces
+from .campaign import Campaign, surroundings
+from .killed import Failed, Service, Surroundings
 from .places import PLACES
+from .services import KilledEngine, KilledService
+
+_VICTIMS = {"docker": ("dockerd", "containerd"), "podman": ("podman",), "libvirt": ("libvirtd",)}
+"""Of services, who ends them."""
+_FOUND_BY = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST", "libvirt": "LIBVIRT_DEFAULT_URI"}
 
 
 @contextlib.contextmanager
@@ -30,11 +39,10 @@ def everything(places: list[str]) -> Iterator[Surroundings]:
     with contextlib.ExitStack() as made, pytest.MonkeyPatch.context() as patched:
         made.callback(shutil.rmtree, base, ignore_errors=True)
         around = made.enter_context(surroundings(base / "work", SHARED_CACHE))
-        if "docker" in places:
-            engine = made.enter_context(KilledEngine(SHARED_CACHE / "engine-of-chaos"))
-            around.engine, around.engine_folder, around.restart_engine = engine.url, engine.folder, engine.restart
-        if "podman" in places:
-            around.podman = made.enter_context(podman_service(SHARED_CACHE / "podman-of-chaos"))
+        for name in sorted({name for place in places for name in PLACES[place].services}):
+            service = made.enter_context(_serve(name, base, made))
+            around.environment[_FOUND_BY[name]] = service.url
+            around.services[name] = Service(service.folder, service.restart, _VICTIMS[name])
         if "ssh" in places:
             patched.setenv("HOME", str(base / "user"))
             patched.delenv("SSH_AUTH_SOCK", raising=False)
@@ -45,14 +53,36 @@ def everything(places: list[str]) -> Iterator[Surroundings]:
         yield around
 
 
+def _serve(name: str, base: Path, made: contextlib.ExitStack) -> KilledService:
+    if name == "docker":
+        return KilledEngine(SHARED_CACHE / "engine-of-chaos")
+    if name == "podman":
+        return KilledService(SHARED_CACHE / "podman-of-chaos", podman_service)
+    made.enter_context(libvirt_service.prepared(base / "libvirt"))
+    return KilledService(base / "libvirt", libvirt_service.serving)
+
+
+def _lacks(place: str) -> str:
+    """The programs that a place needs and this host lacks; "" for none."""
+    if place == "libvirt":
+        return libvirt_service.lacking()
+    needed = {"docker": "dockerd", "podman": "podman", "up": "dockerd"}.get(place)
+    return needed if needed and shutil.which(needed) is None else ""
+
+
 def main() -> int:
     told = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     told.add_argument("--kills", type=int, default=200)
-    told.add_argument("--seed", type=int, default=int(time.time()))
+    told.add_argument("--seed", type=int, default=int(time.time()) % 100000)
     told.add_argument("--places", default=",".join(PLACES), help="of " + ", ".join(PLACES))
     told.add_argument("--minutes", type=float, help="kill nothing after so long")
     given = told.parse_args()
-    places = [name for name in given.places.split(",") if name != "podman" or shutil.which("podman")]
+    namespaces.enter("tests.chaos")
+    wanted = given.places.split(",")
+    for name in wanted:
+        if lacking := _lacks(name):
+            print(f"not in {name}: {lacking} is not installed", flush=True)
+    places = [name for name in wanted if not _lacks(name)]
     print(f"seed {given.seed}, {given.kills} kills in {', '.join(places)}", flush=True)
     with everything(places) as around:
         campaign = Campaign(around, given.seed, lambda line: print(line, flush=True))
@@ -60,7 +90,7 @@ def main() -> int:
             campaign.go_on(given.kills, places, given.minutes * 60 if given.minutes else None)
         except Failed as failed:
             print(f"FAILED after {campaign.kills} kills in run {campaign.runs}: {failed}", flush=True)
-            kept = Path(os.environ.get("TMPDIR", "/tmp")) / f"chaos-failed-{given.seed}"
+            kept = Path(f"build/chaos-failed-{given.seed}").resolve()
             shutil.copytree(around.folder, kept, dirs_exist_ok=True, symlinks=True, ignore_dangling_symlinks=True)
             print(f"kept: {kept}", flush=True)
             return 1

@@ -5,63 +5,31 @@ What is random comes from one seed: which environment, how many kills a run gets
 
 import contextlib
 import json
-import os
 import random
 import re
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nearmetal.model import TrialRecord
-from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
 from tests.live.far_host import FarHost
 from tests.live.remains import after_a_moment
 from tests.live.snapshot import changed, snapshot
-from tests.live.two_hosts import Pair, kill_tree
 
-from .places import PLACES, Place, write_study
-from .victims import Victim, find_guests, find_victims, kill_agent
-
-PATIENCE = 280.0
-"""Seconds for a command that nobody kills any more."""
-_OF_THE_RUN = ("controller", "block", "forks", "group", "all of it")
-"""Whose death is no treatment's fault."""
-
+from . import namespaces
+from .killed import PATIENCE, Failed, Killed, Surroundings
+from .killed_keeper import KilledKeeper
+from .killed_run import KilledRun
+from .places import PLACES, Place
+from .victims import find_victims
 
 _STAYS = ("runs.json", ".count", "lock", "keys/agent", "keys/client", "keys/host")
 """Of the folder of state, by the ends of their names: what was run, and keys, which are nobody's own."""
 
-_OF_OTHERS = re.compile(
-    # Namespaces of other tests and benchmarks, and files of people's own, which may come and go meanwhile.
-    r"nmbench|nmt\d|files: /tmp/nm-(?![0-9a-f]{6}-)"
-    # By which a machine is held: it stays there, empty.
-    r"|there: /run/nearmetal\.lock$"
-    # Empty: Python's ctypes has one for a moment when asyncssh, as it is imported, looks for a library.
-    r"|temporary files: tmp\w{8}$"
-)
-
-
-class Failed(AssertionError):
-    """Something was lost, run twice, blamed wrongly, or left."""
-
-
-@dataclass
-class Surroundings:
-    """What a campaign is given."""
-
-    folder: Path
-    """For runs; its `home` is theirs, and so is its `tmp`."""
-    engine: str = ""
-    podman: str = ""
-    pair: Pair | None = None
-    engine_folder: Path | None = None
-    """Of an engine that is the campaign's own, whose processes may be killed too."""
-    restart_engine: Callable[[], None] = lambda: None
+_OF_OTHERS = re.compile(r"nmbench|nmt\d|files: /tmp/nm-(?![0-9a-f]{6}-)")
+"""Outside namespaces of the campaign's own: namespaces of other tests and benchmarks, and files of people's own, which
+may come and go meanwhile."""
 
 
 @dataclass
@@ -81,11 +49,15 @@ class Campaign:
         self.before = self._look()
 
     def go_on(self, kills: int, places: Sequence[str], until: float | None = None) -> None:
-        """So many kills in all, in these environments; `until`: nothing is killed after so many seconds."""
+        """So many kills in all: each of these environments once, then some by their shares.
+
+        `until`: nothing is killed after so many seconds.
+        """
         self.until = until
+        chosen = [PLACES[name] for name in places]
+        first = self.random.sample(chosen, len(chosen))
         while self.kills < kills and not self.is_late():
-            chosen = [PLACES[name] for name in places]
-            (place,) = self.random.choices(chosen, [one.share for one in chosen])
+            place = first.pop() if first else self.random.choices(chosen, [one.share for one in chosen])[0]
             self.run_and_kill(place, min(self.random.randint(6, 16), kills - self.kills))
 
     def is_late(self) -> bool:
@@ -94,15 +66,23 @@ class Campaign:
     def run_and_kill(self, place: Place, kills: int) -> None:
         """One run in this environment, until its end."""
         self.runs += 1
-        run = _KilledRun(self, place, self.around.folder / f"run-{self.runs}-{place.name}")
+        kind = KilledKeeper if place.name == "up" else KilledRun
+        folder = self.around.folder / f"run-{self.runs}-{place.name}"
+        run: Killed = kind(self.around, self.random, place, folder, lambda what: self._note(place, what))
         try:
             while run.kills < kills and not run.is_over and not self.is_late():
                 run.kill_one()
             run.finish()
         finally:
             run.give_up()
+        self.finished += run.trials
         self._check_nothing_is_left(run.command)
         self.say(f"      run {self.runs:2d} came to its end after {run.kills} kills: nothing lost, run twice or left")
+
+    def _note(self, place: Place, what: str) -> None:
+        self.kills += 1
+        seconds = time.monotonic() - self.began
+        self.say(f"{self.kills:4d}  {seconds:7.1f} s  run {self.runs:2d}  {place.name:7s} {what}")
 
     def _check_nothing_is_left(self, command: Callable[..., "subprocess.Popen[str]"]) -> None:
         process = command("clean", "--json")
@@ -114,7 +94,7 @@ class Campaign:
 
     def _find_changes(self) -> list[str]:
         found = changed(self.before, self._look())
-        return [one for one in found if not _OF_OTHERS.search(one)]
+        return found if namespaces.is_inside() else [one for one in found if not _OF_OTHERS.search(one)]
 
     def _look(self) -> dict[str, list[str]]:
         seen = snapshot()
@@ -123,6 +103,9 @@ class Campaign:
         seen["processes of this home"] = [victim.name for victim in ours]
         seen["temporary files"] = _list_files(own)
         seen["state"] = [one for one in _list_files(home / "state") if not one.endswith(_STAYS)]
+        if namespaces.is_inside():
+            seen["groups"] = _leave_out(seen["groups"], namespaces.find_groups_of_others())
+            seen["files of this host"] = _list_host(self.around.folder.parent)
         if self.around.pair is not None:
             seen["there"] = _look_there(self.around.pair.far)
         return seen
@@ -130,6 +113,20 @@ class Campaign:
 
 def _list_files(folder: Path) -> list[str]:
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if not file.is_dir())
+
+
+def _leave_out(groups: list[str], others: set[str]) -> list[str]:
+    """Groups of version 1 or 2, by their paths, without those that others use and what these lie in."""
+    used = {str(Path(path)) for other in others for path in (Path(other), *Path(other).parents)}
+    return [group for group in groups if f"/{'/'.join(Path(group).parts[5:])}" not in used]
+
+
+def _list_host(own: Path) -> list[str]:
+    """All files in this host's /run, /tmp and /var/tmp, but the campaign's own."""
+    apart = (own, namespaces.OUTSIDE)
+    command = ["find", "/run", "/tmp", "/var/tmp", "-mindepth", "1"]
+    command += [word for folder in apart for word in ("-path", str(folder), "-prune", "-o")]
+    return subprocess.run([*command, "-print"], capture_output=True, text=True).stdout.splitlines()
 
 
 def _look_there(far: FarHost) -> list[str]:
@@ -140,182 +137,6 @@ def _look_there(far: FarHost) -> list[str]:
     # Sessions of SSH end in their own time; what looks is no part of what it sees.
     kept = [line for line in processes if not line.startswith(("ps ", "sshd: "))]
     return [*files, *kept, *links, *far.run("ip", "netns", "list").splitlines()]
-
-
-class _KilledRun:
-    def __init__(self, campaign: Campaign, place: Place, folder: Path) -> None:
-        self.campaign = campaign
-        self.place = place
-        self.folder = folder
-        self.random = campaign.random
-        self.kills = 0
-        self.is_over = False
-        self._process: subprocess.Popen[str] | None = None
-        self._killed: list[str] = []
-        self._finished: dict[str, str] = {}
-        far = campaign.around.pair.far.ssh if campaign.around.pair else ""
-        self._study = folder.with_suffix(".toml")
-        self._study.write_text(write_study(place, far))
-
-    def command(self, *words: str) -> "subprocess.Popen[str]":
-        around = self.campaign.around
-        near = ["nsenter", f"--net=/run/netns/{around.pair.near}", "--"] if around.pair else []
-        with (self.folder.with_suffix(".log")).open("ab") as log:
-            return subprocess.Popen(
-                [*(near if self.place.name == "ssh" else []), sys.executable, "-m", "nearmetal", *words],
-                env={
-                    **os.environ,
-                    "DOCKER_HOST": around.engine,
-                    "CONTAINER_HOST": around.podman,
-                    "TMPDIR": str(around.folder / "tmp"),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if words[0] == "clean" else log,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-
-    def _started(self) -> "subprocess.Popen[str]":
-        """The run or its going on, once it is at work or over."""
-        if self._process is None:
-            is_begun = (self.folder / "manifest.json").exists()
-            words = ("resume", str(self.folder)) if is_begun else ("run", str(self._study), "-o", str(self.folder))
-            self._process = self.command(*words)
-            until = time.monotonic() + PATIENCE
-            while not self._at_work() and self._process.poll() is None and time.monotonic() < until:
-                time.sleep(0.02)
-        return self._process
-
-    def _at_work(self) -> bool:
-        return any(victim.name == "block" for victim in self._victims())
-
-    def _victims(self) -> list[Victim]:
-        around = self.campaign.around
-        folders = [around.engine_folder] if around.engine_folder and self.place.name == "docker" else []
-        first = around.pair.far.first if around.pair and self.place.name == "ssh" else None
-        return list(find_victims(around.folder / "home", *folders, first=first))
-
-    def kill_one(self) -> None:
-        process = self._started()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(self.random.uniform(0.05, self.place.longest))
-            self._ended(process.returncode)
-            return
-        by_name: dict[str, list[Victim]] = {}
-        for victim in self._victims():
-            by_name.setdefault(victim.name, []).append(victim)
-        helpers = sorted(name for name in by_name if name not in _OF_THE_RUN)
-        if guests := find_guests():
-            helpers.append("agent")
-        # Half of all kills are of helpers, if there are any.
-        of_run = [name for name in _OF_THE_RUN if name in by_name or name in ("controller", "group", "all of it")]
-        what = self.random.choice(helpers if helpers and self.random.random() < 0.5 else of_run)
-        pid = process.pid
-        try:
-            if what == "group":
-                os.killpg(process.pid, signal.SIGKILL)
-            elif what == "all of it":
-                kill_tree(process.pid)
-            elif what == "agent":
-                guest = self.random.choice(guests)
-                if not kill_agent(guest):
-                    return
-            else:
-                pid = process.pid if what == "controller" else self.random.choice(by_name[what]).pid
-                os.kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, FileNotFoundError):
-            return  # it ended by itself just then
-        self._note(what, pid)
-        if what in ("controller", "group", "all of it"):
-            process.wait(PATIENCE)
-            self._process = None
-            self._check_journal()
-        if what == "sshd":
-            self._restart_sshd()
-        if what in ("dockerd", "containerd"):
-            self.campaign.around.restart_engine()
-
-    def _note(self, what: str, pid: int) -> None:
-        self.kills += 1
-        self._killed.append(what)
-        campaign = self.campaign
-        campaign.kills += 1
-        seconds = time.monotonic() - campaign.began
-        campaign.say(
-            f"{campaign.kills:4d}  {seconds:7.1f} s  run {campaign.runs:2d}  {self.place.name:7s} {what} ({pid}), "
-            f"{len(self._finished)} trials before"
-        )
-
-    def _restart_sshd(self) -> None:
-        """If it was the one that listens."""
-        pair = self.campaign.around.pair
-        if pair is not None and "sshd_config" not in pair.far.run("ps", "-eo", "args"):
-            pair.far.run("/usr/sbin/sshd", "-f", "/etc/far/sshd_config")
-
-    def _ended(self, status: int) -> None:
-        """By itself: with 3 if what it needs was away, of which a helper's death may be the reason."""
-        self._process = None
-        self._check_journal()
-        if status not in (0, 1, 3) or (status == 3 and set(self._killed) <= set(_OF_THE_RUN)):
-            raise Failed(f"{self.folder.name} ended with {status}: {self._last_words()}")
-        self.is_over = status in (0, 1)
-
-    def _check_journal(self) -> None:
-        found = _read(self.folder)
-        now = {record.trial.id: record.model_dump_json() for record in found}
-        if len(now) != len(found):
-            raise Failed("a finished trial was run twice")
-        if not self._finished.items() <= now.items():
-            raise Failed("a finished trial was lost or changed")
-        self._finished = now
-
-    def finish(self) -> None:
-        """Let it come to its end: once more than it was killed, if a helper was away."""
-        for _ in range(3):
-            if not self.is_over:
-                process = self._started()
-                try:
-                    self._ended(process.wait(PATIENCE))
-                except subprocess.TimeoutExpired:
-                    raise Failed(f"{self.folder.name} did not end within {PATIENCE:.0f} s") from None
-        if not self.is_over:
-            raise Failed(f"{self.folder.name} did not end: {self._last_words()}")
-        self._check_whole()
-        self.campaign.finished += len(self._finished)
-
-    def _check_whole(self) -> None:
-        found = _read(self.folder)
-        plan = RunFolder(self.folder).manifest().plan
-        attempts: dict[int, dict[int, list[TrialRecord]]] = {}
-        for record in found:
-            attempts.setdefault(record.trial.block, {}).setdefault(record.trial.attempt, []).append(record)
-        each = plan.trials // self.place.blocks
-        for block in range(self.place.blocks):
-            tried = attempts.get(block, {})
-            if not any(len(one) == each for one in tried.values()) and not self._is_withdrawn():
-                raise Failed(f"block {block} has no attempt with its {each} trials")
-        for record in found:
-            if record.blame == "treatment" and set(self._killed) <= set(_OF_THE_RUN):
-                raise Failed(f"the treatment is blamed, and nothing of it was killed: {record.reason}")
-            if (record.status == "ok") != (record.blame is None):
-                raise Failed(f"{record.trial.id} is {record.status} and blames {record.blame}")
-
-    def _is_withdrawn(self) -> bool:
-        return b"Withdrawn" in RunFolder(self.folder).journal.read_bytes()
-
-    def _last_words(self) -> str:
-        return self.folder.with_suffix(".log").read_text()[-600:]
-
-    def give_up(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            kill_tree(self._process.pid)
-            self._process.wait()
-
-
-def _read(folder: Path) -> list[TrialRecord]:
-    journal = RunFolder(folder).journal
-    return list(records(journal)) if journal.exists() else []
 
 
 @contextlib.contextmanager

@@ -52,8 +52,11 @@ class Place:
     longest: float
     """Seconds between two kills at most: about as long as a block lasts."""
     blocks: int
+    """0: no run, but a machine that is kept up."""
     share: int
     """How often it is chosen, among all."""
+    services: tuple[str, ...] = ()
+    """What must run beside it, whose processes may be killed too."""
 
 
 PLACES = {
@@ -61,10 +64,12 @@ PLACES = {
     for place in (
         Place("mock", 1.0, 40, 4),
         Place("host", 4.0, 2, 6),
-        Place("docker", 5.0, 2, 6),
-        Place("podman", 6.0, 2, 2),
-        Place("qemu", 20.0, 2, 2),
-        Place("ssh", 5.0, 3, 3),
+        Place("docker", 5.0, 2, 6, ("docker",)),
+        Place("podman", 6.0, 2, 3, ("podman",)),
+        Place("qemu", 20.0, 1, 3),
+        Place("libvirt", 20.0, 1, 3, ("libvirt",)),
+        Place("ssh", 5.0, 3, 4),
+        Place("up", 4.0, 0, 4, ("docker",)),
     )
 }
 

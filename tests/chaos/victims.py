@@ -28,6 +28,8 @@ _NAMES = {
     "tcpdump": "tcpdump",
     "sshd": "sshd",
     "libvirtd": "libvirtd",
+    "virtqemud": "libvirtd",
+    "nm-keeper": "keeper",
 }
 """By what the kernel calls a process, at most 15 characters."""
 

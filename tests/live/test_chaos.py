@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.image import Image
-from tests.chaos.campaign import Campaign, Surroundings, surroundings
+from tests.chaos.campaign import Campaign, surroundings
+from tests.chaos.killed import Surroundings
 from tests.chaos.places import PLACES, write_study
 from tests.conftest import SHARED_CACHE
 
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(0)]
 @pytest.fixture
 def around(tmp_path: Path, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
     with surroundings(tmp_path / "chaos", SHARED_CACHE) as made:
-        made.engine = engine
+        made.environment["DOCKER_HOST"] = engine
         monkeypatch.setenv("NEARMETAL_HOME", str(made.folder / "home"))
         yield made
 
@@ -44,5 +45,5 @@ def test_an_undisturbed_run_leaves_the_host_as_it_was(around: Surroundings, tmp_
     study.write_text(write_study(PLACES["docker"]).replace("blocks = 2", "blocks = 1"))
     before = snapshot()
     words = [sys.executable, "-m", "nearmetal", "run", str(study), "-o", str(tmp_path / "run")]
-    assert subprocess.run(words, env={**os.environ, "DOCKER_HOST": around.engine}, timeout=200).returncode == 0
+    assert subprocess.run(words, env={**os.environ, **around.environment}, timeout=200).returncode == 0
     assert after_a_moment(lambda: changed(before, snapshot())) == []

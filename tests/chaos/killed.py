@@ -1,0 +1,149 @@
+"""What is killed at random moments, and what a campaign gives it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.live.two_hosts import Pair, kill_tree
+
+from .places import Place
+from .victims import Victim, find_guests, find_victims, kill_agent
+
+PATIENCE = 280.0
+"""Seconds for a command that nobody kills any more."""
+
+
+class Failed(AssertionError):
+    """Something was lost, run twice, blamed wrongly, or left."""
+
+
+@dataclass
+class Service:
+    """Of the campaign's own: its processes may be killed too."""
+
+    folder: Path
+    """Its processes name it."""
+    restart: Callable[[], None]
+    """Once one of `victims` was killed."""
+    victims: tuple[str, ...]
+
+
+@dataclass
+class Surroundings:
+    """What a campaign is given."""
+
+    folder: Path
+    """For runs; its `home` is theirs, and so is its `tmp`."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables by which commands find services."""
+    services: dict[str, Service] = field(default_factory=dict)
+    """By the place that they are of."""
+    pair: Pair | None = None
+
+
+class Killed:
+    """Commands in one place, and who of their processes is killed."""
+
+    of_the_run: tuple[str, ...] = ()
+    """Whose death is no treatment's fault."""
+
+    def __init__(
+        self, around: Surroundings, chosen: random.Random, place: Place, folder: Path, note: Callable[[str], None]
+    ) -> None:
+        self.around = around
+        self.random = chosen
+        self.place = place
+        self.folder = folder
+        self.kills = 0
+        self.is_over = False
+        self.killed: list[str] = []
+        self.trials = 0
+        """Finished ones."""
+        self._note = note
+
+    def command(self, *words: str) -> "subprocess.Popen[str]":
+        """Start a command. What `clean` and `ls` print can be read; all else goes to a log."""
+        far = self.around.pair if self.place.name == "ssh" else None
+        near = ["nsenter", f"--net=/run/netns/{far.near}", "--"] if far else []
+        with self.folder.with_suffix(".log").open("ab") as log:
+            return subprocess.Popen(
+                [*near, sys.executable, "-m", "nearmetal", *words],
+                env={**os.environ, **self.around.environment, "TMPDIR": str(self.around.folder / "tmp")},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if words[0] in ("clean", "ls") else log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def victims(self) -> list[Victim]:
+        folders = [self.around.services[name].folder for name in self.place.services if name in self.around.services]
+        first = self.around.pair.far.first if self.around.pair and self.place.name == "ssh" else None
+        return list(find_victims(self.around.folder / "home", *folders, first=first))
+
+    def kill_some_of(self, process: "subprocess.Popen[str]") -> str | None:
+        """One of all, by its name; None if it ended by itself just then."""
+        by_name: dict[str, list[Victim]] = {}
+        for victim in self.victims():
+            by_name.setdefault(victim.name, []).append(victim)
+        helpers = sorted(name for name in by_name if name not in self.of_the_run)
+        if guests := find_guests():
+            helpers.append("agent")
+        # Half of all kills are of helpers, if there are any.
+        runs = ("controller", "group", "all of it") if process.poll() is None else ()
+        of_run = [name for name in self.of_the_run if name in by_name or name in runs]
+        if not helpers and not of_run:
+            return None
+        what = self.random.choice(helpers if helpers and (not of_run or self.random.random() < 0.5) else of_run)
+        pid = process.pid
+        try:
+            if what == "group":
+                os.killpg(process.pid, signal.SIGKILL)
+            elif what == "all of it":
+                kill_tree(process.pid)
+            elif what == "agent":
+                if not kill_agent(self.random.choice(guests)):
+                    return None
+            else:
+                pid = process.pid if what == "controller" else self.random.choice(by_name[what]).pid
+                os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, FileNotFoundError):
+            return None
+        self.kills += 1
+        self.killed.append(what)
+        self._note(f"{what} ({pid})")
+        return what
+
+    def restart_services(self, what: str) -> None:
+        """Those that the death of this one ended."""
+        for service in self.around.services.values():
+            if what in service.victims:
+                service.restart()
+        if what == "sshd":
+            self._restart_sshd()
+
+    def _restart_sshd(self) -> None:
+        """If it was the one that listens."""
+        pair = self.around.pair
+        if pair is not None and "sshd_config" not in pair.far.run("ps", "-eo", "args"):
+            pair.far.run("/usr/sbin/sshd", "-f", "/etc/far/sshd_config")
+
+    def last_words(self) -> str:
+        return self.folder.with_suffix(".log").read_text()[-600:]
+
+    def kill_one(self) -> None:
+        """After a moment that is random."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Let it come to its end."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Kill what still runs of it."""
+        raise NotImplementedError

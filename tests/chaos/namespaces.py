@@ -1,0 +1,75 @@
+"""Namespaces of a campaign's own: whatever it sees there of files, links and processes is its own.
+
+Other people's programs make and remove files in /tmp, links and processes meanwhile. Private are /tmp, /var/tmp and
+/run, the network, and process ids; all that a campaign started ends with it. Control groups and sysctls are the host's.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+_INSIDE = "NEARMETAL_CHAOS_INSIDE"
+OUTSIDE = Path("/var/tmp/processes-of-the-host")
+"""The host's /proc, inside."""
+
+# The shell is process 1 there: it waits for whatever has lost its parent.
+_ENTER = """
+set -e
+mount -t tmpfs -o mode=1777 none /var/tmp
+mkdir "$1" /var/tmp/groups
+mount --rbind /proc "$1"
+mount -t proc none /proc
+mount --rbind /sys/fs/cgroup /var/tmp/groups
+mount -t sysfs none /sys
+mount --rbind /var/tmp/groups /sys/fs/cgroup
+umount -R /var/tmp/groups
+rmdir /var/tmp/groups
+mount -t tmpfs -o mode=1777 none /tmp
+mount -t tmpfs -o mode=755 none /run
+mkdir -m 1777 /run/lock
+ip link set lo up
+shift
+"$@"
+"""
+
+
+def enter(module: str) -> None:
+    """Start this program again in them, if it is not there yet."""
+    if is_inside():
+        return
+    command = [sys.executable, "-m", module, *sys.argv[1:]]
+    unshare = ["unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child"]
+    os.execvpe(
+        "unshare",
+        [*unshare, "sh", "-c", _ENTER, "enter", str(OUTSIDE), *command],
+        {**os.environ, _INSIDE: "1", "TMPDIR": "/tmp"},
+    )
+
+
+def is_inside() -> bool:
+    return _INSIDE in os.environ
+
+
+def find_groups_of_others() -> set[str]:
+    """Paths of control groups, below each hierarchy, that have a process of the host's which is none of ours."""
+    ours = {_namespace(process) for process in Path("/proc").glob("[0-9]*")}
+    return {
+        line.split(":", 2)[2]
+        for process in OUTSIDE.glob("[0-9]*")
+        if _namespace(process) not in ours
+        for line in _read_lines(process / "cgroup")
+    }
+
+
+def _namespace(process: Path) -> str:
+    try:
+        return str((process / "ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _read_lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
