@@ -1,6 +1,7 @@
 """A Podman service of the tests' own: its storage is kept, so that the image is imported only once."""
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ def podman_service(folder: Path, runtime: str = "runc") -> Iterator[str]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "containers.conf").write_text(_CONF)
+    # A service that is killed leaves what it had begun to load; the next start removes it.
+    shutil.rmtree(folder / "tmp", ignore_errors=True)
+    (folder / "tmp").mkdir()
     socket = folder / "socket"
     socket.unlink(missing_ok=True)
     with (folder / "log").open("wb") as log:
@@ -43,7 +47,7 @@ def podman_service(folder: Path, runtime: str = "runc") -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")},
+            env={**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf"), "TMPDIR": str(folder / "tmp")},
             # Its monitors leave a file where they are started when a container had too little memory.
             cwd=folder,
         )

@@ -15,6 +15,8 @@ OUTSIDE = Path("/var/tmp/processes-of-the-host")
 # The shell is process 1 there: it waits for whatever has lost its parent.
 _ENTER = """
 set -e
+# What others have mounted there would be covered, and still be seen to go.
+findmnt --raw --noheadings --output TARGET | grep -E '^/(run|tmp|var/tmp)/' | sort -r | xargs -r umount --lazy
 mount -t tmpfs -o mode=1777 none /var/tmp
 mkdir "$1" /var/tmp/groups
 mount --rbind /proc "$1"
@@ -27,6 +29,10 @@ rmdir /var/tmp/groups
 mount -t tmpfs -o mode=1777 none /tmp
 mount -t tmpfs -o mode=755 none /run
 mkdir -m 1777 /run/lock
+# ip(8) and runc make these once, and leave them.
+ip netns add first
+ip netns delete first
+mkdir -m 700 /run/runc
 ip link set lo up
 shift
 "$@"
