@@ -24,8 +24,12 @@ from .killed_run import KilledRun
 from .places import PLACES, Place
 from .victims import find_victims
 
-_STAYS = ("runs.json", ".count", "lock", "keys/agent", "keys/client", "keys/host")
-"""Of the folder of state, by the ends of their names: what was run, and keys, which are nobody's own."""
+_STAYS = (
+    *("runs.json", ".count", "lock", "keys/agent", "keys/client", "keys/host"),
+    *("up/ssh_config", "up/known_hosts"),
+)
+"""Of the folder of state, by the ends of their names: what was run, and what all machines share: keys, and the file by
+which OpenSSH's programs find them."""
 
 _OF_OTHERS = re.compile(r"nmbench|nmt\d|files: /tmp/nm-(?![0-9a-f]{6}-)")
 """Outside namespaces of the campaign's own: namespaces of other tests and benchmarks, and files of people's own, which

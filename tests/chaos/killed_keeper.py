@@ -17,7 +17,7 @@ class KilledKeeper(Killed):
 
     def kill_one(self) -> None:
         kind = self.random.choice([kind for kind in _KINDS if kind in ("host", *self.place.services, "qemu")])
-        smallest = ("--set", "machine.memory=256MiB", "--set", "machine.accel=tcg")
+        smallest = ("--set", "machine.memory=256MiB", *(("--set", "machine.accel=tcg") if kind == "qemu" else ()))
         process = self.command("up", kind, "--name", _NAME, *smallest)
         longest = self.place.longest * (4 if kind == "qemu" else 1)
         with contextlib.suppress(subprocess.TimeoutExpired):
