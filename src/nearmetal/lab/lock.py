@@ -91,7 +91,7 @@ def lock_after_the_dead(file: int | Opened, limit: float, say: Say = silent) -> 
     began = time.monotonic()
     is_told = False
     while not (is_ours := try_lock(file)) and time.monotonic() < began + limit:
-        taker = _taker(file)
+        taker = _taker(file) or _named(file)
         if taker is None or Path(f"/proc/{taker}").exists():
             break
         if not is_told and time.monotonic() > began + _TOLD:
@@ -109,6 +109,14 @@ def _taker(file: int | Opened) -> int | None:
             case [_, "FLOCK", _, _, process, place, *_] if place.rpartition(":")[2] == str(inode):
                 return int(process)
     return None
+
+
+def _named(file: int | Opened) -> int | None:
+    """The process that a file names as its holder (`exclusive`). In a process namespace, as of a container,
+    /proc/locks leaves out locks that a process took which is dead by now."""
+    said = os.pread(file if isinstance(file, int) else file.fileno(), 64, 0).decode("utf-8", "replace")
+    words = said.split()
+    return int(words[1]) if len(words) == 2 and words[0] == "process" and words[1].isdecimal() else None
 
 
 @contextmanager
