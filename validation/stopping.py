@@ -5,11 +5,12 @@
 Looks as a study of `blocks = { min = 8, max = 40 }` with one primary contrast has them, nearmetal's own code from block
 differences to verdict. Verdicts on two systems that do not differ; what intervals cover where a study stops, for
 effects that let it stop sooner and later, with the interval that knows of no looks beside it; and blocks until a true
-difference of 3 % is found, against a fixed number of 40. Then what it costs to stop at what is clear, of which nothing
-is promised: how far estimates lie from the truth where a look found a difference, and what becomes of a difference
-within the margin with looks and without. Then the boundaries alone, for levels that are shared by several contrasts,
-and for noise that grows while a study runs, which the boundaries do not allow for: no promise either. Exit status 1
-when a promised bound is missed.
+difference of 3 % is found, against a fixed number of 40, by one comparison and by four. Then what it costs to stop at
+what is clear, of which nothing is promised. How far estimates lie from the truth where a look found a difference: as
+they are, as corrected for the looks, and as 40 blocks would have them. What becomes of a difference within the margin
+with looks and without. Then what futile stops save, and the power that they cost. Then the boundaries alone, for levels
+that are shared by several contrasts, and for noise that grows while a study runs, which the boundaries do not allow
+for: no promise either. Exit status 1 when a promised bound is missed.
 """
 
 import argparse
@@ -19,12 +20,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import simulated
 
-from nearmetal.analysis.contrasts import LOG_RESOLUTION, judge
-from nearmetal.analysis.results import Verdict
+from nearmetal.analysis.contrasts import DECIDED, LOG_RESOLUTION, equivalence_of_ratios, judge
+from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
+from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import looks
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.model import Look
@@ -38,6 +41,7 @@ SPREAD = 0.02
 MOST_FALSE = 0.055
 LEAST_COVERAGE = 0.945
 MOST_BLOCKS = 0.55
+MOST_BLOCKS_OF_FAMILY = 0.6
 MOST_POWER_LOST = 0.02
 FIXED_POWER = 0.95
 """How often a fixed number of 40 has to find the difference for the two bounds above to be asked."""
@@ -46,6 +50,10 @@ EFFECTS = (0.0, 0.25, 0.5, 1.0, 1.5)
 """In spreads of a boot."""
 SPREADS = (0.01, 0.02, 0.03, 0.04)
 DIFFERENCE = 0.03
+TRUTH = math.log1p(DIFFERENCE)
+COMPARISONS = (1, 4)
+FUTILE = ((0.0, 0.02), (0.0, 0.04), (0.0, 0.08), (0.0, 0.16), (0.01, 0.08), (0.03, 0.04), (0.03, 0.08), (0.1, 0.16))
+"""True differences and spreads of a boot for which it is simulated what futile stops save."""
 WITHIN = (0.005, 0.01, 0.015)
 """Differences that are there, and within the margin."""
 NEAR = (0.005, 0.01, 0.02)
@@ -66,22 +74,45 @@ class Stop:
     covered: bool
     naively: bool
     """Whether the interval of a fixed number of blocks would have covered the truth there."""
+    told: Contrast
+    """What a report needs to know of it to correct the estimate."""
+    at_last: float
+    """The estimate of all blocks."""
 
 
-def study(differences: simulated.Floats, truth: float, planned: Iterable[Look]) -> Stop:
+def study(differences: simulated.Floats, truth: float, planned: Sequence[Look], stops_if_futile: bool = False) -> Stop:
     """The first look that decides, or else the last one. Differences and truth are logarithms."""
     stop = None
-    for look in planned:
+    at_last = signed_rank(differences, LEVEL, LOG_RESOLUTION).estimate
+    for number, look in enumerate(planned, 1):
         seen = differences[: look.blocks]
         found = signed_rank(seen, look.level, LOG_RESOLUTION)
         naive = signed_rank(seen, LEVEL, LOG_RESOLUTION).interval
         verdict = judged(found.interval)
         covered, naively = (one is not None and one[0] <= truth <= one[1] for one in (found.interval, naive))
-        stop = Stop(look.blocks, verdict, found.estimate, covered, naively)
-        if verdict is not Verdict.UNDECIDED:
+        ends = None if found.interval is None else (math.exp(found.interval[0]), math.exp(found.interval[1]))
+        told = _ANY.model_copy(update={"look": number, "ratio": math.exp(found.estimate), "interval": ends})
+        stop = Stop(look.blocks, verdict, found.estimate, covered, naively, told, at_last)
+        if verdict in DECIDED or (stops_if_futile and look is not planned[-1] and is_futile(told, planned)):
             break
     assert stop is not None
     return stop
+
+
+_ANY = Contrast(
+    workload="",
+    response="",
+    unit="",
+    scale="ratio",
+    better="higher",
+    primary=True,
+    treatment={},
+    reference={},
+    blocks=LAST,
+    level=LEVEL,
+    equivalence=equivalence_of_ratios(MARGIN),
+    verdict=Verdict.UNDECIDED,
+)
 
 
 def judged(interval: tuple[float, float] | None) -> Verdict:
@@ -157,26 +188,96 @@ def saving(spread: float, runs: int) -> SavingRow:
 
 
 @dataclass(frozen=True)
+class FamilyRow:
+    """Comparisons with one reference, which the study goes on for until all are decided."""
+
+    comparisons: int
+    spread: float
+    all_found: float
+    blocks: float
+    share: float
+    kept: bool
+
+
+def family(comparisons: int, spread: float, runs: int) -> FamilyRow:
+    planned = looks(FIRST, LAST, LEVEL / comparisons)
+    generator = np.random.default_rng([runs, comparisons, round(spread * 1000), 1])
+    blocks, found = [], 0
+    for _ in range(runs):
+        boots = generator.normal(size=(LAST, comparisons + 1)) * spread
+        stops = [study(boots[:, arm] - boots[:, 0] + TRUTH, TRUTH, planned, True) for arm in range(1, comparisons + 1)]
+        blocks.append(max(stop.blocks for stop in stops))
+        found += all(stop.verdict is Verdict.DIFFERENT for stop in stops)
+    share = float(np.mean(blocks)) / LAST
+    return FamilyRow(comparisons, spread, found / runs, share * LAST, share, share <= MOST_BLOCKS_OF_FAMILY)
+
+
+@dataclass(frozen=True)
 class EstimateRow:
-    """Of the studies that a look, or any of them, found to be different."""
+    """Of the studies that a look, or any of them, found to be different; or of all studies."""
 
     effect: float
-    look: int | None
+    which: str
     share: float
     """Of all studies."""
-    of_truth: float
-    """The mean estimate over what is true."""
+    estimate: float
+    """Means, over what is true: as they are, as corrected for the looks, and of all blocks."""
+    adjusted: float
+    at_last: float
     coverage: float
 
 
 def estimates(effect: float, runs: int) -> list[EstimateRow]:
-    different = [stop for stop in simulate("normal", effect, runs) if stop.verdict is Verdict.DIFFERENT]
+    stops = simulate("normal", effect, runs)
+    planned = looks(FIRST, LAST, LEVEL)
+    adjusted = [math.log(adjust_for_looks(stop.told, planned) or math.nan) for stop in stops]
+    found = [stop.verdict is Verdict.DIFFERENT for stop in stops]
+
+    def row(which: str, chosen: Sequence[bool]) -> EstimateRow:
+        picked = [index for index, is_chosen in enumerate(chosen) if is_chosen]
+
+        def mean(values: Sequence[float]) -> float:
+            return float(np.mean([values[index] for index in picked])) / (effect * SPREAD)
+
+        seen, at_last = [stop.estimate for stop in stops], [stop.at_last for stop in stops]
+        coverage = float(np.mean([stops[index].covered for index in picked]))
+        return EstimateRow(effect, which, len(picked) / runs, mean(seen), mean(adjusted), mean(at_last), coverage)
+
+    after = dict.fromkeys(sorted(stop.blocks for stop, is_found in zip(stops, found, strict=True) if is_found))
+    rows = [
+        row(str(blocks), [is_found and stop.blocks == blocks for stop, is_found in zip(stops, found, strict=True)])
+        for blocks in after
+    ]
+    return [*rows, row("any", found), row("all studies", [True] * runs)]
+
+
+@dataclass(frozen=True)
+class FutilityRow:
+    """One comparison, with stops that are futile or without them."""
+
+    difference: float
+    spread: float
+    stops: bool
+    different: float
+    equivalent: float
+    blocks: float
+    kept: bool | None
+
+
+def futility(difference: float, spread: float, runs: int) -> list[FutilityRow]:
+    truth = math.log1p(difference)
+    generator = np.random.default_rng([runs, round(difference * 1000), round(spread * 1000), 2])
+    differences = simulated.normal(runs, LAST, generator) * spread + truth
+    planned = looks(FIRST, LAST, LEVEL)
     rows = []
-    for look in (*dict.fromkeys(sorted(stop.blocks for stop in different)), None):
-        there = [stop for stop in different if look in (stop.blocks, None)]
-        mean = float(np.mean([stop.estimate for stop in there])) / (effect * SPREAD)
-        covered = sum(stop.covered for stop in there) / len(there)
-        rows.append(EstimateRow(effect, look, len(there) / runs, mean, covered))
+    for stops in (False, True):
+        found = [study(run, truth, planned, stops) for run in differences]
+        different, equivalent = (
+            sum(stop.verdict is verdict for stop in found) / runs for verdict in (Verdict.DIFFERENT, Verdict.EQUIVALENT)
+        )
+        kept = None if difference else different <= MOST_FALSE
+        blocks = float(np.mean([stop.blocks for stop in found]))
+        rows.append(FutilityRow(difference, spread, stops, different, equivalent, blocks, kept))
     return rows
 
 
@@ -269,14 +370,20 @@ class Found:
     aa: list[AaRow]
     coverage: list[CoverageRow]
     saving: list[SavingRow]
+    families: list[FamilyRow]
     estimates: list[EstimateRow]
+    futility: list[FutilityRow]
     within: list[WithinRow]
     boundaries: list[BoundaryRow]
     growth: list[GrowthRow]
 
     @property
+    def _promised(self) -> Sequence[Sequence[Any]]:
+        return self.aa, self.coverage, self.saving, self.families, self.futility, self.boundaries
+
+    @property
     def kept(self) -> bool:
-        kept = [[row.kept for row in rows] for rows in (self.aa, self.coverage, self.saving, self.boundaries)]
+        kept = [[row.kept for row in rows] for rows in self._promised]
         return all(one is not False for rows in kept for one in rows)
 
 
@@ -300,10 +407,27 @@ def show(found: Found, runs: int) -> None:
             f"{one.spread:<28.0%}{one.power:>7.1%}{one.fixed_power:>10.1%}{one.blocks:>8.1f}{one.share:>7.0%}  "
             + _yes(one.kept)
         )
-    print(f"\n{'found different: effect':<24}{'after':>6}{'of studies':>12}{'estimate/truth':>16}{'coverage':>10}")
+    print(f"\n{'comparisons, a true 3 %':<28}{'spread':>7}{'all found':>11}{'blocks':>8}{'of 40':>7}  kept")
+    for several in found.families:
+        print(
+            f"{several.comparisons:<28}{several.spread:>7.0%}{several.all_found:>11.1%}{several.blocks:>8.1f}"
+            f"{several.share:>7.0%}  " + _yes(several.kept)
+        )
+    print(
+        f"\n{'found different: effect':<24}{'after':>12}{'of studies':>12}{'estimate/truth':>16}{'corrected':>11}"
+        f"{'40 blocks':>11}{'coverage':>10}"
+    )
     for told in found.estimates:
-        after = "any" if told.look is None else str(told.look)
-        print(f"{told.effect:<24.2f}{after:>6}{told.share:>12.1%}{told.of_truth:>16.2f}{told.coverage:>10.1%}")
+        print(
+            f"{told.effect:<24.2f}{told.which:>12}{told.share:>12.1%}{told.estimate:>16.2f}{told.adjusted:>11.2f}"
+            f"{told.at_last:>11.2f}{told.coverage:>10.1%}"
+        )
+    print(f"\n{'futile stops: true':<24}{'spread':>7}{'stops':>7}{'different':>11}{'equivalent':>12}{'mean':>7}  kept")
+    for futile in found.futility:
+        print(
+            f"{futile.difference:<24.1%}{futile.spread:>7.1%}{'yes' if futile.stops else 'no':>7}"
+            f"{futile.different:>11.1%}{futile.equivalent:>12.1%}{futile.blocks:>7.1f}  " + _yes(futile.kept)
+        )
     print(f"\n{'within the margin: true':<24}{'spread':>7}{'blocks':>10}{'different':>11}{'equivalent':>12}{'mean':>7}")
     for small in found.within:
         print(
@@ -336,7 +460,9 @@ def main() -> int:
         [aa(noise, runs) for noise in simulated.MODELS],
         [coverage(noise, effect, runs) for noise in simulated.MODELS for effect in EFFECTS],
         [saving(spread, runs) for spread in SPREADS],
+        [family(comparisons, 0.02, runs // 4) for comparisons in COMPARISONS],
         [row for effect in EFFECTS if effect for row in estimates(effect, runs)],
+        [row for case in FUTILE for row in futility(*case, runs)],
         [row for difference in WITHIN for spread in NEAR for row in within(difference, spread, runs)],
         [boundaries(*schedule, family, runs * 40) for schedule in SCHEDULES for family in FAMILIES],
         [growth(grows, runs * 40) for grows in GROWTHS],

@@ -1,15 +1,19 @@
 """Looks of a sequential design: when they are, what they must see, and what they then say."""
 
+import math
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import correlation_of, looks
 from nearmetal.analysis.signed_rank import signed_rank
+from nearmetal.analysis.student import find_student_quantile
 from nearmetal.run.looks import look_after
 from nearmetal.store.manifest import Manifest
 from tests.analysed import PRIMARIES, codes, manifest, only, wobble
@@ -112,8 +116,83 @@ def test_a_verdict_stays_as_it_was_at_its_look() -> None:
     of = manifest(blocks=SEQUENTIAL)
     ratio: Of = lambda block: (0.5 if block < 8 else 2.0) + wobble(block, 0.01)  # noqa: E731
     early, late = conclude(of, ratio, 8), conclude(of, ratio, 40)
-    assert late == early
+    assert late.model_copy(update={"last_look": None}) == early
     assert late.verdict is Verdict.DIFFERENT and late.ratio == pytest.approx(0.5, rel=0.05)
+
+
+def test_the_last_look_stands_beside_the_one_that_decided() -> None:
+    of = manifest(blocks=SEQUENTIAL)
+    ratio: Of = lambda block: (0.5 if block < 8 else 2.0) + wobble(block, 0.01)  # noqa: E731
+    assert conclude(of, ratio, 8).last_look is None
+    last = conclude(of, ratio, 24, ran=30).last_look
+    assert last is not None and last.interval is not None
+    at_24 = signed_rank(np.log([ratio(block) for block in range(24)]), of.plan.looks[3].level, 1e-12)
+    assert at_24.interval is not None
+    assert (last.look, last.blocks) == (4, 24)
+    assert (last.estimate, *last.interval) == pytest.approx(np.exp([at_24.estimate, *at_24.interval]))
+
+
+def test_an_early_estimate_is_corrected_towards_no_effect_and_a_clear_one_stays() -> None:
+    of = manifest(blocks=SEQUENTIAL)
+    early = conclude(of, lambda block: 0.97 + wobble(block, 0.035), 12)
+    assert (early.verdict, early.look) == (Verdict.DIFFERENT, 2)
+    assert early.ratio is not None and early.adjusted is not None and early.ratio < early.adjusted < 1
+    clear = conclude(of, lambda block: 0.5 + wobble(block, 0.01), 8)
+    assert clear.adjusted == pytest.approx(clear.ratio, rel=1e-6)
+
+
+def test_the_corrected_estimate_is_what_studies_report_on_average() -> None:
+    """Of a truth, normal noise and these looks: the mean of what is found, by simulation."""
+    planned = looks(8, 40, 0.05)
+    truth, random = 0.5, np.random.default_rng(2)
+    sums = (random.normal(size=(40_000, 40)) + truth).cumsum(axis=1)
+    found = np.full(len(sums), np.nan)
+    for look in planned:
+        estimates = sums[:, look.blocks - 1] / look.blocks
+        boundary = -NormalDist().inv_cdf(look.level / 2) / math.sqrt(look.blocks)
+        stops = np.isnan(found) & ((np.abs(estimates) >= boundary) | (look is planned[-1]))
+        found[stops] = estimates[stops]
+    half = find_student_quantile(1 - planned[1].level / 2, 11) / math.sqrt(12)  # of a spread of 1
+    seen = contrast_of(float(found.mean()), half, scale="difference", look=2)
+    adjusted = adjust_for_looks(seen, planned)
+    assert found.mean() > truth + 0.03
+    assert adjusted == pytest.approx(truth, abs=0.02)
+
+
+def contrast_of(estimate: float, half: float, **update: Any) -> Contrast:
+    """A contrast of the difference scale at a look, without a margin."""
+    ends = (estimate - half, estimate + half)
+    return Contrast.model_construct(difference=estimate, interval=ends, **update)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "half", "margin", "is_hopeless"),
+    [
+        (0.0, 1.0, None, True),  # nothing but equivalence could be found, and there is no margin
+        (0.0, 1.0, 0.2, True),  # the interval will be wider than the margin
+        (0.0, 1.0, 1.0, False),
+        (0.9, 1.0, None, False),
+    ],
+)
+def test_looks_left_are_held_futile_if_they_will_hardly_decide(
+    estimate: float, half: float, margin: float | None, is_hopeless: bool
+) -> None:
+    planned = looks(8, 40, 0.05)
+    seen = contrast_of(estimate, half, scale="difference", look=4)
+    seen = seen.model_copy(update={"equivalence": None if margin is None else (-margin, margin)})
+    assert is_futile(seen, planned) is is_hopeless
+
+
+def test_what_is_futile_is_not_waited_for_and_yet_judged_if_blocks_go_on() -> None:
+    of = manifest(blocks=SEQUENTIAL)
+    ratio: Of = lambda block: (1.0 if block < 24 else 3.0) + wobble(block, 0.2)  # noqa: E731
+    noisy = made_up(of, lambda block, arm, _: 100 * (ratio(block) if arm == "docker" else 1.0))
+    look = look_after(24, of, [record for record in noisy if record.trial.block < 24], [])
+    assert look is not None and (look.decided, look.undecided, look.stops) == (0, 0, True)
+    early = conclude(of, ratio, 24)
+    assert (early.verdict, early.is_futile, early.adjusted) == (Verdict.UNDECIDED, True, None)
+    late = conclude(of, ratio, 40)
+    assert (late.verdict, late.is_futile) == (Verdict.DIFFERENT, False)
 
 
 def test_noise_is_looked_at_to_the_end() -> None:

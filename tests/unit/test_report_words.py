@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies
 from rich.console import Console
 
-from nearmetal.analysis.results import Analysis, Pair, Verdict
+from nearmetal.analysis.results import Analysis, LastLook, Pair, Verdict
 from nearmetal.model import Level, ResponseKind, TrialCounts, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
@@ -19,6 +19,18 @@ LABELS = Labels.of([{"environment": "host"}, {"environment": "docker"}])
 def test_a_contrast_in_plain_words() -> None:
     assert words.sentence(contrast(), LABELS) == "docker carries 0.97 × the requests of host (0.95 to 0.99)"
     assert words.small_print(contrast()) == "98.75 % interval, p = 0.0078, 8 blocks"
+
+
+def test_what_an_early_verdict_leaves_out() -> None:
+    last = LastLook(look=6, blocks=40, estimate=0.985, interval=(0.98, 0.99))
+    early = contrast(look=1, adjusted=0.98, last_look=last)
+    assert words.looks(early) == ["0.98 × corrected for the looks", "0.985 × (0.980 to 0.990) in all 40 blocks"]
+    assert words.looks(contrast(look=1, adjusted=0.9701)) == []
+
+
+def test_an_open_contrast_says_that_looks_are_futile() -> None:
+    open_one = contrast(verdict=Verdict.UNDECIDED, look=4, is_futile=True, needs=310)
+    assert words.degree(open_one) == ["the blocks left would hardly decide it", "about 310 blocks would decide it"]
 
 
 def test_a_response_nobody_knows_keeps_its_own_name() -> None:

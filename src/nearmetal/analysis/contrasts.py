@@ -10,16 +10,17 @@ from functools import partial
 import numpy as np
 from pydantic import TypeAdapter
 
-from nearmetal.analysis.degrees import count_disagreeing, find_needed_blocks, is_beyond
+from nearmetal.analysis.degrees import count_disagreeing, find_half_margin, find_needed_blocks, is_beyond
 from nearmetal.analysis.degrees import judge as judge
 from nearmetal.analysis.dependence import find_dependent_p
 from nearmetal.analysis.differences import Differences, Sides, find_differences
+from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
 from nearmetal.analysis.failures import count_failures, find_objection
 from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
-from nearmetal.analysis.results import Contrast, Failures, Pair, Verdict, Worked
+from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, Verdict, Worked
 from nearmetal.analysis.signed_rank import Centre, Floats, enough
-from nearmetal.model import ContrastPlan, Plan, ResponseKind, Scale, Warned
+from nearmetal.model import ContrastPlan, Look, Plan, ResponseKind, Scale, Warned
 
 LOG_RESOLUTION = 1e-12
 """Logs of ratios closer than this are one value: no measurement tells a relative change of 1e-12 from none."""
@@ -100,20 +101,41 @@ def _primary(
     at_once = Criterion(plan.level, margin, True)
     if not plan.looks:
         return _contrast(planned, response, kind, pairs, at_once)
-    found = None
-    for number, look in enumerate(plan.looks, 1):
-        if look.blocks > looked:
-            break
+    taken = [look for look in plan.looks if look.blocks <= looked]
+    if not taken:  # there is an estimate, and nothing to be said of it
+        before = _contrast(planned, response, kind, pairs, Criterion(0.0, margin, True))
+        return before.changed({"level": plan.level, "reason": "not-looked-yet"})
+
+    def look_at(look: Look, level: float) -> Matched:
         upto = tuple(pair for pair in pairs if pair[0].block < look.blocks)
-        found = _contrast(planned, response, kind, upto, Criterion(look.level, margin, True))
-        naive = _contrast(planned, response, kind, upto, at_once).contrast.interval
-        found = found.changed({"look": number, "look_level": look.level, "level": plan.level, "naive": naive})
+        return _contrast(planned, response, kind, upto, Criterion(level, margin, True))
+
+    look, found = taken[0], look_at(taken[0], taken[0].level)
+    for later in taken[1:]:
         if found.contrast.verdict in DECIDED:
             break
-    # Before the first look there is an estimate, and nothing to be said of it.
-    return found or _contrast(planned, response, kind, pairs, Criterion(0.0, margin, True)).changed(
-        {"level": plan.level, "reason": "not-looked-yet"}
+        look, found = later, look_at(later, later.level)
+    found = found.changed(
+        {
+            "look": plan.looks.index(look) + 1,
+            "look_level": look.level,
+            "level": plan.level,
+            "naive": look_at(look, plan.level).contrast.interval,
+        }
     )
+    if found.contrast.verdict not in DECIDED and look is not plan.looks[-1]:
+        return found.changed({"is_futile": is_futile(found.contrast, plan.looks)})
+    found = found.changed({"adjusted": adjust_for_looks(found.contrast, plan.looks)})
+    if look is taken[-1]:
+        return found
+    return found.changed({"last_look": _describe_last_look(look_at(taken[-1], taken[-1].level).contrast, len(taken))})
+
+
+def _describe_last_look(contrast: Contrast, number: int) -> LastLook | None:
+    estimate = contrast.difference if contrast.ratio is None else contrast.ratio
+    if estimate is None:
+        return None
+    return LastLook(look=number, blocks=contrast.blocks, estimate=estimate, interval=contrast.interval)
 
 
 def _exploratory(
@@ -329,7 +351,7 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
         found.p,
         find_dependent_p(differences, logs, criterion.level, resolution) if criterion.primary else None,
         verdict is Verdict.DIFFERENT and beyond,
-        find_needed_blocks(logs, _on_scale(equivalence, kind.scale), len(sides), criterion.level)
+        find_needed_blocks(logs, find_half_margin(equivalence, kind.scale), len(sides), criterion.level)
         if verdict is Verdict.UNDECIDED and reason in (None, "no-margin", "too-few-blocks", "censored")
         else None,
         _compare_worked(sides, kind, criterion.level) if failures else None,
@@ -350,13 +372,6 @@ def _rank_by_shares(
     shifted = (differences.shift(by).rank(criterion.level, resolution).interval for by in (shares, -shares))
     low, high = (interval or (-math.inf, math.inf) for interval in shifted)
     return low, high
-
-
-def _on_scale(equivalence: tuple[float, float] | None, scale: Scale) -> float | None:
-    """Half the width of the margin, as `find_needed_blocks` takes it."""
-    if equivalence is None:
-        return None
-    return math.log(equivalence[1]) if scale == "ratio" else equivalence[1]
 
 
 def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> Worked | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import Centre, two_sided_distinct
-from nearmetal.model import Better
+from nearmetal.model import Better, Scale
 
 Range = tuple[float, float]
 
@@ -44,6 +44,13 @@ def is_beyond(interval: Range | None, equivalence: Range | None) -> bool:
     if interval is None or equivalence is None:
         return False
     return interval[0] > equivalence[1] or interval[1] < equivalence[0]
+
+
+def find_half_margin(equivalence: Range | None, scale: Scale) -> float | None:
+    """Half the width of the margin, centred on no effect: of logarithms on a ratio scale."""
+    if equivalence is None:
+        return None
+    return math.log(equivalence[1]) if scale == "ratio" else equivalence[1]
 
 
 def find_least_blocks(level: float) -> int:

@@ -25,6 +25,8 @@ def hold_back(contrast: Contrast, withdrawn: Set[Key]) -> Contrast:
             "verdict": Verdict.WITHDRAWN,
             "interval": None,
             "naive": None,
+            "adjusted": None,
+            "last_look": None,
             "p": None,
             "p_dependent": None,
             "means": None,

@@ -61,6 +61,19 @@ class Worked(Frozen):
     interval: tuple[Number, Number] | None
 
 
+class LastLook(Frozen):
+    """What a contrast that a look decided says of all blocks, at the last look that was taken; it decides nothing.
+
+    `interval` is that look's own, so that it holds at all looks together.
+    """
+
+    look: int
+    blocks: int
+    estimate: Number
+    """On the contrast's own scale: a ratio, or a difference in its unit."""
+    interval: tuple[Number, Number] | None
+
+
 class Means(Frozen):
     """What a contrast's typical boot leaves out, of the blocks in which both sides worked; never judged.
 
@@ -85,7 +98,10 @@ class Concluded(Frozen):
     None when there are too few blocks to tell, or when the scale does not apply; `reason` then says why.
     Of a sequential design `look` counts the looks from 1 on: the one that decided this contrast, or else the last.
     `interval` then holds at all looks together, and `naive` is what it would be had there been this look alone; p is
-    of this look alone, and held against the look's own level, `look_level`, not against `level`.
+    of this look alone, and held against the look's own level, `look_level`, not against `level`. `adjusted` is the
+    estimate corrected for the looks, since an early one finds what happens to look large; None before the end, and if
+    the interval is unbounded. `last_look` is there if blocks went on after the look that decided. `is_futile` says
+    of an open contrast that the looks left will hardly decide it.
     `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
     the median of the reference either side of 0 for a difference, and None where that median is 0. `workload` is ""
     for what belongs to a boot that several workloads share.
@@ -113,6 +129,9 @@ class Concluded(Frozen):
     difference: Number | None = None
     interval: tuple[Number, Number] | None = None
     naive: tuple[Number, Number] | None = None
+    adjusted: Number | None = None
+    last_look: LastLook | None = None
+    is_futile: bool = False
     equivalence: tuple[Number, Number] | None = None
     p: float | None = None
     p_dependent: float | None = None

@@ -113,7 +113,12 @@ def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
 
 def _said(contrast: Contrast, labels: Labels) -> Text:
     text = Text(words.sentence(contrast, labels))
-    for detail in (words.reason(contrast), *words.degree(contrast), *words.failures(contrast, labels)):
+    for detail in (
+        words.reason(contrast),
+        *words.degree(contrast),
+        *words.looks(contrast),
+        *words.failures(contrast, labels),
+    ):
         text.append(f"; {detail}" if detail else "", style="dim")
     return text
 
@@ -124,8 +129,9 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
     number = figures.count(blocks[0], "block") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} blocks"
     if all(contrast.interval is None for contrast in primary):
         return Text(number, style="dim")
-    level = figures.percent(1 - primary[0].level)
-    return Text(f"{number}; in brackets the {level} interval", style="dim")
+    levels = dict.fromkeys(figures.percent(1 - level) for level in sorted({contrast.level for contrast in primary}))
+    intervals = f"the {'to the '.join(f'{level} ' for level in levels)}interval"
+    return Text(f"{number}; in brackets {intervals}", style="dim")
 
 
 def _warned(primary: Sequence[Contrast], analysis: Analysis) -> list[str]:

@@ -341,11 +341,28 @@ def degree(contrast: Contrast) -> list[str]:
         return []
     if contrast.beyond_margin:
         return ["beyond the margin"]
+    told = ["the blocks left would hardly decide it"] if contrast.is_futile else []
     if contrast.needs is None:
-        return []
+        return told
     if contrast.interval is None:
-        return [f"at least {contrast.needs:,} are needed"]
-    return [f"about {contrast.needs:,} blocks would decide it"]
+        return [*told, f"at least {contrast.needs:,} are needed"]
+    return [*told, f"about {contrast.needs:,} blocks would decide it"]
+
+
+def looks(contrast: Contrast) -> list[str]:
+    """ "1.02 × corrected for the looks", "1.01 × (1 to 1.03) in all 40 blocks": what an early verdict leaves out."""
+    told = []
+    size_seen, size_adjusted = (
+        size(value, None, contrast.scale, contrast.unit)
+        for value in (contrast.difference if contrast.ratio is None else contrast.ratio, contrast.adjusted)
+    )
+    if contrast.adjusted is not None and size_adjusted != size_seen:
+        told.append(f"{size_adjusted} corrected for the looks")
+    last = contrast.last_look
+    if last is not None:
+        size_at_last = size(last.estimate, last.interval, contrast.scale, contrast.unit)
+        told.append(f"{size_at_last} in all {figures.count(last.blocks, 'block')}")
+    return told
 
 
 def failures(contrast: Contrast, labels: Labels) -> list[str]:

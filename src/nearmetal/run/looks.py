@@ -56,6 +56,7 @@ def _found(
         for contrast in primary
         if contrast.verdict not in DECIDED
         and contrast.reason not in NEVER_DECIDED
+        and not contrast.is_futile
         and not gone & {format_assignment(contrast.treatment), format_assignment(contrast.reference)}
     ]
     return sum(contrast.verdict in DECIDED for contrast in primary), len(still_open)

@@ -66,7 +66,7 @@ class LookTaken(Event):
     """That had run: fewer than the plan has for this look where no block to come has anything for it to see."""
     decided: int
     undecided: int
-    """Those left out that no more blocks could decide."""
+    """Those left out that no more blocks could decide, or will hardly."""
     stops: bool
     """Nothing is left to decide."""
 

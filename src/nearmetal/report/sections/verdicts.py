@@ -22,8 +22,9 @@ from nearmetal.report.blocks import (
 from nearmetal.report.reading import ReportInput
 
 _BEFORE_THE_LAST = (
-    "Where a look before the last found a difference, its estimate tends to lie too far from no effect, most of all at "
-    "the first look: what happens to look large is found first. Where its size matters, run a fixed number of blocks."
+    "Where a look before the last found a difference, its estimate tends to lie too far from no effect: what looks "
+    "large is found first. The estimate corrected for the looks makes up for that on average, and not at each look. "
+    "Where its size matters, run a fixed number of blocks."
 )
 
 _CLOSE_UP = 1.12
@@ -100,6 +101,7 @@ def _statement(contrast: Contrast, said: Container[str], report: ReportInput) ->
     own = (words.plain(warning.text) for warning in warned if wording(warning.text) not in said)
     detail = [
         words.small_print(contrast),
+        *words.looks(contrast),
         *words.failures(contrast, report.labels),
         *words.means(contrast, report.labels),
         *own,
@@ -288,13 +290,14 @@ def contrast_table(
         Column("look_level", numeric=True, where="data"),
         Column("naive_low", numeric=True, where="data"),
         Column("naive_high", numeric=True, where="data"),
+        *(Column(name, numeric=True, where="data") for name in (_OF_LOOKS if is_looked_at else ())),
         *([Column("failed")] if has_failures else []),
     )
-    rows = tuple(_row(contrast, report, has_failures) for contrast in contrasts)
+    rows = tuple(_row(contrast, report, has_failures, is_looked_at) for contrast in contrasts)
     return Table(name, caption, columns, rows, folded)
 
 
-def _row(contrast: Contrast, report: ReportInput, has_failures: bool) -> tuple[Value, ...]:
+def _row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
     margin_low, margin_high = contrast.equivalence or (None, None)
     naive_low, naive_high = contrast.naive or (None, None)
@@ -323,8 +326,20 @@ def _row(contrast: Contrast, report: ReportInput, has_failures: bool) -> tuple[V
         contrast.look_level,
         _end(naive_low),
         _end(naive_high),
+        *(_say_looks(contrast) if is_looked_at else ()),
         *([words.failure_counts(contrast)] if has_failures else []),
     )
+
+
+_OF_LOOKS = ("adjusted", "last_look_blocks", "last_look_estimate", "last_look_low", "last_look_high")
+
+
+def _say_looks(contrast: Contrast) -> tuple[Value, ...]:
+    last = contrast.last_look
+    if last is None:
+        return (_end(contrast.adjusted), None, None, None, None)
+    low, high = last.interval or (None, None)
+    return (_end(contrast.adjusted), last.blocks, _end(last.estimate), _end(low), _end(high))
 
 
 def _end(value: float | None) -> Value:
