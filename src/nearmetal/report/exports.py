@@ -26,14 +26,22 @@ def write_csv(table: TidyTable) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows(map(_write_cell, row) for row in table.rows)
+    texts = _Texts()
+    writer.writerows([texts[cell] if type(cell) in _OTHERS else cell for cell in row] for row in table.rows)
     return out.getvalue()
 
 
-def _write_cell(value: Cell) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return cells.for_programs(value)
+_OTHERS: Final = frozenset({str, bool})
+"""Kinds of cells that the writer of CSV would write another way. Numbers and nothing it writes in full by itself."""
+
+
+class _Texts(dict[Cell, str]):
+    """What a cell is written as. A table has few texts, in a million cells."""
+
+    def __missing__(self, cell: Cell) -> str:
+        written = ("true" if cell else "false") if isinstance(cell, bool) else cells.for_programs(cell)
+        self[cell] = written
+        return written
 
 
 def write_parquet(table: TidyTable) -> bytes:

@@ -63,11 +63,13 @@ def write(folder: RunFolder, say: Say | None = None) -> Path:
 
 
 def _write(folder: RunFolder, say: Say | None) -> Path:
-    chapters, pictures = _drawn(folder, say, also_png=True)
+    files: dict[str, bytes] = {}
+    chapters, pictures = _drawn(folder, say, also_png=True, meanwhile=lambda report: files.update(_data(report)))
+    files |= _files(chapters, pictures)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     try:
-        _write_new(fresh, _files(chapters, pictures))
+        _write_new(fresh, files)
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
         error.filename = str(folder.report)
@@ -110,10 +112,13 @@ def _verdicts_png(chapters: _Chapters, folder: RunFolder) -> bytes:
     raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
 
 
-def _drawn(folder: RunFolder, say: Say | None, also_png: bool) -> tuple[_Chapters, Pictures]:
+def _drawn(
+    folder: RunFolder, say: Say | None, also_png: bool, meanwhile: Callable[[ReportInput], None] | None = None
+) -> tuple[_Chapters, Pictures]:
     """Every picture of every chart, and the chapters with a notice for each chart that cannot be drawn.
 
-    A PNG is for files: the narrow ones stand in the page alone and have none.
+    A PNG is for files: the narrow ones stand in the page alone and have none. What is to be done `meanwhile` is done
+    while other processes draw.
     """
     begun: dict[tuple[str, str, bool], Begun] = {}
     with Drawers() as drawers:
@@ -126,6 +131,8 @@ def _drawn(folder: RunFolder, say: Say | None, also_png: bool) -> tuple[_Chapter
                             begun[chart.name, panel.name, narrow] = drawers.begin(spec, also_png and not narrow)
 
         chapters = _Chapters.of(folder, say, begin)
+        if meanwhile:
+            meanwhile(chapters.report)
         all_drawn = dict(zip(begun, drawn(begun.values()), strict=True))
     pictures = {key: one for key, one in all_drawn.items() if isinstance(one, Picture)}
     why = {key[0]: one.why for key, one in all_drawn.items() if isinstance(one, Undrawn)}
@@ -136,10 +143,15 @@ def _json(report: ReportInput) -> str:
     return report.analysis.model_dump_json(indent=1) + "\n"
 
 
-def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
-    content = {"analysis.json": _json(chapters.report).encode()}
+def _data(report: ReportInput) -> dict[str, bytes]:
+    content = {"analysis.json": _json(report).encode()}
     for tidy in ("trials", "blocks"):
-        content[f"{tidy}.csv"] = exports.write_csv(make_table(chapters.report, tidy)).encode()
+        content[f"{tidy}.csv"] = exports.write_csv(make_table(report, tidy)).encode()
+    return content
+
+
+def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
+    content: dict[str, bytes] = {}
     for table in (one for one in chapters.tables if one.where != "page"):
         content[f"{formats.file_name(table.name)}.csv"] = formats.comma_separated(table).encode()
     for chart in chapters.charts:
