@@ -20,6 +20,7 @@ from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.analysis.slack import warn_of_no_slack
+from nearmetal.analysis.step_down import step_down
 from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import MachineFacts, Manifest
@@ -55,8 +56,11 @@ def analyse(
     withdrawn = find_withdrawn(kept, told)
     contrasts = tuple(hold_back(one, withdrawn) for one in contrasts)
     contrasts = name_confounders(contrasts, manifest)
-    if not manifest.plan.looks and not has_ended(told, bool(kept)):
-        contrasts = tuple(map(until_the_end, contrasts))
+    if not manifest.plan.looks:
+        if has_ended(told, bool(kept)):
+            contrasts = step_down(contrasts, matched, len(manifest.plan.contrasts), design.alpha, design.margin)
+        else:
+            contrasts = tuple(map(until_the_end, contrasts))
     contrasts = tuple(warn_of_means(warn_of_dependence(one)) for one in contrasts)
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(

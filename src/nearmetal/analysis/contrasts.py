@@ -86,6 +86,14 @@ def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> lis
     ]
 
 
+def retest(matched: Matched, level: float, margin: float) -> Contrast:
+    """A primary contrast anew, without its diagnostics, at another level."""
+    one = matched.contrast
+    planned = ContrastPlan(workload=one.workload, treatment=one.treatment, reference=one.reference)
+    kind = ResponseKind(unit=one.unit, better=one.better, scale=one.scale)
+    return _contrast(planned, one.response, kind, matched.pairs, Criterion(level, margin, True)).contrast
+
+
 def until_the_end(contrast: Contrast) -> Contrast:
     """Of a study of fixed blocks whose run has not ended: its interval is shown, and decides nothing. Who looks at each
     block and stops when the interval looks good is wrong far more often than at the level."""

@@ -94,8 +94,9 @@ class Concluded(Frozen):
     """A treatment against its reference, for one response of one workload.
 
     `ratio` (scale ratio) or `difference` (scale difference, in `unit`) is the pseudomedian over blocks; the other is
-    None. `interval` and `p` are at `level` (alpha / m for primary contrasts, alpha for exploratory ones). Both are
-    None when there are too few blocks to tell, or when the scale does not apply; `reason` then says why.
+    None. `interval` and `p` are at `level`: alpha / m for primary contrasts, or that of Holm's step if only that finds
+    the difference; alpha for exploratory ones. Both are None when there are too few blocks to tell, or when the scale
+    does not apply; `reason` then says why.
     Of a sequential design `look` counts the looks from 1 on: the one that decided this contrast, or else the last.
     `interval` then holds at all looks together, and `naive` is what it would be had there been this look alone; p is
     of this look alone, and held against the look's own level, `look_level`, not against `level`. `adjusted` is the

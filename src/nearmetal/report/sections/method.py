@@ -78,7 +78,8 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         (
             "Level",
             f"{design.alpha:g} for the whole study, shared by {figures.count(contrasts, 'primary contrast')}: "
-            f"{plan.level:.4g} each, so {_intervals(plan.level, design.alpha)}.",
+            f"{plan.level:.4g} each, so {_intervals(plan.level, design.alpha)}."
+            + (_STEPS if contrasts > 1 and not plan.looks else ""),
         ),
         (
             "Verdicts",
@@ -97,6 +98,12 @@ def _tell_earlier_runs(report: ReportInput) -> Iterable[str]:
             f"{figures.count(earlier, 'run')} of this study on this host began before this one, by the folders beside "
             "it. The level is that of one run: whoever repeats a study until it shows a difference finds one."
         )
+
+
+_STEPS = (
+    " Once some are found different, the others share the level among them (Holm's steps): one that only its step "
+    "finds has the interval of that step."
+)
 
 
 def _intervals(level: float, alpha: float) -> str:

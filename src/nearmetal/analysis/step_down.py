@@ -1,0 +1,55 @@
+"""Holm's steps: what a study of fixed blocks finds of its other primary contrasts once some of them differ. Pure.
+
+Of m contrasts the one with the least p is held against alpha / m, the next one against alpha / (m - 1), and so on, up
+to the first that is not found (S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal
+of Statistics 6, 1979). The chance of any false `different` stays at most alpha, however contrasts depend on each other.
+
+A contrast that only its step finds gets the interval of that step's level, so that interval and verdict agree. All
+others stay as they were at alpha / m, and so does `equivalent`: the steps bound false differences, and nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from nearmetal.analysis.contrasts import Matched, retest
+from nearmetal.analysis.faults import UNLIKE
+from nearmetal.analysis.results import Contrast, Verdict
+
+_OF_ITS_TEST = (
+    *("level", "interval", "equivalence", "p", "p_dependent", "verdict", "reason", "beyond_margin"),
+    *("needs", "k", "worked", "means"),
+)
+"""What another level changes of a contrast."""
+
+
+def step_down(
+    contrasts: Sequence[Contrast], matched: Sequence[Matched], number: int, alpha: float, margin: float
+) -> tuple[Contrast, ...]:
+    """The contrasts with what Holm's steps find, each made of what is `matched` in its place.
+
+    `number` is how many primary ones were planned; of some there may be no test.
+    """
+    found = list(contrasts)
+    tested = {place: one.p for place, one in enumerate(contrasts) if one.primary and one.p is not None and _stands(one)}
+    for place, level in find_steps(tested, number, alpha).items():
+        if tested[place] > contrasts[place].level:
+            again = retest(matched[place], level, margin)
+            if again.verdict is Verdict.DIFFERENT:
+                update = {name: getattr(again, name) for name in _OF_ITS_TEST}
+                found[place] = contrasts[place].model_copy(update=update)
+    return tuple(found)
+
+
+def find_steps(tested: Mapping[int, float], number: int, alpha: float) -> dict[int, float]:
+    """Which of `number` hypotheses are rejected, by their p, and the level of the step that does it."""
+    levels: dict[int, float] = {}
+    for place in sorted(tested, key=tested.__getitem__):
+        level = alpha / (number - len(levels))
+        if tested[place] > level:
+            break
+        levels[place] = level
+    return levels
+
+
+def _stands(contrast: Contrast) -> bool:
+    """Whether the run bears out what its blocks say."""
+    return contrast.verdict is not Verdict.WITHDRAWN and contrast.reason != UNLIKE
