@@ -3,7 +3,8 @@
     python validation/aa_simulation.py [--quick] [--json]
 
 Fixed blocks, level 0.05, nearmetal's own code from block differences to p and interval. Each row is held against the
-same bounds: at most 5.5 % of false verdicts, and coverage of 94 to 97 %, give or take the simulation's own error. Then
+same bounds: at most 5.5 % of false verdicts, and coverage of 94 to 97 %, give or take the simulation's own error. Of
+noise that is not symmetric the first is asked of verdicts without a caveat, and coverage is not promised. Then
 how often the warnings of drift, autocorrelation and position come where there is nothing to be warned of, of which
 nothing is promised. Exit status 1 when a row misses the bounds for which they are promised.
 """
@@ -19,6 +20,7 @@ import numpy as np
 import simulated
 
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
+from nearmetal.analysis.dependence import find_dependent_p
 from nearmetal.analysis.diagnostics import (
     ALARM_EXPLORATORY,
     ALARM_PRIMARY,
@@ -27,7 +29,9 @@ from nearmetal.analysis.diagnostics import (
     position_p,
     trend_p,
 )
+from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.signed_rank import enough, signed_rank
+from nearmetal.analysis.symmetry import find_lopsided_p
 
 LEVEL = 0.05
 BLOCKS = (6, 8, 10, 12, 20, 40)
@@ -50,6 +54,8 @@ class Row:
     noise: str
     blocks: int
     false_different: float
+    plain: float
+    """The same without a caveat: if blocks are independent, if they are symmetric."""
     coverage: float | None
     warned: float
     """Share of the false verdicts that carry a warning of drift or autocorrelation."""
@@ -60,18 +66,23 @@ class Row:
 
 def measure(noise: str, model: simulated.Model, blocks: int, runs: int, promised: bool) -> Row:
     generator = np.random.default_rng([runs, blocks, *noise.encode()])
-    false = covered = warned = 0
+    false = plain = covered = warned = 0
     for differences in model(runs, blocks, generator):
         result = signed_rank(differences, LEVEL, LOG_RESOLUTION)
         if result.p is not None and result.p <= LEVEL:
             false += 1
+            dependent = find_dependent_p(Differences(*[differences] * 3), result, LEVEL, LOG_RESOLUTION) or 0.0
+            lopsided = find_lopsided_p(differences, result.p, LOG_RESOLUTION) or 0.0
+            plain += max(dependent, lopsided) <= LEVEL
             warned += bool(about_series(differences, primary=True))
         shifted = signed_rank(differences + TRUTH, LEVEL, LOG_RESOLUTION).interval
         covered += shifted is not None and shifted[0] <= TRUTH <= shifted[1]
     share, coverage = false / runs, covered / runs
     error = 2 * math.sqrt(coverage * (1 - coverage) / runs)
     kept = share <= MOST_FALSE and COVERAGE[0] - error <= coverage <= COVERAGE[1] + error
-    return Row(noise, blocks, share, coverage, warned / max(false, 1), promised, kept)
+    if noise in simulated.GUARDED:
+        kept = plain / runs <= MOST_FALSE
+    return Row(noise, blocks, share, plain / runs, coverage, warned / max(false, 1), promised, kept)
 
 
 def measure_family(blocks: int, runs: int) -> Row:
@@ -82,7 +93,7 @@ def measure_family(blocks: int, runs: int) -> Row:
         found = [signed_rank(run[:, arm] - run[:, 0], LEVEL / FAMILY, LOG_RESOLUTION).p for arm in range(1, FAMILY + 1)]
         false += any(p is not None and p <= LEVEL / FAMILY for p in found)
     share = false / runs
-    return Row(f"normal, any of {FAMILY} contrasts", blocks, share, None, 0.0, True, share <= MOST_FALSE)
+    return Row(f"normal, any of {FAMILY} contrasts", blocks, share, share, None, 0.0, True, share <= MOST_FALSE)
 
 
 @dataclass(frozen=True)
@@ -121,8 +132,13 @@ def alarms(runs: int) -> list[Alarm]:
 
 
 def table(runs: int) -> list[Row]:
-    rows = [measure(*model, blocks, runs, True) for model in simulated.MODELS.items() for blocks in BLOCKS]
+    rows = [measure(*model, blocks, runs, True) for model in simulated.OF_ONE_RUN.items() for blocks in BLOCKS]
     rows += [measure_family(blocks, runs) for blocks in BLOCKS if enough(blocks, LEVEL / FAMILY)]
+    rows += [
+        measure(*model, blocks, runs, blocks >= simulated.GUARDED_FROM)
+        for model in simulated.GUARDED.items()
+        for blocks in BLOCKS
+    ]
     return rows + [
         measure(*model, blocks, runs, False) for model in simulated.NOT_PROMISED.items() for blocks in BLOCKS
     ]
@@ -130,12 +146,18 @@ def table(runs: int) -> list[Row]:
 
 def show(rows: list[Row], runs: int) -> None:
     print(f"Two systems that do not differ, {runs} simulated runs each, level {LEVEL}\n")
-    print(f"{'noise':<30}{'blocks':>7}{'false different':>17}{'coverage':>10}{'warned of false':>17}  kept")
+    print(
+        f"{'noise':<30}{'blocks':>7}{'false different':>17}{'no caveat':>11}{'coverage':>10}"
+        f"{'warned of false':>17}  kept"
+    )
     for row in rows:
         kept = ("yes" if row.kept else "NO") + ("" if row.promised else ", and not promised")
         coverage = "" if row.coverage is None else f"{row.coverage:.1%}"
         warned = "" if row.coverage is None else f"{row.warned:.0%}"
-        print(f"{row.noise:<30}{row.blocks:>7}{row.false_different:>17.2%}{coverage:>10}{warned:>17}  {kept}")
+        print(
+            f"{row.noise:<30}{row.blocks:>7}{row.false_different:>17.2%}{row.plain:>11.2%}{coverage:>10}"
+            f"{warned:>17}  {kept}"
+        )
 
 
 def show_alarms(found: list[Alarm]) -> None:

@@ -6,6 +6,7 @@ Each arm follows a first-order autoregression from block to block, so that the d
 level 0.05, and its guard: how often two equal systems are `different`, how often without the caveat "if blocks are
 independent", and of independent blocks how many of the true differences carry the caveat all the same, for differences
 that are found in about half, four fifths and 95 % of studies, and for one of three spreads of a block's difference.
+Beside it how many of these carry the caveat "if blocks are symmetric", though they are.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import numpy as np
 from nearmetal.analysis.dependence import find_dependent_p
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.signed_rank import signed_rank
+from nearmetal.analysis.symmetry import find_lopsided_p
 
 LEVEL = 0.05
 BLOCKS = (8, 12, 20, 40)
@@ -37,10 +39,10 @@ def simulate(generator: np.random.Generator, blocks: int, autocorrelation: float
     return shocks
 
 
-def count(studies: int, blocks: int, autocorrelation: float, effect: float) -> tuple[float, float]:
-    """The shares of studies that find a difference, and that find one without the caveat."""
+def count(studies: int, blocks: int, autocorrelation: float, effect: float) -> tuple[float, float, float]:
+    """The shares of studies that find a difference, and that find one without either caveat."""
     generator = np.random.default_rng([studies, blocks, round(10 * autocorrelation), round(100 * effect)])
-    found = plain = 0
+    found = plain = symmetric = 0
     for _ in range(studies):
         values = simulate(generator, blocks, autocorrelation) + effect
         centre = signed_rank(values, LEVEL, RESOLUTION)
@@ -49,7 +51,8 @@ def count(studies: int, blocks: int, autocorrelation: float, effect: float) -> t
         found += 1
         p = find_dependent_p(Differences(values, values, values), centre, LEVEL, RESOLUTION)
         plain += p is not None and p <= LEVEL
-    return found / studies, plain / studies
+        symmetric += (find_lopsided_p(values, centre.p, RESOLUTION) or 0.0) <= LEVEL
+    return found / studies, plain / studies, symmetric / studies
 
 
 def main() -> int:
@@ -60,14 +63,15 @@ def main() -> int:
     print(f"{'autocorrelation':<18}{'blocks':>8}{'different':>12}{'without the caveat':>22}")
     for autocorrelation in AUTOCORRELATIONS:
         for blocks in BLOCKS:
-            found, plain = count(studies, blocks, autocorrelation, 0.0)
+            found, plain, _ = count(studies, blocks, autocorrelation, 0.0)
             print(f"{autocorrelation:<18}{blocks:>8}{found:>12.1%}{plain:>22.1%}")
     print("\nTrue differences of independent blocks\n")
-    print(f"{'in spreads':<18}{'blocks':>8}{'different':>12}{'of these caveated':>22}")
+    print(f"{'in spreads':<18}{'blocks':>8}{'different':>12}{'of these caveated':>22}{'if symmetric':>16}")
     for blocks in BLOCKS:
         for effect in effects(blocks):
-            found, plain = count(studies, blocks, 0.0, effect)
-            print(f"{effect:<18.2f}{blocks:>8}{found:>12.1%}{1 - plain / max(found, 1e-9):>22.1%}")
+            found, *without = count(studies, blocks, 0.0, effect)
+            dependent, lopsided = (1 - plain / max(found, 1e-9) for plain in without)
+            print(f"{effect:<18.2f}{blocks:>8}{found:>12.1%}{dependent:>22.1%}{lopsided:>16.1%}")
     return 0
 
 

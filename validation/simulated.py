@@ -42,6 +42,29 @@ def stalling(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
     return _difference(generator.normal(size=(runs, blocks, 2)) - 8.0 * stalled, generator)
 
 
+def two_modes(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
+    """Three boots in ten of either system land elsewhere, ten spreads off."""
+    slots = generator.normal(size=(runs, blocks, 2)) + 10.0 * (generator.random((runs, blocks, 2)) < 0.3)
+    return _difference(slots, generator)
+
+
+def two_modes_of_one(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
+    """The same of one system alone, the other varies a tenth as much; centred on pseudomedian 0."""
+    return np.asarray(_two_modes_of_one((runs, blocks), generator) - _centre_of_two_modes())
+
+
+def _two_modes_of_one(shape: tuple[int, ...], generator: np.random.Generator) -> Floats:
+    treatment = generator.normal(size=shape) + 10.0 * (generator.random(shape) < 0.3)
+    return np.asarray(treatment - generator.normal(0, 0.1, size=shape))
+
+
+@lru_cache
+def _centre_of_two_modes() -> float:
+    """The pseudomedian, of four million simulated pairs."""
+    pairs = _two_modes_of_one((4_000_000, 2), np.random.default_rng(1))
+    return float(np.median(pairs.mean(axis=1)))
+
+
 def unequal_tails(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
     """As unequal as tails can be: one system is exponential, the other does not vary. Centred on pseudomedian 0."""
     return np.asarray(generator.exponential(size=(runs, blocks)) - _pseudomedian(0.0))
@@ -95,5 +118,13 @@ MODELS: dict[str, Model] = {
 }
 """Noise under which the level of a verdict is promised."""
 
-NOT_PROMISED: dict[str, Model] = {"unequal tails": unequal_tails, "state bound to the treatment": bound_to_treatment}
+OF_ONE_RUN: dict[str, Model] = {**MODELS, "two modes": two_modes}
+"""The same, and more that is asked of one run alone."""
+
+GUARDED: dict[str, Model] = {"unequal tails": unequal_tails, "two modes of one side": two_modes_of_one}
+"""Noise that is not symmetric: the level is promised of verdicts without a caveat, from `GUARDED_FROM` blocks on."""
+
+GUARDED_FROM = 12
+
+NOT_PROMISED: dict[str, Model] = {"state bound to the treatment": bound_to_treatment}
 """Noise under which the level is measured all the same, so that a reader knows how far off it is."""

@@ -46,7 +46,7 @@ def test_two_equal_systems_are_seldom_called_different(noise: str, blocks: int) 
 
 @pytest.mark.parametrize("noise", ["unequal tails", "unequal tails, both vary"])
 def test_unequal_tails_are_centred_where_the_mean_of_two_is_as_often_above_as_below(noise: str) -> None:
-    model = {**simulated.MODELS, **simulated.NOT_PROMISED}[noise]
+    model = {**simulated.MODELS, **simulated.GUARDED}[noise]
     first, second = model(2, 200_000, np.random.default_rng(3))
     assert least(0.5, 200_000) <= np.mean(first + second < 0) <= most(0.5, 200_000)
     assert np.median(first) < -0.05, "no longer unequal: a symmetric difference has its median there too"
@@ -54,7 +54,7 @@ def test_unequal_tails_are_centred_where_the_mean_of_two_is_as_often_above_as_be
 
 def test_one_long_tail_against_a_constant_is_called_different_hardly_more_often_than_the_level_says() -> None:
     """Not kept to the point, and told so in the manual; far more would be a fault of the test."""
-    differences = simulated.NOT_PROMISED["unequal tails"](RUNS, 40, np.random.default_rng(4))
+    differences = simulated.GUARDED["unequal tails"](RUNS, 40, np.random.default_rng(4))
     assert false_verdicts(differences) <= most(0.0556)
 
 

@@ -21,6 +21,7 @@ from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, 
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.analysis.step_down import step_down
+from nearmetal.analysis.symmetry import warn_of_lopsidedness
 from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import MachineFacts, Manifest
@@ -61,7 +62,7 @@ def analyse(
             contrasts = step_down(contrasts, matched, len(manifest.plan.contrasts), design.alpha, design.margin)
         else:
             contrasts = tuple(map(until_the_end, contrasts))
-    contrasts = tuple(warn_of_means(warn_of_dependence(one)) for one in contrasts)
+    contrasts = tuple(warn_of_means(warn_of_lopsidedness(warn_of_dependence(one))) for one in contrasts)
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),

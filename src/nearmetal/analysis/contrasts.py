@@ -19,7 +19,8 @@ from nearmetal.analysis.failures import count_failures, find_objection
 from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
 from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, Verdict, Worked
-from nearmetal.analysis.signed_rank import Centre, Floats, enough
+from nearmetal.analysis.signed_rank import Centre, Floats, enough, signed_rank
+from nearmetal.analysis.symmetry import find_lopsided_p
 from nearmetal.model import ContrastPlan, Look, Plan, ResponseKind, Scale, Warned
 
 LOG_RESOLUTION = 1e-12
@@ -209,6 +210,7 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         equivalence=result.equivalence,
         p=result.p,
         p_dependent=result.p_dependent,
+        p_lopsided=result.p_lopsided,
         verdict=result.verdict,
         beyond_margin=result.is_beyond_margin,
         needs=result.needs,
@@ -300,6 +302,7 @@ class _Result:
     equivalence: tuple[float, float] | None = None
     p: float | None = None
     p_dependent: float | None = None
+    p_lopsided: float | None = None
     is_beyond_margin: bool = False
     needs: int | None = None
     worked: Worked | None = None
@@ -335,7 +338,8 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
     verdict, reason = judge(found.interval, equivalence, neutral, kind.better)
     beyond = verdict is Verdict.DIFFERENT and is_beyond(found.interval, equivalence)
     if kind.scale == "difference" and (beyond or verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE)):
-        by_shares = _rank_by_shares(differences, sides, criterion, resolution)
+        margin = criterion.margin if beyond else _lessen_margin(criterion, sides, base, resolution)
+        by_shares = _rank_by_shares(differences, sides, criterion.level, margin, resolution)
         beyond = beyond and (by_shares[0][1] < 0 or by_shares[1][0] > 0)
         is_above, is_below = by_shares[0][0] >= 0, by_shares[1][1] <= 0
         is_sure = is_above and is_below
@@ -358,6 +362,7 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
         equivalence,
         found.p,
         find_dependent_p(differences, logs, criterion.level, resolution) if criterion.primary else None,
+        find_lopsided_p(differences.told, logs.p, resolution) if criterion.primary else None,
         verdict is Verdict.DIFFERENT and beyond,
         find_needed_blocks(logs, find_half_margin(equivalence, kind.scale), len(sides), criterion.level)
         if verdict is Verdict.UNDECIDED and reason in (None, "no-margin", "too-few-blocks", "censored")
@@ -369,17 +374,25 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
 
 
 def _rank_by_shares(
-    differences: Differences, sides: Sides, criterion: Criterion, resolution: float
+    differences: Differences, sides: Sides, level: float, margin: float, resolution: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Intervals of T - (1 - margin) R and of T - (1 + margin) R, whose sides of 0 are the margin's, for R > 0.
 
     A margin that is a share of a measured median has noise that an interval of T - R leaves out. Where the reference
     varies from block to block, that called too much equivalent (`validation/margins.py`).
     """
-    shares = np.array([0.0 if other is None else criterion.margin * abs(other.value) for _, other in sides])
-    shifted = (differences.shift(by).rank(criterion.level, resolution).interval for by in (shares, -shares))
+    shares = np.array([0.0 if other is None else margin * abs(other.value) for _, other in sides])
+    shifted = (differences.shift(by).rank(level, resolution).interval for by in (shares, -shares))
     low, high = (interval or (-math.inf, math.inf) for interval in shifted)
     return low, high
+
+
+def _lessen_margin(criterion: Criterion, sides: Sides, base: float, resolution: float) -> float:
+    """The margin as signed ranks take it, if something is to lie within: they go by pseudomedians, and that of a skewed
+    reference lies above its median, of which the margin is a share."""
+    sizes = np.array([abs(other.value) for _, other in sides if other is not None])
+    typical = signed_rank(sizes, criterion.level, resolution).estimate
+    return criterion.margin * min(abs(base) / typical, 1.0) if typical else criterion.margin
 
 
 def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> Worked | None:

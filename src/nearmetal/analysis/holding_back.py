@@ -29,6 +29,7 @@ def hold_back(contrast: Contrast, withdrawn: Set[Key]) -> Contrast:
             "last_look": None,
             "p": None,
             "p_dependent": None,
+            "p_lopsided": None,
             "means": None,
             "reason": None,
         }

@@ -110,7 +110,8 @@ class Concluded(Frozen):
     JSON), or 0 of a ratio. `k` is how many of so many blocks may disagree, should they be the least of all, before a
     verdict is out of reach. `needs` is how many blocks an undecided contrast would take, should it go on as it is.
     `p_dependent`, of primary contrasts, is p if blocks resembled the one before as much as they allow; held against
-    the level that p is held against. `confounded_by` names what else differs between both sides and is known to move
+    the level that p is held against. `p_lopsided`, likewise, is p of a test that does not take differences to be
+    symmetric. `confounded_by` names what else differs between both sides and is known to move
     this response.
     """
 
@@ -136,6 +137,7 @@ class Concluded(Frozen):
     equivalence: tuple[Number, Number] | None = None
     p: float | None = None
     p_dependent: float | None = None
+    p_lopsided: float | None = None
     verdict: Verdict
     beyond_margin: bool = False
     """Of a difference: the whole interval lies outside the margin."""

@@ -15,8 +15,8 @@ from nearmetal.analysis.faults import UNLIKE
 from nearmetal.analysis.results import Contrast, Verdict
 
 _OF_ITS_TEST = (
-    *("level", "interval", "equivalence", "p", "p_dependent", "verdict", "reason", "beyond_margin"),
-    *("needs", "k", "worked", "means"),
+    *("level", "interval", "equivalence", "p", "p_dependent", "p_lopsided"),
+    *("verdict", "reason", "beyond_margin", "needs", "k", "worked", "means"),
 )
 """What another level changes of a contrast."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nearmetal.analysis.dependence import is_dependent
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
+from nearmetal.analysis.symmetry import is_lopsided
 from nearmetal.levels import format_level, is_same_level
 from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
 from nearmetal.plain import plain as plain
@@ -254,7 +255,7 @@ def is_same(contrast: Contrast) -> bool:
 
 
 def verdict(contrast: Contrast) -> Badge:
-    """ "different, worse", "equivalent", "undecided"; with a caveat if it depends on the independence of blocks.
+    """ "different, worse", "equivalent", "undecided"; with a caveat if it depends on what blocks may not be.
 
     A colour only for what the study asked beforehand. A margin around 0 means nothing, so that errors of which there
     were none would be undecided.
@@ -264,6 +265,7 @@ def verdict(contrast: Contrast) -> Badge:
     meaning = tone(contrast)
     suffix = f", {meaning}" if contrast.verdict is Verdict.DIFFERENT and meaning != "unknown" else ""
     suffix += ", if blocks are independent" if is_dependent(contrast) else ""
+    suffix += ", if blocks are symmetric" if is_lopsided(contrast) else ""
     return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
