@@ -6,7 +6,7 @@ The true difference lies exactly at the margin, 5 % of the reference. A margin t
 studies call it equivalent; the share of a measured median has noise of its own, by how much the reference varies from
 block to block. nearmetal's own verdict at level 0.05, and beside it what the interval alone would say, held against
 that share. Exit status 1 if the verdict is wrong in more than 5 %. Nothing is promised of a skewed reference: what is
-true here is a share of its median, and signed ranks go by its pseudomedian, which is larger by a ratio that is measured.
+true here is a share of its median; signed ranks go by its pseudomedian, larger by a ratio that is measured itself.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """The signed-rank machinery against brute force, a second implementation and the properties verdicts rest on."""
 
 import itertools
+import math
 import tracemalloc
 
 import numpy as np
@@ -177,8 +178,8 @@ def test_many_tied_blocks_stay_affordable() -> None:
     assert result.interval is not None and result.interval[0] > 0
 
 
-def test_a_tie_among_400_blocks_takes_few_distributions_and_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(2).normal(0.1, 1.0, 400)
+def test_a_tie_among_200_blocks_takes_few_distributions_and_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(2).normal(0.1, 1.0, 200)
     values[1] = values[0]
     lengths: list[int] = []
 
@@ -193,13 +194,45 @@ def test_a_tie_among_400_blocks_takes_few_distributions_and_keeps_none(monkeypat
         kept, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    centres = 400 * 401 // 2
+    centres = 200 * 401 // 2
     assert 0 < len(lengths) <= 3 * (2 * centres.bit_length() + 1)
     assert max(lengths) <= centres + 1  # half the doubled ranks' sum
     assert peak < 32 * 2**20 and kept < 4 * 2**20
-    assert result.p == pytest.approx(stats.wilcoxon(values, method="approx").pvalue, rel=0.02)
-    untied = signed_rank(values + np.linspace(0, 1e-6, 400), 0.05, 1e-9)
-    assert result.interval == pytest.approx(untied.interval, abs=1e-3)
+    assert result.p == pytest.approx(stats.wilcoxon(values, method="approx").pvalue, rel=0.03)
+    untied = signed_rank(values + np.linspace(0, 1e-6, 200), 0.05, 1e-9)
+    assert result.interval == pytest.approx(untied.interval, abs=1e-2)
+
+
+@pytest.mark.parametrize("are_tied", [False, True])
+def test_many_differences_are_ranked_as_fewer_are(monkeypatch: pytest.MonkeyPatch, are_tied: bool) -> None:
+    """Their pairs counted and their statistic normal, against all pairs and the exact distribution."""
+    values = np.random.default_rng(3).normal(0.2, 1.0, 240)
+    values[:3] = (-math.inf, -math.inf, math.inf) if are_tied else values[:3]
+    exact = signed_rank(values, 0.05, 1e-9)
+    monkeypatch.setattr(module, "_PAIRED", 200)
+    monkeypatch.setattr(module, "_TIED", 200)
+    many = signed_rank(values, 0.05, 1e-9)
+    assert many.estimate == exact.estimate
+    assert many.interval == pytest.approx(exact.interval, abs=2e-3)
+    assert many.p == pytest.approx(exact.p, rel=0.06)
+    assert many.p is not None and many.interval is not None
+    assert (many.p <= 0.05) == (not many.interval[0] <= 0 <= many.interval[1])
+
+
+def test_a_hundred_thousand_differences_have_a_result() -> None:
+    values = np.random.default_rng(4).normal(0.01, 1.0, 100_000)
+    found = signed_rank(values, 0.05, 1e-9)
+    assert found.interval is not None and found.p is not None
+    assert found.interval[0] <= found.estimate <= found.interval[1] and found.p < 0.05
+    half = 1.96 * math.sqrt(math.pi / 3 / len(values))  # of a normal distribution's pseudomedian
+    assert found.interval[1] - found.interval[0] == pytest.approx(2 * half, rel=0.02)
+
+
+def test_many_that_are_all_equal_agree() -> None:
+    found = signed_rank(np.full(5_000, 2.0), 0.05, 1e-9)
+    assert (found.estimate, found.interval) == (2.0, (2.0, 2.0)) and found.p is not None and found.p < 1e-9
+    nothing = signed_rank(np.zeros(5_000), 0.05, 1e-9)
+    assert (nothing.interval, nothing.p) == ((0.0, 0.0), 1.0)
 
 
 def test_nothing_to_analyse_is_an_error() -> None:

@@ -2,10 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -25,9 +23,6 @@ from nearmetal.model import ContrastPlan, Look, Plan, ResponseKind, Scale, Warne
 
 LOG_RESOLUTION = 1e-12
 """Logs of ratios closer than this are one value: no measurement tells a relative change of 1e-12 from none."""
-
-MANY = 500
-"""Blocks from which most of the time goes into sorting their pairwise averages, for which threads have a CPU each."""
 
 _PAIRS = TypeAdapter(tuple[Pair, ...])  # all at once: a constructor call for each takes five times as long
 
@@ -63,20 +58,17 @@ def matched_contrasts(
     sequential design, primary contrasts say what they said at the look that decided them, or else at the last of
     those that were taken: those after `looked` blocks or fewer.
     """
-    makes: list[Callable[[], Matched]] = []
+    found: list[Matched] = []
     for planned in plan.contrasts:
         pairs = _pairs(planned, arms)
         response = primaries[planned.workload]
-        makes.append(partial(_primary, plan, planned, response, arms, pairs, margin, looked))
+        found.append(_primary(plan, planned, response, arms, pairs, margin, looked))
         present = {name: kind for name, kind in _present(pairs).items() if name != response}
-        makes += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
+        found += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
     for planned in _of_boots(plan, arms):
         pairs = _pairs(planned, arms)
-        makes += _exploratory(planned, _present(pairs), pairs, Criterion(alpha, margin, False))
-    if plan.blocks < MANY:
-        return [make() for make in makes]
-    with ThreadPoolExecutor(2) as threads:
-        return list(threads.map(lambda make: make(), makes))
+        found += _exploratory(planned, _present(pairs), pairs, Criterion(alpha, margin, False))
+    return found
 
 
 def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> list[Contrast]:
@@ -149,8 +141,8 @@ def _describe_last_look(contrast: Contrast, number: int) -> LastLook | None:
 
 def _exploratory(
     planned: ContrastPlan, present: Mapping[str, ResponseKind], pairs: Pairs, criterion: Criterion
-) -> list[Callable[[], Matched]]:
-    return [partial(_contrast, planned, name, present[name], pairs, criterion) for name in sorted(present)]
+) -> list[Matched]:
+    return [_contrast(planned, name, present[name], pairs, criterion) for name in sorted(present)]
 
 
 def _of_boots(plan: Plan, arms: Arms) -> list[ContrastPlan]:

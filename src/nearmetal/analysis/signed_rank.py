@@ -12,6 +12,9 @@ out of the sum and of the flips. Dropping them before ranking, as Wilcoxon did, 
 making every difference larger, and then the centres not rejected need not form an interval (J. W. Pratt, "Remarks
 on zeros and ties in the Wilcoxon signed rank procedures", JASA 54, 1959).
 
+*Many* differences (more than 1,000, of tied ones 250) have too many pairs to write them all down. Then the statistic is
+taken to be normal.
+
 *Infinite* differences lie beyond all finite ones, and are tied among themselves: failures, which have no size. An end
 of the interval, or the estimate, is infinite if it falls among them.
 
@@ -24,6 +27,7 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from threading import Lock
 from typing import Any, Literal
 
@@ -38,6 +42,12 @@ _BEYOND = 2**57
 
 _FEW = 256
 """Up to so many differences their pairs are looked up at once, beyond it one row after the other."""
+
+_PAIRED = 1_000
+"""Beyond so many differences their pairs are counted and not written down, and the statistic is taken to be normal."""
+
+_TIED = 250
+"""The same, where some are tied: each centre then has a null distribution of its own."""
 
 _HALVINGS = 32
 """Ranks after which probabilities are scaled once: powers of two are exact, and the array is long."""
@@ -69,13 +79,53 @@ def signed_rank(differences: Floats, level: float, resolution: float) -> Centre:
         raise ValueError("a difference is not a number")
     n = len(differences)
     steps = np.clip(np.rint(differences / resolution), -_BEYOND, _BEYOND).astype(np.int64)
+    ordered = np.sort(steps)
+    distinct = bool(np.diff(ordered).all())
+    if n > (_PAIRED if distinct else _TIED):
+        return _rank_many(ordered, level, resolution)
     sums = np.sort(_pairwise_sums(steps))
     estimate = _value_of(int(sums[(len(sums) - 1) // 2]) + int(sums[len(sums) // 2]), 4, resolution)
     if not enough(n, level):
         return Centre(estimate, None, None)
-    distinct = len(set(steps.tolist())) == n
     (low, high), p = inverted_distinct(sums, n, level) if distinct else inverted(steps, sums, level)
     return Centre(estimate, (_value_of(low, 2, resolution), _value_of(high, 2, resolution)), p)
+
+
+def _rank_many(ordered: Integers, level: float, resolution: float) -> Centre:
+    """As `signed_rank` has it, of many differences in ascending steps: their pairs are counted, never written down, and
+    the statistic is taken to be normal. Ties are resolved against a verdict, as everywhere."""
+    n = len(ordered)
+    total = n * (n + 1) // 2
+    middle = [_find_pairwise_sum(ordered, place) for place in ((total - 1) // 2, total // 2)]
+    estimate = _value_of(sum(middle), 4, resolution)
+    if not enough(n, level):
+        return Centre(estimate, None, None)
+    normal = NormalDist(total / 2 - 0.5, math.sqrt(n * (n + 1) * (2 * n + 1) / 24))  # half a rank for continuity
+    rejected = max(math.floor(normal.inv_cdf(level / 2)) + 1, 1)
+    ends = [_find_pairwise_sum(ordered, place) for place in (rejected - 1, total - rejected)]
+    below, upto = (_count_pairwise_sums(ordered, most) for most in (-1, 0))
+    p = 1.0
+    if not 2 * below <= total <= 2 * upto:
+        p = max(min(1.0, 2 * normal.cdf(min(count, total - count))) for count in (below, upto))
+    return Centre(estimate, (_value_of(ends[0], 2, resolution), _value_of(ends[1], 2, resolution)), p)
+
+
+def _find_pairwise_sum(ordered: Integers, place: int) -> int:
+    """What would stand at this place among the ascending sums x_i + x_j, i <= j, by bisection."""
+    low, high = 2 * int(ordered[0]), 2 * int(ordered[-1])
+    while low < high:
+        between = (low + high) // 2
+        if _count_pairwise_sums(ordered, between) > place:
+            high = between
+        else:
+            low = between + 1
+    return low
+
+
+def _count_pairwise_sums(ordered: Integers, most: int) -> int:
+    """How many of these are not larger."""
+    both = int(np.searchsorted(ordered, most - ordered, side="right").sum())
+    return (both + int(np.searchsorted(2 * ordered, most, side="right"))) // 2
 
 
 def _value_of(steps: int, share: int, resolution: float) -> float:
