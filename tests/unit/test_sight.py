@@ -8,7 +8,7 @@ import pytest
 
 from nearmetal import evidence, plan_sight
 from nearmetal import plan as planning
-from nearmetal.analysis.power import count_spare_blocks
+from nearmetal.analysis.degrees import count_disagreeing
 from nearmetal.analysis.sight import SPARE, EarlierRun, Evidence, list_unknown, sights, size_blocks
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.slack import count_spare, warn_of_no_slack
@@ -124,8 +124,8 @@ def test_a_number_that_is_chosen_leaves_some_blocks_to_disagree() -> None:
     of = study("design.detect=90%")
     sizing = size_blocks(planned(of), Evidence(BOTH), of.design)
     assert sizing is not None
-    assert count_spare_blocks(sizing.blocks, 0.025) == SPARE
-    assert count_spare_blocks(sizing.blocks - 1, 0.025) == SPARE - 1
+    assert count_disagreeing(sizing.blocks, 0.025) == SPARE
+    assert count_disagreeing(sizing.blocks - 1, 0.025) == SPARE - 1
 
 
 def test_a_difference_in_a_unit_is_a_share_of_what_is_typical() -> None:
@@ -193,7 +193,7 @@ def test_a_plan_says_whether_its_blocks_must_all_agree(blocks: str, k: int | Non
 def test_k_is_what_a_verdict_can_bear() -> None:
     """With k of the smallest differences the other way the test rejects, and with one more it does not."""
     for blocks in (8, 12, 20):
-        k = count_spare_blocks(blocks, 0.0125)
+        k = count_disagreeing(blocks, 0.0125)
         assert k is not None
         differences = np.arange(1.0, blocks + 1)
         turned = [np.where(differences <= number, -differences, differences) for number in (k, k + 1)]

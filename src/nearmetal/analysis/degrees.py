@@ -78,9 +78,10 @@ def find_needed_blocks(found: Centre, margin: float | None, blocks: int, level: 
 
 
 def count_disagreeing(blocks: int, level: float) -> int | None:
-    """How many blocks may point the other way, should they be the least of all, so that a difference is still found.
+    """k: how many blocks may point the other way, should they be the least of all, so that a difference is still found.
 
-    None if no outcome of so many blocks is significant.
+    The largest k with 1 + 2 + ... + k at most the critical rank sum. None if no outcome of so many blocks is
+    significant.
     """
     if blocks <= _EXACT:
         most = int(np.searchsorted(two_sided_distinct(blocks), level, side="right")) - 1 if blocks else -1

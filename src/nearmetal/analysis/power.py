@@ -76,16 +76,6 @@ class Noise:
         return math.exp(quantile * math.sqrt(max(seen, normal)) / 2)
 
 
-def count_spare_blocks(blocks: int, level: float) -> int | None:
-    """k: how many of so many blocks may disagree before no verdict of `different` can come any more.
-
-    The largest k with 1 + 2 + ... + k at most the critical rank sum: that many blocks may point the other way, should
-    their differences be the smallest of all. None where not even blocks that all agree are enough.
-    """
-    critical = _count_rejected(blocks, level) - 1
-    return None if critical < 0 else (math.isqrt(8 * critical + 1) - 1) // 2
-
-
 def smallest(noises: Sequence[Noise], blocks: int, level: float, power: float = POWER) -> float | None:
     """The smallest true difference that `blocks` blocks find in a share `power` of studies, on the scale of the noise.
 

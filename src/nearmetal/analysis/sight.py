@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis import power
+from nearmetal.analysis import degrees, power
 from nearmetal.analysis.calibrate import finds
 from nearmetal.analysis.paired_noise import scale_noise
 from nearmetal.analysis.responses import key_of
@@ -209,7 +209,7 @@ def size_blocks(plan: Plan, evidence: Evidence, design: DesignSpec) -> Sizing | 
             counted[known.key] = blocks, known, contrast.workload
     most, known, workload = max(counted.values(), key=lambda one: one[0])
     fewest = next(
-        blocks for blocks in range(1, most + 100) if (power.count_spare_blocks(blocks, plan.level) or 0) >= SPARE
+        blocks for blocks in range(1, most + 100) if (degrees.count_disagreeing(blocks, plan.level) or 0) >= SPARE
     )
     return Sizing(
         blocks=max(most, fewest),

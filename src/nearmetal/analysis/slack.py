@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nearmetal.analysis import power
+from nearmetal.analysis import degrees
 from nearmetal.model import Plan, Warned
 
 
@@ -10,8 +10,8 @@ def count_spare(plan: Plan) -> int | None:
     """k of a plan's primary contrasts: blocks that may disagree at its last test, should their differences be the
     smallest. None where it has too few blocks for any verdict of `different`."""
     if plan.looks:
-        return power.count_spare_blocks(plan.looks[-1].blocks, plan.looks[-1].level)
-    return power.count_spare_blocks(plan.blocks, plan.level)
+        return degrees.count_disagreeing(plan.looks[-1].blocks, plan.looks[-1].level)
+    return degrees.count_disagreeing(plan.blocks, plan.level)
 
 
 def warn_of_no_slack(plan: Plan) -> Iterable[Warned]:
