@@ -1,6 +1,7 @@
 """What the HTTP workload makes of the generator's documents."""
 
 import json
+import statistics
 
 import pytest
 
@@ -33,10 +34,34 @@ async def test_one_clients_figures_are_the_documents_own() -> None:
     assert value(found, "connect_p50") == pytest.approx(CLOSED["connect_ns"]["p50"] / 1e9)
     assert value(found, "first_byte_p50") == pytest.approx(CLOSED["first_byte_ns"]["p50"] / 1e9)
     assert value(found, "errors") == 0.0
-    assert found.responses.keys() == workload().responses.keys()
+    # Its connections were kept, and its two seconds sampled by the 5 s.
+    assert workload().responses.keys() - found.responses.keys() == {"connection_stddev", "reply_rate_stddev"}
     assert all(response.by_client is None for response in found.responses.values())
     assert json.loads(found.artifacts["load-0.json"]) == CLOSED
     assert (found.invalid, found.warnings) == (None, ())
+
+
+async def test_evenness_is_the_spread_of_samples_and_of_all_connections_together() -> None:
+    even = changed(
+        OPEN,
+        new_connections=True,
+        reply_rate={"stddev": 1.0, "samples": 10},
+        connection_ns={"mean": 1e6, "stddev": 0.0, "count": 10},
+    )
+    uneven = changed(even, reply_rate={"stddev": 3.0}, connection_ns={"mean": 3e6, "stddev": 1e5})
+    found = await measured(workload(**OPEN_LOOP), uneven)
+    assert value(found, "reply_rate_stddev") == 3.0
+    assert value(found, "connection_stddev") == pytest.approx(1e-4)
+    steady = await measured(workload(**OPEN_LOOP), changed(uneven, reply_rate={"stddev": 0.0}))
+    assert value(steady, "reply_rate_stddev") == 0.0
+    both = await measured(workload(**OPEN_LOOP), uneven, changed(uneven, connection_ns={"mean": 1e6}))
+    lives = [3e-3 + 1e-4 * side for side in (-1, 1) * 5] + [1e-3 + 1e-4 * side for side in (-1, 1) * 5]
+    # Ten values of one above and below their mean have the standard deviation of 1e-4 times the root of 10/9.
+    assert value(both, "connection_stddev") == pytest.approx(statistics.stdev(lives), rel=1e-3)
+    few = await measured(workload(**OPEN_LOOP), changed(uneven, reply_rate={"samples": 8}, connection_ns={"count": 8}))
+    assert not {"reply_rate_stddev", "connection_stddev"} & few.responses.keys()
+    equal = await measured(workload(**OPEN_LOOP), even)
+    assert "connection_stddev" not in equal.responses  # of 0 s there is no ratio
 
 
 async def test_several_clients_add_up_and_share_one_distribution() -> None:

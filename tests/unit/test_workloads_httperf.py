@@ -144,6 +144,7 @@ def test_one_clients_responses() -> None:
         "transactions": 1200,
         "latency_mean": pytest.approx(0.0210),
         "first_byte_mean": pytest.approx(0.0210),
+        "connection_stddev": pytest.approx(0.0020),
         "errors": 0,
     }
     assert found.responses.keys() <= workload().responses.keys()
@@ -158,6 +159,13 @@ def test_a_request_among_several_of_a_connection_has_its_share_of_the_connection
     assert found["latency_mean"] == pytest.approx(0.1084 / 5)
     assert found["connect_mean"] == pytest.approx(0.0004)
     assert found["transactions"] == 500
+
+
+def test_the_spread_of_the_reply_rate_is_told_of_as_many_samples_as_were_published() -> None:
+    nine = golden("httperf/normal.out").replace(b"stddev 0.3 (2 samples)", b"stddev 0.3 (9 samples)")
+    found = workload(connections=1200).measurement([Completed(status=0, stdout=nine)])
+    assert found.responses["reply_rate_stddev"].value == 0.3
+    assert "reply_rate_stddev" not in values(measured("normal", connections=1200))
 
 
 def test_errors_are_the_share_of_all_that_should_have_been_served() -> None:

@@ -14,12 +14,16 @@ use super::mix::RequestKind;
 use super::plan::{Mode, Plan, Spacing};
 use super::ramp;
 use super::ramp_warnings;
-use super::recorder::{Recorder, SAMPLE};
+use super::recorder::GRAIN;
 use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
 use super::step::Step;
 use super::trust::{Agreement, Client};
 use super::warnings;
+
+/// In how many samples the reply rate is taken, if none gets longer than this.
+const SAMPLES: u64 = 10;
+const LONGEST_SAMPLE: Nanoseconds = 5 * SECOND;
 
 /// What a load measured. Requests count when they were meant to be sent within the window that follows the warm-up, and
 /// so do their replies, whenever they came; `status_in_window` and the rates count replies that came within it.
@@ -91,8 +95,8 @@ pub struct Document {
     pub bytes: Bytes,
     /// Processor time of the generator's threads, from the window's start until nothing was under way any more.
     pub cpu_ns: Cpu,
-    /// Replies per second in successive whole intervals of 5 s; of a ramp there is none.
-    pub reply_rate: Rates,
+    /// Replies per second in successive samples; of a ramp there is none.
+    pub reply_rate: ReplyRate,
     /// Of a ramp: every step, in the order they were made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -114,6 +118,37 @@ pub struct Engine {
     /// `epoll` or `io_uring`.
     pub name: &'static str,
     pub reason: String,
+}
+
+/// Samples of the reply rate, each as long as `interval_ns`: ten of them, or if that is longer than 5 s, which is
+/// httperf's interval, as many as there are of 5 s.
+#[derive(Default, Serialize, JsonSchema)]
+pub struct ReplyRate {
+    #[serde(flatten)]
+    pub rates: Rates,
+    /// A multiple of 100 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<Nanoseconds>,
+}
+
+impl ReplyRate {
+    /// Of the replies in successive intervals of [`GRAIN`]. What is left at the end makes no sample.
+    fn of(grains: &[u32], elapsed: Nanoseconds) -> Self {
+        let interval = (elapsed / SAMPLES / GRAIN).clamp(1, LONGEST_SAMPLE / GRAIN);
+        let whole = elapsed / (interval * GRAIN);
+        let count = |sample: u64| -> u64 {
+            let grains = grains.iter().skip((sample * interval) as usize);
+            grains.take(interval as usize).copied().map(u64::from).sum()
+        };
+        let seconds = (interval * GRAIN) as f64 / SECOND as f64;
+        let rates: Vec<f64> = (0..whole)
+            .map(|sample| count(sample) as f64 / seconds)
+            .collect();
+        Self {
+            rates: Rates::of(&rates),
+            interval_ns: (whole > 0).then_some(interval * GRAIN),
+        }
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -294,8 +329,8 @@ impl Document {
             },
             reply_rate: match plan.mode {
                 // Samples of different rates make no distribution.
-                Mode::Ramp(_) => Rates::default(),
-                Mode::Closed | Mode::Open(_) => Rates::of(&reply_rates(found, measured.elapsed)),
+                Mode::Ramp(_) => ReplyRate::default(),
+                Mode::Closed | Mode::Open(_) => ReplyRate::of(&found.grains, measured.elapsed),
             },
             steps: Vec::new(),
             saturation: None,
@@ -360,11 +395,29 @@ fn offered(plan: &Plan) -> Option<f64> {
     }
 }
 
-/// Replies per second in each whole interval.
-fn reply_rates(found: &Recorder, elapsed: Nanoseconds) -> Vec<f64> {
-    let whole = (elapsed / SAMPLE) as usize;
-    let mut counts = found.samples.clone();
-    counts.resize(whole, 0);
-    let seconds = SAMPLE as f64 / SECOND as f64;
-    counts.iter().map(|count| *count as f64 / seconds).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampled(grains: &[u32], seconds: f64) -> (usize, Option<Nanoseconds>, Option<f64>) {
+        let found = ReplyRate::of(grains, (seconds * SECOND as f64) as Nanoseconds);
+        (found.rates.samples, found.interval_ns, found.rates.stddev)
+    }
+
+    #[test]
+    fn a_short_window_has_ten_samples_and_a_long_one_samples_of_five_seconds() {
+        let one_each = vec![1; 1000];
+        assert_eq!(sampled(&one_each, 10.0), (10, Some(SECOND), Some(0.0)));
+        assert_eq!(sampled(&one_each, 100.0), (20, Some(5 * SECOND), Some(0.0)));
+        assert_eq!(sampled(&one_each, 0.95), (9, Some(GRAIN), Some(0.0)));
+        assert_eq!(sampled(&one_each, 0.05), (0, None, None));
+    }
+
+    #[test]
+    fn an_interval_without_a_reply_is_a_sample_of_zero() {
+        let (samples, _, stddev) = sampled(&[10, 0, 10, 0, 10, 0, 10, 0], 1.0);
+        // Four of 100/s and six of none.
+        assert_eq!(samples, 10);
+        assert!((stddev.unwrap() - 51.639_777).abs() < 1e-6);
+    }
 }

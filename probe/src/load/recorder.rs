@@ -1,6 +1,6 @@
 //! What one thread measures. Only requests that were meant to be sent within the window count.
 
-use super::clock::{Nanoseconds, SECOND};
+use super::clock::{MILLISECOND, Nanoseconds};
 use super::errors::{Errors, Failure};
 use super::growth::Growth;
 use super::job::Window;
@@ -8,8 +8,8 @@ use super::reply::Reply;
 use super::statistics::Durations;
 use super::statuses::{self, Statuses};
 
-/// httperf samples the reply rate at this interval.
-pub const SAMPLE: Nanoseconds = 5 * SECOND;
+/// Replies are counted in intervals as long as this, which are joined to samples of the reply rate.
+pub const GRAIN: Nanoseconds = 100 * MILLISECOND;
 /// The share of the replies that tell whether a server keeps up.
 const MOST: f64 = 0.99;
 
@@ -102,8 +102,8 @@ pub struct Recorder {
     pub sent_bytes: u64,
     pub header_bytes: u64,
     pub body_bytes: u64,
-    /// Replies in each interval of [`SAMPLE`] since the window's start.
-    pub samples: Vec<u64>,
+    /// Replies in each interval of [`GRAIN`] since the window's start.
+    pub grains: Vec<u32>,
     /// When the first and the last measured request should have been sent.
     pub first_intended: Nanoseconds,
     pub last_intended: Nanoseconds,
@@ -150,11 +150,11 @@ impl Recorder {
     ) {
         if window.contains(last_byte) {
             self.statuses_in_window.count(reply.status());
-            let sample = ((last_byte - window.start) / SAMPLE) as usize;
-            if self.samples.len() <= sample {
-                self.samples.resize(sample + 1, 0);
+            let grain = ((last_byte - window.start) / GRAIN) as usize;
+            if self.grains.len() <= grain {
+                self.grains.resize(grain + 1, 0);
             }
-            self.samples[sample] += 1;
+            self.grains[grain] += 1;
         }
         if !window.contains(exchange.intended) {
             return;
@@ -341,9 +341,9 @@ impl Recorder {
         }
         self.statuses.merge(&other.statuses);
         self.statuses_in_window.merge(&other.statuses_in_window);
-        self.samples
-            .resize(self.samples.len().max(other.samples.len()), 0);
-        for (mine, theirs) in self.samples.iter_mut().zip(&other.samples) {
+        self.grains
+            .resize(self.grains.len().max(other.grains.len()), 0);
+        for (mine, theirs) in self.grains.iter_mut().zip(&other.grains) {
             *mine += theirs;
         }
         self.errors.merge(&other.errors);

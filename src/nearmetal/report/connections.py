@@ -52,6 +52,7 @@ ROWS = (
     Row("test duration", "s", "duration_s", "elapsed_ns", load_size=1e-9),
     Row("connect burst length", "", "connections.burst_max", "connections.burst_max"),
     Row("connection rate", "1/s", "connections.rate", "connections.opened", load_size=1e9, per="elapsed_ns"),
+    Row("time per connection", "s", "connections.period_ms", "elapsed_ns", 1e-3, 1e-9, per="connections.opened"),
     Row("concurrent connections, at most", "", "connections.concurrent_max", "connections.concurrent_max"),
     *(
         _times(f"connection time {name}", f"connection_ms.{key}", f"connection_ns.{key}")
@@ -60,6 +61,7 @@ ROWS = (
     _times("connection time connect", "connect_ms.mean", "connect_ns.mean"),
     Row("replies per connection", "", "connections.replies_each", "connections.replies_each"),
     Row("request rate", "1/s", "requests.rate", "requests.sent", load_size=1e9, per="elapsed_ns"),
+    Row("time per request", "s", "requests.period_ms", "elapsed_ns", 1e-3, 1e-9, per="requests.sent"),
     Row("request size", "B", "requests.bytes_each", "bytes.sent", per="requests.sent"),
     *(
         Row(f"reply rate {name}", "1/s", f"reply_rate.{key}", f"reply_rate.{key}")
@@ -71,6 +73,7 @@ ROWS = (
     _times("reply time transfer", "transfer_ms.mean", "transfer_ns.mean"),
     Row("reply size header", "B", "reply_bytes.header", "bytes.header", per="requests.completed"),
     Row("reply size content", "B", "reply_bytes.content", "bytes.body", per="requests.completed"),
+    Row("reply size footer", "B", "reply_bytes.footer", ""),
     Row("reply size total", "B", "reply_bytes.total", "bytes.replies", per="requests.completed"),
     *(
         Row(f"reply status {name}", "", f"status.{name}", f"status.{name}")
@@ -78,7 +81,11 @@ ROWS = (
     ),
     Row("CPU time user", "s", "cpu_s.user", "cpu_ns.user", load_size=1e-9),
     Row("CPU time system", "s", "cpu_s.system", "cpu_ns.system", load_size=1e-9),
+    Row("CPU user", "share", "cpu_percent.user", "cpu_ns.user", 0.01, per="elapsed_ns"),
+    Row("CPU system", "share", "cpu_percent.system", "cpu_ns.system", 0.01, per="elapsed_ns"),
+    Row("CPU total", "share", "cpu_percent.total", "cpu_ns.total", 0.01, per="elapsed_ns"),
     Row("net I/O", "B/s", "net.kibibytes_per_s", "bytes.all", 1024, 1e9, per="elapsed_ns"),
+    Row("net I/O in bits", "bit/s", "net.megabits_per_s", "bytes.all", 1e6, 8e9, per="elapsed_ns"),
     Row("errors total", "", "errors.total", "errors.total"),
     *(Row(f"errors {name}", "", f"errors.{name}", f"errors.{key}") for name, key in _ERRORS.items()),
 )
@@ -111,6 +118,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, float]:
     told = {name: float(value) for name, value in places.items() if _is_number(value)}
     told["bytes.replies"] = told.get("bytes.header", 0.0) + told.get("bytes.body", 0.0)
     told["bytes.all"] = told["bytes.replies"] + told.get("bytes.sent", 0.0)
+    told["cpu_ns.total"] = told.get("cpu_ns.user", 0.0) + told.get("cpu_ns.system", 0.0)
     told["errors.total"] = sum(told.get(f"errors.{key}", 0.0) for key in _ERRORS.values())
     return told
 

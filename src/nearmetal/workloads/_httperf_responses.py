@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
+from nearmetal.workloads._evenness import EVENNESS, Moments, find_evenness
 from nearmetal.workloads._httperf_output import Figures, counts, figure
 from nearmetal.workloads._load_responses import RATE
 
@@ -18,6 +19,7 @@ KINDS: Mapping[str, ResponseKind] = {
     ),
     "connect_mean": ResponseKind(unit="s", better="lower"),
     "first_byte_mean": ResponseKind(unit="s", better="lower"),
+    **EVENNESS,
     "errors": RATE["errors"],
 }
 
@@ -45,6 +47,7 @@ def responses(clients: Sequence[Figures], attempted: int) -> dict[str, Response]
         "throughput": _response("throughput", sum(map(_throughput, clients)), clients, _throughput),
         "transactions": _response("transactions", sum(map(served, clients)), clients, served),
         **{name: _response(name, means[name], answered, each) for name, each in times.items() if means[name] > 0},
+        **_evenness(clients),
         "errors": _response(
             "errors",
             1 - sum(map(served, clients)) / (attempted * len(clients)),
@@ -62,6 +65,22 @@ def served(client: Figures) -> float:
 def latency(client: Figures) -> float:
     """Seconds that a request takes, its share of connecting included: the calls of a connection follow each other."""
     return figure(client, "connection_ms.mean") / 1e3 / _replies_each(client)
+
+
+def _evenness(clients: Sequence[Figures]) -> dict[str, Response]:
+    """The reply rate is sampled at each 5 s, for which httperf has no option."""
+
+    def rates(client: Figures) -> Moments:
+        return Moments(None, client["reply_rate.stddev"], int(figure(client, "reply_rate.samples")))
+
+    def lives(client: Figures) -> Moments:
+        mean, stddev = (client[f"connection_ms.{name}"] for name in ("mean", "stddev"))
+        if mean is None or stddev is None:
+            return Moments(None, None, 0)
+        # Its connections are those that carried a reply.
+        return Moments(mean / 1e3, stddev / 1e3, round(figure(client, "replies.count") / _replies_each(client)))
+
+    return find_evenness([*map(rates, clients)], [*map(lives, clients)])
 
 
 def _replies_each(client: Figures) -> float:

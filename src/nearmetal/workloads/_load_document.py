@@ -20,6 +20,21 @@ class Spread(Part):
     count: Count
 
 
+class Lives(Part):
+    """Durations in ns of which only these moments are needed."""
+
+    mean: Figure | None = None
+    stddev: Figure | None = None
+    count: Count = 0
+
+
+class ReplyRate(Part):
+    """Replies per second, in samples of equal length."""
+
+    stddev: Figure | None = None
+    samples: Count = 0
+
+
 class Requests(Part):
     completed: Count
     """Answered, be it after the window in which they were due."""
@@ -116,6 +131,7 @@ class LoadDocument(Part):
     requests: Requests
     rate: Rate
     latency_ns: Spread
+    connection_ns: Lives = Lives()
     connect_ns: Spread
     handshake_ns: Spread | None = None
     """Of https, as the next."""
@@ -133,6 +149,7 @@ class LoadDocument(Part):
     """Replies by status, of the requests that were due within the window."""
     errors: Errors
     cpu_ns: Cpu
+    reply_rate: ReplyRate = ReplyRate()
     steps: tuple[Step, ...] = ()
     saturation: Saturation | None = None
     histogram: str = ""

@@ -5,8 +5,9 @@ from math import ceil
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
+from nearmetal.workloads._evenness import EVENNESS, Moments, find_evenness
 from nearmetal.workloads._latency import at_rank, counted
-from nearmetal.workloads._load_document import LoadDocument, Spread
+from nearmetal.workloads._load_document import Lives, LoadDocument, Spread
 
 RATE: Mapping[str, ResponseKind] = {
     "throughput": ResponseKind(
@@ -30,6 +31,7 @@ RATE: Mapping[str, ResponseKind] = {
     "latency_p99": ResponseKind(unit="s", better="lower", title="99th percentile of latency"),
     "connect_p50": ResponseKind(unit="s", better="lower", title="median time to connect"),
     "first_byte_p50": ResponseKind(unit="s", better="lower", title="median time to the first byte"),
+    **EVENNESS,
     "errors": ResponseKind(unit="share", better="lower", scale="difference", title="errors"),
 }
 """What a closed or an open loop gives."""
@@ -83,6 +85,7 @@ def of_rate(documents: Documents, timeout: float) -> dict[str, Response]:
         **_slowest("first_byte_p50", "first_byte_ns", documents),
         **_slowest("handshake_p50", "handshake_ns", documents),
         **_slowest("handshake_cpu_p50", "handshake_cpu_ns", documents),
+        **_evenness(documents),
         "errors": _errors(documents),
     }
 
@@ -211,6 +214,19 @@ def _slowest(response: str, spread: str, documents: Documents) -> dict[str, Resp
     each = _of(spread, response)
     known = [value for value in map(each, documents) if value is not None]
     return {response: _response(RATE_BY_TLS[response], max(known), documents, each)} if known else {}
+
+
+def _evenness(documents: Documents) -> dict[str, Response]:
+    """Of connections that are kept, the lives tell how long the trial was."""
+    lives = [document.connection_ns if document.new_connections else Lives() for document in documents]
+    return find_evenness(
+        [Moments(None, document.reply_rate.stddev, document.reply_rate.samples) for document in documents],
+        [Moments(_in_seconds(life.mean), _in_seconds(life.stddev), life.count) for life in lives],
+    )
+
+
+def _in_seconds(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
 
 
 def _errors(documents: Documents) -> Response:
