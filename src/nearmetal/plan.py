@@ -18,6 +18,7 @@ from nearmetal.resolve import resolve_treatments
 
 _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
     ("clients", "clocks"): 0.01,
+    ("link", "each"): False,
     ("kernel",): {"align": "off", "sysctl": {}},
     ("services",): {},
     ("design", "detect"): None,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from unittest.mock import AsyncMock
 
 import pytest
@@ -42,10 +42,10 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
 
 
 class Joined:
-    """A server and a client with a link between them."""
+    """A server and clients with a link between them, of which the first loads it."""
 
-    def __init__(self, server: Machine, client: Machine, link: Link) -> None:
-        self.server, self.client, self.link = server, client, link
+    def __init__(self, server: Machine, clients: Sequence[Machine], link: Link) -> None:
+        self.server, self.clients, self.client, self.link = server, clients, clients[0], link
 
     async def serve(self, *options: str) -> None:
         """Return when the server answers, however long its start takes on a busy host."""
@@ -63,18 +63,19 @@ class Joined:
         return dict(json.loads(ended.stdout))
 
 
-async def join(lab: Lab, spec: LinkSpec, image: Image, seed: int = 1) -> Joined:
+async def join(lab: Lab, spec: LinkSpec, image: Image, seed: int = 1, clients: int = 1) -> Joined:
     site = await lab.site("local")
     machine = MachineSpec(image=image.name, memory=256 * 2**20)
-    made = {}
-    for role in ("server", "client"):
+    made = []
+    for role in ("server", *["client"] * clients):
         handle = await lab.create(
             resolve_alone(HOST, machine), machine, role, str(OWN_CPU), site, links.bridge(spec, role)
         )
-        made[role] = await lab.attach(handle)
-    link = await lab.lay(spec, [(made["server"].name, made["client"].name)], str(OWN_CPU), site, seed=seed)
+        made.append(await lab.attach(handle))
+    server, *others = made
+    link = await lab.lay(spec, [(server.name, client.name) for client in others], str(OWN_CPU), site, seed=seed)
     assert (await link.verify()).ok
-    return Joined(made["server"], made["client"], link)
+    return Joined(server, others, link)
 
 
 @pytest.mark.parametrize("switch", ["bridge", "direct"])
@@ -114,6 +115,17 @@ async def test_a_rate_is_a_ceiling(lab: Lab, lab_image: Image, by: str, monkeypa
     bits = document["rate"]["achieved"] * 100_000 * 8  # type: ignore[index]
     # A queue that was empty at the start may pass on a little more.
     assert 0 < bits <= 20e6 * 1.05
+
+
+async def test_each_client_has_the_rate_for_itself(lab: Lab, lab_image: Image) -> None:
+    one = await join(lab, LinkSpec(rate=20e6, each=True), lab_image, clients=2)
+    both = [Joined(one.server, [client], one.link) for client in one.clients]
+    await one.serve("--body", "100000")
+    documents = await asyncio.gather(*(each.load("--workers", "4", "--duration", "1s") for each in both))
+    bits = [document["rate"]["achieved"] * 100_000 * 8 for document in documents]  # type: ignore[index]
+    assert all(0 < each <= 20e6 * 1.05 for each in bits)
+    # Over one wire both together had no more than one has here.
+    assert sum(bits) > 20e6 * 1.05
 
 
 async def test_a_relay_draws_other_lots_for_another_seed(

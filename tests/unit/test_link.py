@@ -62,4 +62,7 @@ def test_what_a_long_wire_holds_is_no_queue() -> None:
 def test_where_machines_hang() -> None:
     assert [link.bridge(LinkSpec(), role) for role in ("server", "client")] == ["switch", "switch"]
     assert [link.bridge(RATE, role) for role in ("server", "client")] == ["switch", "clients"]
+    own = LinkSpec(rate=1e6, each=True)
+    assert [link.bridge(own, role) for role in ("server", "client")] == ["switch", None]
+    assert [link.bridge(LinkSpec(each=True), role) for role in ("server", "client")] == ["switch", "switch"]
     assert [link.bridge(LinkSpec(switch="direct"), role) for role in ("server", "client")] == [None, None]

@@ -57,6 +57,11 @@ PAIRS = ("[clients]", '[clients]\nconnect = "pairs"')
             [("[clients]", "[clients]\ncount = 2")],
             "a direct cable has two ends, and 2 clients share a server",
         ),
+        (
+            "[factors.alone]\nlevels = [false, true]\nsets = 'link.each'\n",
+            [],
+            "nothing shapes it: all of them are alike",
+        ),
         ("[factors.wobble]\nlevels = ['0ms', '3ms']\nsets = 'link.jitter'\n", [], "the jitter is more than the delay"),
     ],
 )

@@ -74,6 +74,8 @@ class LinkSpec(Frozen):
     reorder: Annotated[Share, Field(le=1)] | None = None
     tunnel: Literal["vxlan", "gre"] | None = None
     """What carries frames from host to host; it makes sense only where servers and clients are on different ones."""
+    each: StrictBool = False
+    """Whether each client has such a way for itself, in place of sharing one with the others."""
     switch: Literal["bridge", "direct"] = "bridge"
 
     @property

@@ -121,12 +121,12 @@ class _Here:
         """What the way from host to host lacks."""
         if not shape.is_across(asked):
             return None
-        if asked.link.switch == "direct":
+        if asked.link.switch == "direct" or asked.link.each:
             return Finding(
-                what="[link] switch",
+                what="[link] each" if asked.link.each else "[link] switch",
                 ok=False,
-                detail="a direct cable does not reach another host",
-                remedy='set link.switch = "bridge", or place servers and clients on one host',
+                detail="a cable for one client alone does not reach another host",
+                remedy='set link.switch = "bridge" and link.each = false, or place servers and clients on one host',
             )
         tunnel = asked.link.tunnel or "vxlan"
         key = (tunnel, host.site.name, clients_host.site.name)

@@ -121,6 +121,10 @@ def check_cables(study: Study, where: StudyText) -> None:
             what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
             path = _written(study, treatment, "link", "switch")
             raise where.wrong(path, what, 'switch = "bridge", or clients.connect = "pairs"')
+        if asked.link.each and not asked.link.is_shaped:
+            what = "`each` gives each client a way of its own, and nothing shapes it: all of them are alike"
+            path = _written(study, treatment, "link", "each")
+            raise where.wrong(path, what, 'say what shapes it, like rate = "100Mbit/s"')
         if asked.link.jitter and asked.link.jitter > (asked.link.delay or 0.0):
             what = "the jitter is more than the delay, and no frame can arrive before it was sent"
             path = _written(study, treatment, "link", "jitter", "delay")

@@ -1,8 +1,9 @@
 """The way between servers and clients on a site: a cable of given rate, delay, loss and reordering, or a plain one.
 
 Servers hang on the bridge `switch`. When the way is shaped, clients hang on the bridge `clients` instead, and a wire
-joins the two, so that all traffic shares it as it would a trunk; else clients hang on `switch` too. A direct way has
-no bridge: each client's port and its server's are patched together, frame by frame.
+joins the two, so that all traffic shares it as it would a trunk; else clients hang on `switch` too. If each client has
+a way for itself, there are as many wires, whose far ends are patched to the clients' ports. A direct way has no bridge:
+each client's port and its server's are patched together, frame by frame.
 
 What shapes a wire is the kernel's netem, or tbf or htb for a rate alone, or, where the kernel has none, the probe's
 relay.
@@ -45,7 +46,7 @@ Ends = tuple[Port, Port]
 
 def bridge(link: LinkSpec, role: str) -> str | None:
     """Where the port of a machine of this role hangs; None for one that is patched to its other end."""
-    if link.switch == "direct":
+    if link.switch == "direct" or (link.is_shaped and link.each and role == "client"):
         return None
     return network.FAR_BRIDGE if link.is_shaped and role == "client" else network.BRIDGE
 
@@ -127,7 +128,12 @@ class Link:
     async def lay(self, ends: Sequence[Ends], cpus: str) -> None:
         """Join each pair of ends; `cpus` is where a relay may run. HostCannot, NotProvisioned."""
         if self._spec.switch == "bridge":
-            if self.by != "none":
+            if self.by != "none" and self._spec.each:
+                for number, (_, client) in enumerate(ends):
+                    near, far = await self._wire(number, cpus)
+                    await network.batch(self._site, self._namespace, f"link set {near} master {network.BRIDGE}\n")
+                    await self._patch(far, client.outside)
+            elif self.by != "none":
                 near, far = await self._wire(0, cpus)
                 hang = f"link set {near} master {network.BRIDGE}\nlink set {far} master {network.FAR_BRIDGE}\n"
                 await network.batch(self._site, self._namespace, hang)
@@ -184,7 +190,7 @@ class Link:
     async def verify(self) -> Readback:
         """What shapes the link, and whether it still does."""
         values: dict[str, Any] = {"by": self.by, "switch": self._spec.switch}
-        values |= {name: given for name, given in self._spec if name != "switch" and given is not None}
+        values |= {name: given for name, given in self._spec if name != "switch" and given not in (None, False)}
         for running in self._relays:
             if (ended := await _ended(running)) is not None:
                 return Readback(values=values, ok=False, reason=f"the relay ended: {ended}")
@@ -238,7 +244,7 @@ async def lay(
     `seed` is of a relay's lots, of which frame is lost, late or ahead; netem draws its own.
     """
     by = shaper(spec, await disciplines(site)) if spec.is_shaped else "none"
-    wires = len(ends) if spec.switch == "direct" else 1
+    wires = len(ends) if spec.switch == "direct" or spec.each else 1
     handle = Handle(kind=KIND, name=f"{switch}-link", site=site.name, data={"namespace": switch, "wires": wires})
     ledger.creating(handle)
     link = Link(handle, spec, site, by, seed)
