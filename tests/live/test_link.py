@@ -16,7 +16,7 @@ from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
-from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec
+from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role
 from nearmetal.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
@@ -67,7 +67,8 @@ async def join(lab: Lab, spec: LinkSpec, image: Image, seed: int = 1, clients: i
     site = await lab.site("local")
     machine = MachineSpec(image=image.name, memory=256 * 2**20)
     made = []
-    for role in ("server", *["client"] * clients):
+    roles: list[Role] = ["server", *["client" for _ in range(clients)]]
+    for role in roles:
         handle = await lab.create(
             resolve_alone(HOST, machine), machine, role, str(OWN_CPU), site, links.bridge(spec, role)
         )

@@ -60,7 +60,7 @@ PAIRS = ("[clients]", '[clients]\nconnect = "pairs"')
         (
             "[factors.alone]\nlevels = [false, true]\nsets = 'link.each'\n",
             [],
-            "nothing shapes it: all of them are alike",
+            "`each` gives each client a way of its own, and nothing shapes it",
         ),
         ("[factors.wobble]\nlevels = ['0ms', '3ms']\nsets = 'link.jitter'\n", [], "the jitter is more than the delay"),
     ],
