@@ -90,6 +90,17 @@ def test_averages_are_over_all_trials_in_the_columns_of_mpstat(report: ReportInp
     assert (rows[0]["where"], rows[1]["where"]) == ("inside", "its host")
 
 
+def test_the_clients_have_rows_of_their_own(tmp_path: Path) -> None:
+    folder = made(tmp_path / "run")
+    with journals.changed_records(folder.journal) as told:
+        for record in told:
+            usage = record["observers"]["usage"]
+            usage["client-0"] = {**usage["server-0"], "cpu.all.usr": 77.0}
+    rows = table(read(folder), "usage-cpu")
+    assert [row["where"] for row in rows[:3]] == ["inside", "its host", "clients"]
+    assert rows[2]["%usr"] == 77.0
+
+
 def test_disks_are_in_the_columns_of_iostat(report: ReportInput) -> None:
     row = next(row for row in table(report, "usage-disk") if row["where"] == "inside")
     told = counters(GUEST, {})

@@ -148,6 +148,19 @@ async def test_server_and_host_are_sampled_at_once_and_averaged_over_the_measuri
     assert ["rm", "-f", FILE] in guest.ran
 
 
+async def test_clients_are_sampled_once_for_each_kernel() -> None:
+    host, guest = places()
+    watched = stage(host, guest)
+    alike = [Place(f"client{index}", "host-boot", Sampler(Completed(status=0)), b"{}\n") for index in range(2)]
+    own = Place("virtual", "own-boot", Sampler(Completed(status=0)), b"{}\n")
+    for client in (*alike, own):
+        client.site = host
+    watched.clients = tuple(cast(Machine, client) for client in (*alike, own))
+    seen = await (await Usage(1).start(watched)).stop()
+    assert seen.counters.keys() == {"host", "server-0", "client-0", "client-2"}
+    assert [client.sampler.stopped for client in (*alike, own)] == [1, 0, 1]
+
+
 async def test_the_guests_samples_are_brought_on_the_hosts_clock() -> None:
     """Its clock is hours ahead and its monotonic clock began at another instant; the measuring begins once."""
     host, guest = places()

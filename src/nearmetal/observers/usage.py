@@ -1,4 +1,4 @@
-"""The observer `usage`: what each server, and the host that carries it, use while a trial measures.
+"""The observer `usage`: what servers, the host that carries them, and clients use while a trial measures.
 
 The probe samples in the machine and on its site at once. In the machine it writes to a file on a tmpfs, so that
 nothing crosses the control plane meanwhile. Averages of the measuring alone stand in the record; the samples are kept.
@@ -50,7 +50,7 @@ class _Sampler:
     """One `nearmetal-probe sample`, in a machine or on a site."""
 
     name: str
-    """"server-0", or "host"."""
+    """"server-0", "client-0", or "host"."""
     running: Running
     fetch: Callable[[bytes], Awaitable[bytes]]
     """Its samples, from what it printed."""
@@ -71,11 +71,11 @@ class Usage:
 
     async def start(self, stage: Stage) -> "UsageWatch":
         """Return when all of them sample. ToolFailed when one does not begin."""
+        watched = [(f"server-{index}", server) for index, server in enumerate(stage.servers)]
+        watched += [(f"client-{index}", stage.clients[index]) for index in _find_sampled(stage.clients)]
         machines = (
-            self._in_machine(
-                f"server-{index}", server, Own(stage.cpus.get(server.name), not kernel.is_its_hosts(server))
-            )
-            for index, server in enumerate(stage.servers)
+            self._in_machine(name, machine, Own(stage.cpus.get(machine.name), not kernel.is_its_hosts(machine)))
+            for name, machine in watched
         )
         begun = await asyncio.gather(self._on_host(stage), *machines, return_exceptions=True)
         watch = UsageWatch(self._interval, [one for one in begun if isinstance(one, _Sampler)], stage.servers[0].site)
@@ -120,6 +120,16 @@ class Usage:
 
     def _command(self, probe: str) -> list[str]:
         return [probe, "sample", "--json", "--interval", f"{self._interval:g}s"]
+
+
+def _find_sampled(clients: Sequence[Machine]) -> list[int]:
+    """The clients to sample in: each with a kernel of its own, and of those on one kernel, which share their CPUs, the
+    first."""
+    first: dict[tuple[str, str], int] = {}
+    for index, client in enumerate(clients):
+        is_hosts = kernel.is_its_hosts(client)
+        first.setdefault((client.site.name, "" if is_hosts else client.name), index)
+    return list(first.values())
 
 
 async def _until_sampling(machine: Machine, running: Running, file: str) -> None:

@@ -14,7 +14,8 @@ from nearmetal.report.reading import ReportInput
 OBSERVER = "usage"
 HOST = "host"
 SERVER = "server-"
-"""What a place is called: the host that carries the servers, and each of these by its number."""
+CLIENT = "client-"
+"""What a place is called: the host that carries the servers, and each of these and of the clients by its number."""
 
 _MOST_INTERVALS = 90
 """More than this in one picture are joined: they are narrower than can be seen."""
@@ -31,6 +32,8 @@ class Used:
     inside: Mapping[str, float]
     """Means over trials, and servers where there are several; by the names that docs/observers.md lists."""
     host: Mapping[str, float]
+    clients: Mapping[str, float]
+    """Likewise of the clients; empty if none was sampled, as in runs of earlier versions."""
     typical: TrialRecord
     """The trial whose server was as busy as the middle one."""
 
@@ -49,6 +52,7 @@ def observed(report: ReportInput) -> list[Used]:
                         treatment,
                         _means(place for record in observed for place in _places(record, SERVER)),
                         _means(place for record in observed for place in _places(record, HOST)),
+                        _means(place for record in observed for place in _places(record, CLIENT)),
                         sorted(observed, key=_busy)[(len(observed) - 1) // 2],
                     )
                 )

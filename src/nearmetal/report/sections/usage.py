@@ -27,8 +27,8 @@ _DRAWN = 12
 _KIBIBYTE = 1024
 
 _LEAD = (
-    "What the servers, and the host that carries them, did while a trial measured, and only then. In a container or on "
-    "the host itself “inside” are the CPUs that the machine may use, with all that runs on them."
+    "What the servers, the host that carries them, and the clients did while a trial measured, and only then. In a "
+    "container or on the host itself “inside” are the CPUs that the machine may use, with all that runs on them."
 )
 
 
@@ -91,7 +91,8 @@ def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
     rows = [
         (*_named(one, report), where, *_states(dict(told), "all"))
         for one in used
-        for where, told in (("inside", one.inside), ("its host", one.host))
+        for where, told in (("inside", one.inside), ("its host", one.host), ("clients", one.clients))
+        if told
     ]
     caption = "All CPUs, in percent of their time: averages over the measuring and all trials, in mpstat's columns"
     return Table("usage-cpu", caption, columns, tuple(rows), folded=len(rows) > LONG)
