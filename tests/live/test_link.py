@@ -67,16 +67,16 @@ async def join(lab: Lab, spec: LinkSpec, image: Image, seed: int = 1, clients: i
     site = await lab.site("local")
     machine = MachineSpec(image=image.name, memory=256 * 2**20)
     made = []
-    roles: list[Role] = ["server", *["client" for _ in range(clients)]]
-    for role in roles:
+    others: list[Role] = ["client"]
+    for role in ("server", *others * clients):
         handle = await lab.create(
             resolve_alone(HOST, machine), machine, role, str(OWN_CPU), site, links.bridge(spec, role)
         )
         made.append(await lab.attach(handle))
-    server, *others = made
-    link = await lab.lay(spec, [(server.name, client.name) for client in others], str(OWN_CPU), site, seed=seed)
+    server, *far = made
+    link = await lab.lay(spec, [(server.name, client.name) for client in far], str(OWN_CPU), site, seed=seed)
     assert (await link.verify()).ok
-    return Joined(server, others, link)
+    return Joined(server, far, link)
 
 
 @pytest.mark.parametrize("switch", ["bridge", "direct"])
