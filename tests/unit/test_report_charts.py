@@ -13,7 +13,7 @@ from nearmetal.report import charts, palette
 from nearmetal.report.charts.axes import log_ticks
 from nearmetal.report.charts.beside import Pair, beside
 from nearmetal.report.charts.by_number import Course, Point, by_number
-from nearmetal.report.charts.climb import Rates, climb
+from nearmetal.report.charts.climb import Climb, Rates, climb, climbs
 from nearmetal.report.charts.text import measured, wrapped
 from nearmetal.report.drawing import draw
 
@@ -288,6 +288,8 @@ def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, 
     yield by_number(TITLE, "higher is better", "clients", "bit/s", courses), names
     drifts = [charts.Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]
     yield charts.lines(TITLE, "", "block", drifts), names
+    ways = [Climb(name, ((1.0, 1.0), (2.0, 1.5))) for name in names]
+    yield climbs(TITLE, "", ways, "#111111"), names
     for saturation in (2.0, 30.0):
         rates = [Rates(rate, rate, min(rate, 30.0), max(0.0, rate - 30)) for rate in (1.0, 20.0, 40.0)]
         yield climb(names[0], names[1], rates, "#111111", saturation), names[:2]

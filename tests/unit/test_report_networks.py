@@ -162,13 +162,42 @@ def test_ratios_stand_beside_those_of_the_published_counts(counted: RunFolder) -
 
 
 def test_lines_run_over_the_number_of_clients_and_tell_tcp_from_udp(shared: RunFolder) -> None:
-    (chart,) = [block for block in chapters(shared)["network"].blocks if isinstance(block, Chart)]
+    chart, each = [block for block in chapters(shared)["network"].blocks if isinstance(block, Chart)]
+    assert each.name == "each-client"
     panels = {panel.name: panel.spec for panel in chart.panels}
     assert list(panels) == ["bandwidth", "transfer", "jitter", "loss"]
     lines = drawn(panels["bandwidth"], "line")
     assert {row["label"] for row in lines} == {"host, tcp", "host, udp", "qemu, tcp", "qemu, udp"}
     assert {row["label"] for row in lines if row["dash"]} == {"host, udp", "qemu, udp"}
     assert sorted(round(row["x"]) for row in lines if row["label"] == "host, tcp") == [1, 2, 3, 4, 5]
+
+
+def with_a_third_client_that_loses(folder: RunFolder, path: Path) -> RunFolder:
+    """The third of several clients has the worst jitter and the most loss, as the published study saw."""
+    shutil.copytree(folder.path, path)
+    copy = RunFolder(path)
+    with journals.changed(copy.journal) as records:
+        for record in records:
+            clients = int(record["trial"]["treatment"]["clients"])
+            for name in ("jitter", "loss"):
+                if clients > 1 and (response := record["responses"].get(name)):
+                    response["by_client"] = [response["value"] * (1.5 if n == 2 else 1.0) for n in range(clients)]
+    return copy
+
+
+def test_each_client_has_its_loss_and_jitter_drawn_and_in_rows(shared: RunFolder, tmp_path: Path) -> None:
+    section = chapters(with_a_third_client_that_loses(shared, tmp_path / "each"))["network"]
+    (chart,) = [block for block in section.blocks if isinstance(block, Chart) and block.name == "each-client"]
+    panels = {panel.name: panel.spec for panel in chart.panels}
+    assert list(panels) == ["loss", "jitter", "bandwidth"]
+    points = [row for row in drawn(panels["jitter"], "point") if row["label"] == "host"]
+    assert [round(row["x"]) for row in points] == [1, 2, 3, 4, 5]
+    assert max(points, key=lambda row: row["y"]) is points[2]
+    rows = [row for row in table(section, "each-client") if (row["treatment"], row["response"]) == ("host", "jitter")]
+    assert [(row["clients"], row["client"]) for row in rows[:3]] == [(2, 1), (2, 2), (3, 1)]
+    assert len(rows) == 2 + 3 + 4 + 5
+    third, fourth = (number(row["mean"]) for row in rows if row["clients"] == 5 and row["client"] in (3, 4))
+    assert third == pytest.approx(1.5 * fourth)
 
 
 def test_what_is_left_to_a_client_stands_beside_the_published_table(shared: RunFolder) -> None:
@@ -253,6 +282,20 @@ def test_saturation_is_told_with_its_interval_and_the_published_range(shared: Ru
     assert by_name["host, clients 3"]["published for each"] is None
     assert by_name["qemu, clients 1"]["published for each"] is None
     assert {row["blocks"] for row in rows} == {8} and {row["only a bound"] for row in rows} == {0}
+
+
+def test_all_numbers_of_clients_climb_in_one_picture(shared: RunFolder) -> None:
+    blocks = chapters(shared)["saturation"].blocks
+    (chart,) = [block for block in blocks if isinstance(block, Chart) and block.name == "ramps"]
+    panels = {panel.name: panel.spec for panel in chart.panels}
+    whats = ("requests", "replies", "errors")
+    assert list(panels) == [f"heavy-{name}-{what}" for name in ("host", "qemu") for what in whats]
+    for what in whats:
+        lines = drawn(panels[f"heavy-host-{what}"], "line")
+        assert {row["climb"] for row in lines} == {"1 client", *(f"{count} clients" for count in range(2, 6))}
+        of_two = [row for row in lines if row["climb"] == "2 clients"]
+        rungs = [row for row in table(chapters(shared)["saturation"], "ramps") if row["treatment"] == "host, clients 2"]
+        assert [row["y"] for row in of_two] == [number(row[what]) for row in rungs]
 
 
 @pytest.mark.parametrize("name", ["saturation", "ramps"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell
+from nearmetal.model import Assignment
 from nearmetal.report import words
 from nearmetal.report.charts.by_number import Course, Point
 from nearmetal.report.reading import ReportInput
@@ -47,10 +48,13 @@ def _share(point: Point) -> Point:
 
 def label(cell: Cell, report: ReportInput) -> str:
     """A treatment's name without its number of clients."""
-    keys = {one.factor: one.key for one in report.asked(cell.treatment).settings}
-    return report.labels.treatment(
-        {name: of for name, of in cell.treatment.items() if keys.get(name) != "clients.count"}
-    )
+    return label_without_clients(cell.treatment, report)
+
+
+def label_without_clients(treatment: Assignment, report: ReportInput) -> str:
+    """The same of a treatment."""
+    keys = {one.factor: one.key for one in report.asked(treatment).settings}
+    return report.labels.treatment({name: of for name, of in treatment.items() if keys.get(name) != "clients.count"})
 
 
 def protocol(cell: Cell, report: ReportInput) -> str:

@@ -24,3 +24,9 @@ def environments(levels: Iterable[str], reference: str | None) -> dict[str, str]
     others = [name for name in dict.fromkeys(levels) if name != reference]
     colours = {name: _SERIES[index % len(_SERIES)] for index, name in enumerate(others)}
     return colours if reference is None else {reference: REFERENCE, **colours}
+
+
+def mix(colour: str, share: float) -> str:
+    """A share of a colour, #rrggbb, on paper."""
+    parts = zip((colour[1:3], colour[3:5], colour[5:7]), (PAPER[1:3], PAPER[3:5], PAPER[5:7]), strict=True)
+    return "#" + "".join(f"{round(share * int(ink, 16) + (1 - share) * int(bare, 16)):02x}" for ink, bare in parts)

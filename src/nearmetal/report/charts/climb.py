@@ -1,10 +1,10 @@
-"""A ramp: what went out, what came back and what failed at each offered rate, and where the server was saturated."""
+"""Ramps: what went out, what came back and what failed at each offered rate, of one ramp or of several side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import palette
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, legend
+from nearmetal.report.charts.grammar import HALF, SHAPES, Spec, chart, field, layer, legend, legend_label
 
 _PLOT = HALF - 62
 
@@ -27,13 +27,7 @@ def climb(title: str, subtitle: str, rates: Sequence[Rates], colour: str, satura
     series = (("requests", palette.MUTED), ("replies", colour), ("errors", palette.INK))
     rows = [{"x": rate.offered, "y": getattr(rate, name), "what": name} for name, _ in series for rate in rates]
     most = max(rate.offered for rate in rates)
-    x = field(
-        "x",
-        title="offered to each client, per second",
-        axis={"grid": False, "format": "~r", "tickCount": 6},
-        scale={"domain": [0, most * 1.03], "nice": False},
-    )
-    y = field("y", title="per second and client", axis={"tickCount": 5, "format": "~r"}, scale={"zero": True})
+    x, y = _axes(most)
     names = [name for name, _ in series]
     look: Spec = field(
         "what",
@@ -56,3 +50,50 @@ def climb(title: str, subtitle: str, rates: Sequence[Rates], colour: str, satura
         ),
     ]
     return chart(title, subtitle, _PLOT, 190, drawn)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """One line over the offered rate."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+    """Offered rate and what came of it, per second and client."""
+
+
+def climbs(title: str, subtitle: str, found: Sequence[Climb], colour: str) -> Spec:
+    """Lines over the offered rate, from pale to dark in their order; each has points of its own shape."""
+    names = [legend_label(one.label, _PLOT) for one in found]
+    shades = [palette.mix(colour, 0.35 + 0.65 * (place + 1) / len(found)) for place in range(len(found))]
+    points = [point for one in found for point in one.points]
+    rows = [
+        {"x": offered, "y": came, "climb": name}
+        for name, one in zip(names, found, strict=True)
+        for offered, came in one.points
+    ]
+    x, y = _axes(max(offered for offered, _ in points))
+    if not any(came for _, came in points):
+        y["scale"] = {"domain": [0, 1]}
+    has_points = max(len(one.points) for one in found) <= _MOST_POINTS
+    look_of_line = {} if has_points else {"symbolType": "stroke", "symbolStrokeWidth": 3}
+
+    def by_name(looks: Sequence[str]) -> Spec:
+        shown = legend(names, _PLOT, **look_of_line)
+        return field("climb", "nominal", scale={"domain": names, "range": looks}, legend=shown)
+
+    look = {"x": x, "y": y, "color": by_name(shades)}
+    shape = by_name([SHAPES[place % len(SHAPES)] for place in range(len(found))])
+    drawn = [layer(rows, {"type": "line", "strokeWidth": 1.8}, **look)]
+    if has_points:
+        drawn.append(layer(rows, {"type": "point", "size": 26, "filled": True}, **look, shape=shape))
+    return chart(title, subtitle, _PLOT, 190, drawn)
+
+
+def _axes(most: float) -> tuple[Spec, Spec]:
+    x = field(
+        "x",
+        title="offered to each client, per second",
+        axis={"grid": False, "format": "~r", "tickCount": 6},
+        scale={"domain": [0, most * 1.03], "nice": False},
+    )
+    return x, field("y", title="per second and client", axis={"tickCount": 5, "format": "~r"}, scale={"zero": True})

@@ -8,6 +8,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.courses import courses, label, protocol
+from nearmetal.report.each_client import render_each_client
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published
 from nearmetal.studies.published import Published
@@ -40,6 +41,7 @@ class Network:
         )
         description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
         blocks: list[Block] = [Chart("network", caption, description, panels), _table(cells, report)]
+        blocks += render_each_client(cells, ("loss", "jitter", "bandwidth"), report)
         found = published.of(study.name)
         if found is not None:
             blocks += _beside(cells, found, report)

@@ -9,8 +9,8 @@ from nearmetal.report import bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.cells import alike
 from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.charts.climb import Rates, climb
-from nearmetal.report.courses import courses, of_each
+from nearmetal.report.charts.climb import Climb, Rates, climb, climbs
+from nearmetal.report.courses import courses, label_without_clients, of_each
 from nearmetal.report.ramps import Ramp, ramps
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published
@@ -138,9 +138,40 @@ def _climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput)
     if not seen:
         return []
     blocks: list[Block] = [_steps(seen, report)]
-    if len(seen) <= _DRAWN:
+    if len({report.asked(ramp.treatment).clients.count for ramp in seen}) > 1:
+        blocks.insert(0, _pictures_by_number(seen, report))
+    elif len(seen) <= _DRAWN:
         blocks.insert(0, _pictures(seen, cells, report))
     return blocks
+
+
+def _pictures_by_number(climbed: Sequence[Ramp], report: ReportInput) -> Chart:
+    """All numbers of clients in one picture, as many pictures as there is else that differs."""
+    alike: dict[tuple[str, str], list[Ramp]] = {}
+    for ramp in climbed:
+        alike.setdefault((ramp.workload, label_without_clients(ramp.treatment, report)), []).append(ramp)
+    workloads = {ramp.workload for ramp in climbed}
+    panels = []
+    for (workload, name), ramps_of in alike.items():
+        placed = sorted(ramps_of, key=lambda ramp: report.asked(ramp.treatment).clients.count)
+        for what in ("requests", "replies", "errors"):
+            lines = [
+                Climb(
+                    figures.count(report.asked(ramp.treatment).clients.count, "client"),
+                    tuple((rung.offered, getattr(rung, what)) for rung in ramp.rungs),
+                )
+                for ramp in placed
+            ]
+            beneath = words.plain(workload) if len(workloads) > 1 else ""
+            picture = climbs(f"{what.capitalize()}, {name}", beneath, lines, report.colour(placed[0].treatment))
+            panels.append(Panel(f"{workload}-{name}-{what}", picture))
+    caption = (
+        "Requests that went out, replies that came back and requests that failed at each offered rate, for each number "
+        "of clients: averaged over clients and blocks. Beyond a server's limit only those ramps are averaged that got "
+        "so far."
+    )
+    description = "Request, reply and error rate against the offered rate; the table below has the same figures."
+    return Chart("ramps", caption, description, tuple(panels))
 
 
 def _pictures(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput) -> Chart:
