@@ -17,6 +17,7 @@ from nearmetal.commands import query as query_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
+from tests import journals
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 
@@ -55,6 +56,36 @@ def test_every_trial_and_every_response_is_there(run: Path, ask: Asking) -> None
     values = sorted(record["responses"]["throughput"]["value"] for record in found)
     told = ask("SELECT value FROM responses WHERE response = 'throughput' ORDER BY value", run)
     assert [value for (value,) in told] == values
+
+
+def test_each_client_has_a_row_of_its_own(run: Path, ask: Asking) -> None:
+    with journals.changed(run / "journal.jsonl") as told:
+        for record in told:
+            if "throughput" in record.get("responses", {}):
+                record["responses"]["throughput"]["by_client"] = [1.5, 2.5, 4.0]
+    trials = ask("SELECT count(*) FROM responses WHERE response = 'throughput'", run)[0][0]
+    assert ask("SELECT client, value, unit, count(*) FROM clients GROUP BY ALL ORDER BY 1", run) == [
+        (1, 1.5, "1/s", trials),
+        (2, 2.5, "1/s", trials),
+        (3, 4.0, "1/s", trials),
+    ]
+
+
+def test_what_observers_and_readbacks_hold_are_rows(run: Path, ask: Asking) -> None:
+    with journals.changed(run / "journal.jsonl") as told:
+        for record in told:
+            record["observers"] = {"usage": {"client-0": {"cpu.all.usr": 12.5, "steal": "untold"}}}
+            record["readback"] = {"offload": {"server": {"tso": True, "gro": False}}}
+    trials = ask("SELECT count(*) FROM trials", run)[0][0]
+    found = ask("SELECT place, figure, value, text, count(*) FROM observers GROUP BY ALL ORDER BY 2", run)
+    assert found == [
+        ("usage.client-0", "cpu.all.usr", 12.5, "12.5", trials),
+        ("usage.client-0", "steal", None, "untold", trials),
+    ]
+    assert ask("SELECT DISTINCT place, figure, text FROM readback ORDER BY 2", run) == [
+        ("offload.server", "gro", "false"),
+        ("offload.server", "tso", "true"),
+    ]
 
 
 def test_tables_join_by_run_and_levels_are_texts(run: Path, ask: Asking) -> None:

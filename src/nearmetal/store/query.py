@@ -30,7 +30,7 @@ _ADDRESS = (
     "STRUCT(id VARCHAR, block INTEGER, attempt INTEGER, position INTEGER, repeat INTEGER,"
     " treatment MAP(VARCHAR, VARCHAR), workload VARCHAR)"
 )
-_RESPONSE = "STRUCT(value DOUBLE, unit VARCHAR, better VARCHAR, scale VARCHAR, censored VARCHAR)"
+_RESPONSE = "STRUCT(value DOUBLE, unit VARCHAR, better VARCHAR, scale VARCHAR, censored VARCHAR, by_client DOUBLE[])"
 _LINE = {
     "schema": "VARCHAR",
     "event": "JSON",
@@ -43,6 +43,8 @@ _LINE = {
     "cause": "VARCHAR",
     "phases_ns": "MAP(VARCHAR, BIGINT)",
     "responses": f"MAP(VARCHAR, {_RESPONSE})",
+    "observers": "JSON",
+    "readback": "JSON",
     "warnings": 'STRUCT(code VARCHAR, "text" VARCHAR)[]',
 }
 """Of a journal's line, what tables have, with DuckDB's types. Levels are texts, as `treatment['workers']`."""
@@ -58,7 +60,28 @@ SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.w
   entry.key AS response, entry.value.value, entry.value.unit, entry.value.better, entry.value.scale,
   entry.value.censored
 FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)"""
-_TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RESPONSES}
+_CLIENTS = """
+SELECT run, trial, block, attempt, repeat, workload, environment, treatment, status, response,
+  client, by_client[client] AS value, unit, better, scale
+FROM (SELECT *, unnest(range(1, len(by_client) + 1)) AS client FROM (
+  SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.workload,
+    trial.treatment['environment'] AS environment, trial.treatment, status,
+    entry.key AS response, entry.value.by_client, entry.value.unit, entry.value.better, entry.value.scale
+  FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)))"""
+_FIGURES = """
+SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.workload,
+  trial.treatment['environment'] AS environment, trial.treatment, status,
+  replace(replace(leaf.path, '$.', ''), '"', '') AS place, leaf.key AS figure,
+  try_cast(leaf.atom ->> '$' AS DOUBLE) AS value, leaf.atom ->> '$' AS text
+FROM line, manifest, json_tree(line.{0}) AS leaf WHERE leaf.atom IS NOT NULL"""
+_TABLES = {
+    "runs": "SELECT * FROM manifest",
+    "trials": _TRIALS,
+    "responses": _RESPONSES,
+    "clients": _CLIENTS,
+    "observers": _FIGURES.format("observers"),
+    "readback": _FIGURES.format("readback"),
+}
 
 _UNREAD = """
 SELECT count(*) FROM lines
