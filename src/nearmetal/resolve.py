@@ -168,6 +168,7 @@ def resolve_workload(spec: WorkloadSpec, reader: FileReader | None = None) -> Re
         primary=spec.primary or workload.primary,
         responses=dict(workload.responses),
         has_clients=workload.has_clients,
+        under=spec.under,
         services=collect_services(parameters),
         files=tuple((reader or FileReader()).read(text, f"workload {spec.name!r}") for text in files),
         variant=_tell_variant(parameters),

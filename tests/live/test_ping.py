@@ -6,7 +6,9 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.lab.image import Image
-from nearmetal.model import LinkSpec
+from nearmetal.model import LinkSpec, WorkloadSpec
+from nearmetal.resolve import build_workload, resolve_workload
+from nearmetal.run.under import LoadBeneath
 from tests.unit.test_workloads_live import life_on
 
 from .test_iperf3 import Made, lab_of
@@ -35,6 +37,24 @@ async def test_loss_is_that_of_both_ways(made: Made) -> None:
     found = await life_on(stage, kind="ping", interval="2ms", duration="4s", timeout="5s")
     # 2000 packets, of which 1 - 0.9^2 = 0.19 are lost: five standard deviations are 0.044.
     assert found.responses["loss"].value == pytest.approx(0.19, abs=0.044)
+
+
+async def test_packets_wait_behind_a_load_and_not_after_it(made: Made) -> None:
+    """A queue of six frames takes 7 ms at 10 Mbit/s; a load of replies keeps many more in it."""
+    stage = await made.stage(LinkSpec(rate=10e6), "host")
+    ping = WorkloadSpec.model_validate({"name": "delay", "kind": "ping", "duration": "2s", "timeout": "5s"})
+    pages = {"name": "pages", "kind": "http", "server": "probe", "body": "100KiB", "warmup": "100ms"}
+    beneath = LoadBeneath(resolve_workload(WorkloadSpec.model_validate(pages)), build_workload(ping))
+    try:
+        await beneath.begin(stage)
+        loaded = await life_on(stage, kind="ping", duration="2s", timeout="5s")
+        beneath.check()
+    finally:
+        await beneath.end(stage)
+    assert beneath.begun == 1
+    assert loaded.responses["rtt_p50"].value > 7e-3
+    left = await stage.clients[0].exec(["pgrep", "--full", f"[l]oad http://{stage.servers[0].address}:"])
+    assert left.text == ""
 
 
 async def test_a_guest_has_a_clock_of_its_own(made: Made) -> None:

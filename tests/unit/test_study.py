@@ -17,6 +17,9 @@ def test_what_is_written_and_what_is_not() -> None:
     assert read.environment("mock").kind == "mock"
 
 
+THIRD = '[[workloads]]\nname = "third"\nkind = "ping"\nunder = "more"\n'
+MORE = '[[workloads]]\nname = "more"\n'
+
 BAD: list[tuple[str, str, str, str]] = [
     # replace, by, where (begin of the line), what is said
     ("blocks = 6", "bloks = 6", "bloks", "did you mean `blocks`"),
@@ -197,6 +200,10 @@ BAD: list[tuple[str, str, str, str]] = [
         "`argv` is empty it must have at least 1 entry",
     ),
     ("[design]", f"[hosts.far]\nssh = '{'a' * 301}'\n[design]", "ssh", "a text of at most 300 characters"),
+    ("[design]", MORE + 'kind = "ping"\nunder = "wib"\n[design]', "under", "did you mean `web`"),
+    ("[design]", MORE + 'kind = "http"\nunder = "web"\n[design]', "under", "each start the same server"),
+    ("[design]", MORE + 'kind = "ping"\nunder = "more"\n[design]', "under", "no workload is under itself"),
+    ("[design]", MORE + 'kind = "ping"\n' + THIRD + "[design]", "under", "makes no load that goes on"),
     ("[design]", "[hosts.local]\nssh = 'a'\n[design]", "[hosts.local]", "this host itself"),
     ("[design]", "[hosts.far]\nssh = '-oProxyCommand=x'\n[design]", "ssh", 'such as "user@10.0.0.2"'),
     ("[design]", "[hosts.far]\nssh = 'a b'\n[design]", "ssh", "where an SSH server answers"),

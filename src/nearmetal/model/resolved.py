@@ -84,6 +84,8 @@ class ResolvedWorkload(Frozen):
     """What a run of it can give; empty in a run of manifest version 1."""
     has_clients: bool
     """Whether clients load the servers over the network."""
+    under: str | None = None
+    """Name of the workload whose load runs while this one is measured."""
     services: tuple[str, ...] = ()
     """Names of those that it asks: they run on each server before it is prepared."""
     files: tuple[PlacedFile, ...] = ()

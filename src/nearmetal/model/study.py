@@ -140,6 +140,8 @@ class WorkloadSpec(Frozen):
     name: Name
     kind: str
     primary: Name | None = None
+    under: Name | None = None
+    """The workload whose load runs meanwhile."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -257,7 +257,8 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
         address=_address(task, trial),
-        workload=booted.asked.workload(trial.workload),
+        workload=(workload := booted.asked.workload(trial.workload)),
+        under=None if workload.under is None else booted.asked.workload(workload.under),
         stage=replace(booted.stage, seed=trial_seed(task.plan, task.block, task.attempt, trial.workload, trial.repeat)),
         observe=booted.asked.observe,
         treatments=tuple(_treatments(booted.asked)),

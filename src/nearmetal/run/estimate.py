@@ -3,6 +3,7 @@
 from nearmetal import plugins
 from nearmetal.model import Plan, ResolvedWorkload
 from nearmetal.resolve import build_workload
+from nearmetal.run.under import SETTLED
 
 AROUND_A_TRIAL = 1.0
 """Seconds: starting together, reading back, and preparing what takes no time worth telling."""
@@ -41,4 +42,4 @@ def most_captured(plan: Plan) -> int:
 
 def _taken(spec: ResolvedWorkload) -> float:
     workload = build_workload(spec)
-    return workload.duration + workload.preparing
+    return workload.duration + workload.preparing + (SETTLED if spec.under else 0.0)

@@ -45,6 +45,7 @@ from nearmetal.run.kernels import Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.services import ServiceFailed, ServiceSet
 from nearmetal.run.surroundings import Surroundings
+from nearmetal.run.under import LoadBeneath
 from nearmetal.run.vitals import Vitals
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ _CONTROLLER_STOPPED = 3.0
 class TrialTask:
     address: TrialAddress
     workload: ResolvedWorkload
+    under: ResolvedWorkload | None
+    """What loads the stage meanwhile."""
     stage: LabStage
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
@@ -148,12 +151,15 @@ class _Trial:
         self._beginning = Beginning(time.time(), suspension.Reading(suspension.asleep(), {}), task.liveness.seen.inside)
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
+        self._beneath: LoadBeneath | None = None
         self.found: Fault | None = None
         """Why it fails, whatever its tools said; looked for before what serves is stopped."""
 
     async def run(self) -> TrialRecord:
         stage = self._task.stage
         workload = build_workload(self._task.workload)
+        if self._task.under is not None:
+            self._beneath = LoadBeneath(self._task.under, workload)
         try:
             await self._timed("prepare", self._prepare(workload, stage))
             measurement, cost = await self._timed("measure", self._measure(workload, stage))
@@ -170,13 +176,15 @@ class _Trial:
                 with self._by_workload():
                     await workload.finish(stage)
             finally:
+                await self._end_beneath(stage)
                 self._said_by_services = await self._task.services.end(lifetimes=("trial",))
         task = self._task
         gated = clock_gate.gate_responses(measurement, task.workload.primary, task.clocks)
         uneven = clock_gate.find_uneven_start(task.liveness.machines, self._clocks, stage.offsets, task.clocks)
         self._responses |= gated.responses
         self._events = measurement.events
-        if cost is not None and measurement.events > 0:
+        # What the load cost cannot be told from what is measured.
+        if cost is not None and measurement.events > 0 and self._beneath is None:
             self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
         self._warnings += measurement.warnings
         self._warnings += gated.warnings
@@ -195,10 +203,23 @@ class _Trial:
     async def _prepare(self, workload: Workload, stage: LabStage) -> None:
         """Without waiting for an answer that cannot come. MachineLost."""
         services, asked = self._task.services, self._task.workload
-        await services.place(asked.files, *stage.servers, *stage.clients)
-        await self._watched(services.start(asked.services, stage))
+        under = self._task.under
+        every = [asked] if under is None else [under, asked]
+        for one in every:
+            await services.place(one.files, *stage.servers, *stage.clients)
+        needed = tuple(dict.fromkeys(name for one in every for name in one.services))
+        await self._watched(services.start(needed, stage))
+        if self._beneath is not None:
+            with by(f"the load of {self._beneath.name!r}"):
+                await self._watched(self._beneath.begin(stage))
         with self._by_workload():
             await self._watched(workload.prepare(stage))
+
+    async def _end_beneath(self, stage: LabStage) -> None:
+        if self._beneath is not None:
+            with by(f"the load of {self._beneath.name!r}"):
+                await self._beneath.end(stage)
+            self._observed["under"] = {"workload": self._beneath.name, "begun": self._beneath.begun}
 
     async def _watched(self, work: Coroutine[None, None, None]) -> None:
         """The work, until it is seen that an answer cannot come any more: TrialFailed, MachineLost."""
@@ -292,6 +313,9 @@ class _Trial:
                     what = f"the workload did not end within {limit:g} s"
                     raise NearmetalError(what, cause=Cause.TIMED_OUT) from None
             after = await contention.accounts(stage)
+            if self._beneath is not None:
+                with by(f"the load of {self._beneath.name!r}"):
+                    self._beneath.check()
         # Not while they listen: each machine is asked, and one that is gone is told by that.
         self.found = await self._aside(self._find_fault())
         self._stood_still = await self._aside(self._find_standstill())

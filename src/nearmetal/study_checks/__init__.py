@@ -18,7 +18,7 @@ from nearmetal.study_checks.treatments import (
     check_servers,
     check_shapes,
 )
-from nearmetal.study_checks.workloads import check_workload_parameters, check_workloads
+from nearmetal.study_checks.workloads import check_loads, check_workload_parameters, check_workloads
 from nearmetal.study_text import StudyText
 
 Check = Callable[[Study, StudyText], None]
@@ -29,6 +29,7 @@ CHECKS: Sequence[Check] = (
     check_environments,
     check_conditions,
     check_workloads,
+    check_loads,
     check_targets,
     check_reference,
     check_size,

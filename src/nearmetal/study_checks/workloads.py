@@ -14,6 +14,7 @@ from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload
 from nearmetal.resolve import build_workload
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 
+_LOADS = ("http", "httperf", "iperf3")
 _MANUAL = "docs/workloads.md says what each kind takes"
 
 
@@ -29,6 +30,42 @@ def check_workloads(study: Study, where: StudyText) -> None:
             what = f"there is no kind of workload {shown(workload.kind)}"
             raise where.wrong((*path, "kind"), what, did_you_mean(workload.kind, kinds, "kinds"))
         _placeholders(index, workload, study, where)
+
+
+def check_loads(study: Study, where: StudyText) -> None:
+    """A workload is measured under the load of another one that makes any, for as long as it is asked, beside it."""
+    named = {workload.name: workload for workload in study.workloads}
+    for index, workload in enumerate(study.workloads):
+        if workload.under is None:
+            continue
+        path: KeyPath = ("workloads", index, "under")
+        load = named.get(workload.under)
+        if load is None:
+            what = f"there is no workload {workload.under!r} to be under"
+            raise where.wrong(path, what, did_you_mean(workload.under, named, "workloads"))
+        if load.under is not None or load is workload:
+            what = (
+                f"{load.name!r} is itself measured under a load"
+                if load is not workload
+                else "no workload is under itself"
+            )
+            raise where.wrong(path, what, "name a workload that is under no other")
+        if load.kind not in _LOADS or load.parameters.get("mode") == "ramp":
+            what = f"{load.name!r} makes no load that goes on for as long as is wanted"
+            raise where.wrong(path, what, "name one of kind iperf3 or httperf, or http that is no ramp")
+        served = {one.parameters.get("server", "lighttpd") for one in (workload, load) if _starts_server(one)}
+        if (_starts_server(workload) and _starts_server(load) and len(served) == 1) or (
+            workload.kind == load.kind == "iperf3"
+        ):
+            what = f"{workload.name!r} and {load.name!r} each start the same server, and both would want its port"
+            raise where.wrong(path, what, 'give one of them another server: server = "probe", or a service')
+
+
+def _starts_server(workload: WorkloadSpec) -> bool:
+    """Whether a server of nearmetal's own is started for it."""
+    given = workload.parameters
+    in_place = given.get("url") is None and given.get("server", "lighttpd") in ("lighttpd", "probe")
+    return workload.kind in ("http", "httperf") and in_place
 
 
 def _placeholders(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:

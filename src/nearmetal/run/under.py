@@ -1,0 +1,65 @@
+"""The load of one workload, kept up while another one is measured: delay under load, to begin with."""
+
+import asyncio
+import contextlib
+from math import ceil
+from typing import Any
+
+from nearmetal.errors import NearmetalError
+from nearmetal.lab.stage import SLOW_LEAD
+from nearmetal.model import ResolvedWorkload, Stage, Workload
+from nearmetal.resolve import build_workload
+
+SETTLED = SLOW_LEAD + 1.0
+"""Seconds of load before anything else begins: several clients begin together within the first part of it."""
+_SPARE = 120.0
+"""Seconds that the load would go on for if it were let, beyond what the other workload takes: to prepare it takes time
+that nobody knows, and a load that ends is begun again, with a pause between."""
+
+
+class LoadBeneath:
+    """Runs from `begin` until `end`, again and again if it has to."""
+
+    def __init__(self, load: ResolvedWorkload, measured: Workload) -> None:
+        self.name = load.name
+        self.begun = 0
+        """How often it was begun: once, unless what is measured took very long."""
+        longest = ceil(SETTLED + measured.preparing + measured.duration + _SPARE)
+        self._workload = build_workload(load.model_copy(update={"parameters": _lengthen(load.parameters, longest)}))
+        self._running: asyncio.Task[None] | None = None
+
+    async def begin(self, stage: Stage) -> None:
+        """Return when it is under way. What makes the load fail is raised here, or by `check`."""
+        await self._workload.prepare(stage)
+        self._running = asyncio.create_task(self._repeat(stage))
+        await asyncio.wait({self._running}, timeout=SETTLED)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what ended it, if something has."""
+        if self._running is not None and self._running.done():
+            self._running.result()
+            raise NearmetalError(f"the load of {self.name!r} ended")
+
+    async def end(self, stage: Stage) -> None:
+        """Stop it and what serves it, also if it never began."""
+        try:
+            if self._running is not None:
+                self._running.cancel()
+                with contextlib.suppress(asyncio.CancelledError, NearmetalError):
+                    await self._running
+        finally:
+            await self._workload.finish(stage)
+
+    async def _repeat(self, stage: Stage) -> None:
+        while True:
+            self.begun += 1
+            await self._workload.run(stage)
+            await asyncio.sleep(0)
+
+
+def _lengthen(parameters: Any, seconds: int) -> dict[str, Any]:
+    """The same load for longer. iperf3 reports in intervals, of a minute at most."""
+    longer = {name: value for name, value in parameters.items() if name not in ("requests", "connections")}
+    longer |= {"duration": f"{seconds}s"}
+    return longer | ({"intervals": ceil(seconds / 10)} if "intervals" in longer or "protocol" in longer else {})

@@ -1,0 +1,95 @@
+"""A workload that is measured under another's load, on pretended machines: what runs when, and what fails it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nearmetal.lab.mock import programs
+from nearmetal.lab.mock.programs import Call
+from nearmetal.model import Completed, TrialRecord, TrialStatus
+from nearmetal.run import runner, session, under
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records as records_of
+from nearmetal.study import read
+
+LOADED = """
+name = "loaded"
+[environments.base]
+kind = "mock"
+[factors]
+environment = ["base"]
+[[workloads]]
+name = "web"
+kind = "http"
+server = "probe"
+duration = "1s"
+[[workloads]]
+name = "sums"
+kind = "sysbench"
+test = "cpu"
+duration = "1s"
+under = "web"
+[design]
+seed = 1
+blocks = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr(under, "SETTLED", 0.1)
+
+
+async def ran(folder: Path) -> dict[str, TrialRecord]:
+    request = session.Request(
+        read(LOADED, "loaded.toml"), LOADED, (), False, folder / "run", available=False, beside=folder
+    )
+    await session.start(request, lambda text: None, ())
+    return {record.trial.workload: record for record in records_of(RunFolder(folder / "run").journal)}
+
+
+def loads(argv: list[str]) -> bool:
+    return "load" in argv and "--duration" in argv and float(argv[argv.index("--duration") + 1].rstrip("ms")) > 100
+
+
+async def test_the_load_runs_from_before_the_other_begins_until_after_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    run = programs.run
+
+    async def noted(call: Call) -> Completed:
+        if loads(call.argv):
+            seen.append("load begins")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                seen.append("load ends")
+        if "sysbench" in call.argv[0]:
+            seen.append("sysbench")
+        return await run(call)
+
+    monkeypatch.setattr(programs, "run", noted)
+    found = await ran(tmp_path)
+    record = found["sums"]
+    assert (record.status, record.reason) == (TrialStatus.OK, None)
+    assert (seen[0], seen[-1]) == ("load begins", "load ends")
+    assert seen.count("load begins") == 1 and "sysbench" in seen
+    assert record.observers["under"] == {"workload": "web", "begun": 1}
+    assert "events" in record.responses and "cpu_per_event" not in record.responses
+    assert "under" not in found["web"].observers
+
+
+async def test_a_load_that_fails_fails_the_trial_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = programs.run
+
+    async def failing(call: Call) -> Completed:
+        return Completed(status=3, stderr=b"it broke") if loads(call.argv) else await run(call)
+
+    monkeypatch.setattr(programs, "run", failing)
+    found = await ran(tmp_path)
+    assert found["web"].status is TrialStatus.OK
+    assert found["sums"].status is TrialStatus.FAILED
+    assert "it broke" in str(found["sums"].reason)
