@@ -35,7 +35,7 @@ test    = "cpu"
 threads = "{vcpus}"
 
 [[workloads]]
-name       = "fileio-2g"
+name       = "fileio-as-run"
 kind       = "sysbench"
 test       = "fileio"
 total_size = "2GiB"

@@ -25,9 +25,9 @@ def pictures(folder: RunFolder) -> dict[str, tuple[list[str], bool]]:
 
 def test_of_many_responses_those_with_verdicts_are_shown_and_the_rest_is_a_click_away(tmp_path: Path) -> None:
     found = pictures(plausible_sysbench.sysbench(tmp_path / "run", 4))
-    assert found["responses"] == (["cpu-events", "fileio-2g-read"], False)
+    assert found["responses"] == (["cpu-events", "fileio-as-run-read"], False)
     rest, is_folded = found["responses-more"]
-    assert is_folded and {"cpu-latency_p95", "fileio-2g-written", "fileio-2g-fsyncs"} <= set(rest)
+    assert is_folded and {"cpu-latency_p95", "fileio-as-run-written", "fileio-as-run-fsyncs"} <= set(rest)
     assert not set(rest) & set(found["responses"][0])
 
 

@@ -97,11 +97,13 @@ def test_of_one_run_there_is_no_standard_deviation(tmp_path: Path) -> None:
 
 
 def test_files_are_told_in_bytes_and_seconds_and_arithmetic_has_no_published_latency(folder: RunFolder) -> None:
-    rows = table(folder, "statistics-fileio-2g")
+    rows = table(folder, "statistics-fileio-as-run")
     assert [row["figure"] for row in rows[::14]] == ["read rate", "write rate", "mean latency"]
     emulated = "qemu, vcpus 2, memory 2GiB, accel tcg"
-    assert printed(folder, "statistics-fileio-2g", emulated, "read rate")["average"] == Quantity(6.37 * 2**20, "B/s")
-    latency = printed(folder, "statistics-fileio-2g", "docker, vcpus 2, memory 2GiB", "mean latency")["average"]
+    assert printed(folder, "statistics-fileio-as-run", emulated, "read rate")["average"] == Quantity(
+        6.37 * 2**20, "B/s"
+    )
+    latency = printed(folder, "statistics-fileio-as-run", "docker, vcpus 2, memory 2GiB", "mean latency")["average"]
     assert isinstance(latency, Quantity) and latency.value == pytest.approx(0.18e-3)
     assert {row["figure"] for row in table(folder, "statistics-cpu")} == {"events"}
 
@@ -157,6 +159,17 @@ def test_what_was_claimed_is_tested(folder: RunFolder) -> None:
     assert arithmetic.startswith("equivalent")
 
 
+def test_no_claim_about_files_is_tested_on_smaller_ones(tmp_path: Path) -> None:
+    smaller = plausible_sysbench.SOURCE.replace('total_size = "2GiB"', 'total_size = "32MiB"')
+    folder = plausible_sysbench.sysbench(tmp_path / "smaller", 2, smaller)
+    told = claims(folder)
+    about_files = [texts for about, texts in told.items() if "files" in about]
+    assert len(about_files) == 3
+    assert all(text.startswith("not asked") for texts in about_files for text in texts)
+    rows = [row for row in table(folder, "system-vs-os-ratios") if row["response"] == "read rate"]
+    assert rows and {row["published is"] for row in rows} == {"not published"}
+
+
 def test_a_claim_that_nothing_was_measured_for_is_said_to_be_untested(tmp_path: Path) -> None:
     without = plausible_sysbench.SOURCE.replace('["tcg", "kvm"]', '["tcg"]')
     told = claims(plausible_sysbench.sysbench(tmp_path / "emulated", 2, without))
@@ -167,7 +180,7 @@ def test_a_claim_that_nothing_was_measured_for_is_said_to_be_untested(tmp_path: 
 def test_it_is_written_to_the_page_and_to_data_files(folder: RunFolder) -> None:
     write(folder)
     assert "System against OS virtualization" in folder.page.read_text()
-    assert (folder.report / "statistics-fileio-2g.csv").is_file()
+    assert (folder.report / "statistics-fileio-as-run.csv").is_file()
 
 
 def test_what_sysbench_does_are_events_and_no_requests(folder: RunFolder, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from nearmetal import units
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
 from nearmetal.report import against, bounds, figures, words
@@ -16,6 +17,8 @@ _TABLES = {"cpu": {"events": "cpu"}, "fileio": {"read": "read", "written": "writ
 """Test of sysbench and response to the published table of the five values each."""
 _STATISTICS = ("Min", "Max", "Avg", "StdDev")
 _MEMORY = {2 * 2**30: "2G", 2**30: "1G"}
+_PUBLISHED_FILES = 2 * 2**30
+"""Bytes that were read and written."""
 _EMULATION, _HARDWARE = "tcg", "whpx"
 """The published accelerators. Ours in hardware is another, and the nearest there is."""
 
@@ -55,6 +58,13 @@ def _tests(report: ReportInput) -> dict[str, str]:
 def _table_of(workload: str, response: str, report: ReportInput) -> str | None:
     """The published table with values of a response; None where there is none."""
     return _TABLES.get(_tests(report).get(workload, ""), {}).get(response)
+
+
+def _is_as_large(workload: str, treatment: Assignment, report: ReportInput) -> bool:
+    """Whether its files are as large as the published ones at least: smaller ones fit into memories that those did
+    not, and say nothing of them. A test without files is."""
+    given = report.parameter(treatment, workload, "total_size")
+    return given is None or units.size(given) >= _PUBLISHED_FILES
 
 
 def _place(treatment: Assignment, found: Published, report: ReportInput) -> dict[str, Level] | None:
@@ -162,6 +172,8 @@ def _ratios(found: Published, report: ReportInput) -> list[Block]:
 
 
 def _published_ratio(contrast: Contrast, found: Published, report: ReportInput) -> float | None:
+    if not _is_as_large(contrast.workload, contrast.treatment, report):
+        return None
     table = _table_of(contrast.workload, contrast.response, report)
     one, other = (_place(side, found, report) for side in (contrast.treatment, contrast.reference))
     return None if table is None or one is None or other is None else found.ratio(table, one, other)
@@ -192,6 +204,7 @@ def _tested(claim: Claim, contrasts: Sequence[Contrast], found: Published, repor
         )
         for contrast in contrasts
         if _table_of(contrast.workload, contrast.response, report) == claim.table
+        and _is_as_large(contrast.workload, contrast.treatment, report)
         and _is(claim.of, _place(contrast.treatment, found, report))
         and _is(claim.against, _place(contrast.reference, found, report))
     ]
