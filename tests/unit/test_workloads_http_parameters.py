@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from nearmetal.errors import ToolFailed
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._http_parameters import HttpParameters
+from nearmetal.workloads.http import Http
 
 RAMP = {"mode": "ramp", "from": 1, "step": 1, "to": 20}
 
@@ -90,7 +91,7 @@ def test_levels_come_with_their_types() -> None:
         ({"mix": [{"path": "/a", "send": "b", "send_file": __file__}]}, "exclude each other"),
         ({"mix": [{"path": "a"}]}, "is not a path"),
         ({"mix": [{"weight": 2}]}, "Field required"),
-        ({"tls": {"insecure": True}}, "`tls` needs `url` with https://"),
+        ({"tls": {"insecure": True}}, "`tls` needs a service, or `url` with https://"),
         ({"tls": {"insecure": True, "ca": __file__}, "url": "https://x/"}, "`ca` and `insecure` exclude each other"),
         ({"tls": {"ca": "/no/such/file"}, "url": "https://x/"}, "cannot read"),
     ],
@@ -144,3 +145,10 @@ def test_a_file_is_pinned_by_its_checksum(tmp_path: Path) -> None:
 def test_what_was_written_without_files_stays_as_it_is() -> None:
     written = {"workers": 4, "mix": [{"path": "/a", "weight": 2}], "headers": {"A": "b"}}
     assert parameters(**written).pin_files(written) == written
+
+
+def test_a_service_with_tls_is_asked_by_https() -> None:
+    given = HttpParameters.model_validate({"server": "api", "tls": {"insecure": True}})
+    assert given.is_tls and given.scheme == "https"
+    assert "handshake_p50" in Http(given).responses
+    assert HttpParameters.model_validate({"server": "api"}).scheme == "http"

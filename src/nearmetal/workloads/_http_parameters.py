@@ -128,7 +128,9 @@ class HttpParameters(ServedParameters):
         if self.mix and self.url is not None and urlsplit(self.url)[2:4] not in (("", ""), ("/", "")):
             raise ValueError("the paths stand in `mix`, and that of `url` would not be asked for: remove it")
         if self.tls is not None and not self.is_tls:
-            raise ValueError('`tls` needs `url` with https://: write url = "https://$server/", or remove `tls`')
+            raise ValueError(
+                '`tls` needs a service, or `url` with https://: write url = "https://$server/", or remove `tls`'
+            )
         return self
 
     # ── What follows from them ────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +142,13 @@ class HttpParameters(ServedParameters):
 
     @property
     def is_tls(self) -> bool:
-        return self.url is not None and self.url.startswith("https://")
+        if self.url is not None:
+            return self.url.startswith("https://")
+        return self.tls is not None and bool(self.asked_services)
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.is_tls else "http"
 
     def pin_files(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
         """The parameters as they were written, but that files have their checksums."""

@@ -98,6 +98,11 @@ class ServedParameters(Frozen):
         return self
 
     @property
+    def scheme(self) -> str:
+        """Of the URL, where there is none that says it."""
+        return "http"
+
+    @property
     def asked_services(self) -> tuple[str, ...]:
         """The study's services that are asked."""
         return () if self.server is None or self.server in OURS else (self.server,)

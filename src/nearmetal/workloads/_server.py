@@ -31,6 +31,9 @@ REFUSED = 2
 PORTS = {"lighttpd": 80, "probe": 9001}
 """Where each server listens."""
 
+PORTS_OF = {"http": 80, "https": 443}
+"""What a URL leaves out."""
+
 _SERVE = 'nearmetal starts nothing for a `url`: add [services.NAME] to the study and server = "NAME" to this workload'
 _OTHER_PATHS = ", ".join(f"/{name}" for name in pages.SIZES)
 _REMEDIES = {
@@ -83,7 +86,8 @@ class Servers:
         if self._parameters.url is not None:
             return self._parameters.url.replace(SERVER, server.address)
         port = self._ports[self._parameters.server or "lighttpd"]
-        return f"http://{server.address}{f':{port}' if port != 80 else ''}{self._first}"
+        scheme = self._parameters.scheme
+        return f"{scheme}://{server.address}{f':{port}' if port != PORTS_OF[scheme] else ''}{self._first}"
 
     def _command(self, server: Machine) -> list[str]:
         if self._parameters.server == "lighttpd":
