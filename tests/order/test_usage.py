@@ -19,7 +19,7 @@ async def test_a_trial_keeps_the_samples_and_their_averages(tmp_path: Path) -> N
     assert len(records) == 4
     for record in records:
         assert record.status == "ok", record.reason
-        assert record.observers["usage"].keys() == {"host", "server-0"}
+        assert record.observers["usage"].keys() == {"host", "server-0", "client-0"}
         server, host = (record.observers["usage"][name] for name in ("server-0", "host"))
         assert (server["cpu.all.usr"], server["cpu.0.idle"], server["interval"]) == (40, 50, 1)
         assert sum(value for name, value in host.items() if name.startswith("cpu.all.")) == pytest.approx(100, abs=0.1)
