@@ -12,6 +12,7 @@ from nearmetal.factors import KnownNames, NoTarget, Target, find_aims, placehold
 from nearmetal.levels import fill_placeholders
 from nearmetal.model import (
     CAPTURE_KEYS,
+    SAME,
     Assignment,
     CaptureSpec,
     ClientsSpec,
@@ -34,6 +35,11 @@ class Asked:
     environment: str
     machine: MachineSpec
     clients: ClientsSpec
+    """With the level of `environment` that they have, also where the study says that it is the servers'."""
+    is_same: bool
+    """Whether the study says so."""
+    client: MachineSpec | None
+    """What each client is given, before treatments shape it. None: nothing that the study writes."""
     link: LinkSpec
     observe: ObserveSpec
     treatments: Mapping[str, Level]
@@ -73,11 +79,22 @@ class Asking:
                 elif its.kind == "treatment":
                     chosen[its.key] = level
         study = self._study
+        clients = self._once("clients", levels["clients"], lambda of: set_levels(study.clients, of))
+        machine = self._once("machine", levels["machine"], lambda of: set_levels(study.machine, of))
+        is_same = clients.environment == SAME
+        if is_same:
+            levels["clients"]["environment"] = assignment["environment"]
+            clients = self._once("clients", levels["clients"], lambda of: set_levels(study.clients, of))
+        both = {"same": is_same} | {
+            f"{table}.{key}": level for table in ("machine", "clients") for key, level in levels[table].items()
+        }
         filling = {name: level for name, level in assignment.items() if name in self._filling}
         return Asked(
             environment=str(assignment["environment"]),
-            machine=self._once("machine", levels["machine"], lambda of: set_levels(study.machine, of)),
-            clients=self._once("clients", levels["clients"], lambda of: set_levels(study.clients, of)),
+            machine=machine,
+            clients=clients,
+            is_same=is_same,
+            client=self._once("client", both, lambda _: ask_client(machine, clients, is_same)),
             link=self._once("link", levels["link"], lambda of: set_levels(study.link, of)),
             observe=self._once("observe", levels["observe"], lambda of: _observed(study, of)),
             treatments=chosen,
@@ -108,6 +125,27 @@ class Asking:
             found += self._settings[key]
         overridden = {(one.target, one.key) for one in found}
         return (*(one for one in self._fixed if (one.target, one.key) not in overridden), *found)
+
+
+CLIENT_MEMORY = 2**30
+"""Bytes that a client may take: no study is about them, so it is as much as a load generator could ever need."""
+
+
+def ask_client(server: MachineSpec, clients: ClientsSpec, is_same: bool) -> MachineSpec | None:
+    """What a study asks each client to be; None if it says nothing of that."""
+    if is_same:
+        # Not theirs: where the server is placed, what only makes sense of a machine under test, levels of treatments.
+        others = server.model_dump(exclude={"cpus", "alone", "neighbours", "host", *server.settings})
+        return MachineSpec.model_validate({**others, "host": clients.host, **clients.own_keys})
+    if not clients.own_keys:
+        return None
+    beside = MachineSpec(image=image_beside(server), memory=CLIENT_MEMORY, host=clients.host)
+    return beside.model_copy(update=clients.own_keys)
+
+
+def image_beside(spec: MachineSpec) -> str:
+    """What whatever else takes part is made of: the servers' image, but for one of the user's own."""
+    return MachineSpec().image if spec.brings_image else spec.image
 
 
 def find_targets(study: Study, known: KnownNames) -> Mapping[str, tuple[Target, ...]]:

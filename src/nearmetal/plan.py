@@ -19,6 +19,7 @@ from nearmetal.resolve import resolve_treatments
 _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
     ("clients", "clocks"): 0.01,
     ("link", "each"): False,
+    **{("clients", key): None for key in ("image", "vcpus", "memory", "accel", "nic")},
     ("kernel",): {"align": "off", "sysctl": {}},
     ("services",): {},
     ("design", "detect"): None,

@@ -3,7 +3,7 @@
 Done once, when a study is planned. What comes of it is data: the plan, the manifest and everything after read that.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -26,8 +26,10 @@ from nearmetal.model import (
     ResolvedEnvironment,
     ResolvedService,
     ResolvedWorkload,
+    Role,
     ServiceSpec,
     Study,
+    Treatment,
     Workload,
     WorkloadSpec,
 )
@@ -95,14 +97,18 @@ class Resolver:
 
     def _client(self, asked: Asked) -> ResolvedClients:
         clients = asked.clients
-        key = (id(clients), id(asked.machine))
+        treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
+        key = (id(clients), id(asked.client), treatments)
         if key not in self._clients:
-            environment = self._environment(clients.environment, self._study.machine)
+            machine = self._shape_client(asked)
+            environment = self._environment(clients.environment, asked.client or self._study.machine)
             # They are not what is under study: made anew where they can be.
             provisions = plugins.load("environments", environment.kind).provisions
             provision = "boot" if "boot" in provisions else provisions[0]
             self._clients[key] = ResolvedClients(
                 environment=environment.model_copy(update={"provision": provision}),
+                machine=machine,
+                has_own_cpus=machine is not None and (asked.is_same or clients.vcpus is not None),
                 count=clients.count,
                 connect=clients.connect,
                 cpus=clients.cpus,
@@ -110,6 +116,17 @@ class Resolver:
                 host=clients.host if environment.description.host is None else environment.level,
             )
         return self._clients[key]
+
+    def _shape_client(self, asked: Asked) -> MachineSpec | None:
+        """What each client is, shaped by the treatments that are of clients too."""
+        spec = asked.client
+        if spec is None:
+            return None
+        for name, level in asked.treatments.items():
+            treatment = plugins.load("treatments", name)
+            if "client" in find_roles(treatment):
+                spec = treatment.shape(spec, level)
+        return spec
 
     def _filled(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
         if id(workloads) not in self._workloads:
@@ -122,6 +139,11 @@ class Resolver:
                 name: resolve_service(name, spec, self._reader) for name, spec in self._study.services.items()
             }
         return self._services
+
+
+def find_roles(treatment: Treatment) -> Container[Role]:
+    """The roles of machines to which a treatment applies: servers alone if it does not say."""
+    return getattr(treatment, "roles", ("server",))
 
 
 def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:

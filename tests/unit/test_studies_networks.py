@@ -8,7 +8,7 @@ from nearmetal.resolve import build_workload
 from nearmetal.run.estimate import estimate
 from nearmetal.studies import published
 
-NAMES = ("virtual-vs-physical", "virtual-vs-physical-hosts", "shared-network")
+NAMES = ("virtual-vs-physical", "virtual-servers", "virtual-vs-physical-hosts", "shared-network")
 TWENTY_MINUTES = 20 * 60.0
 
 
@@ -39,6 +39,8 @@ def test_quick_takes_less_than_twenty_minutes_on_two_cores(name: str) -> None:
     made = plan.make(one)
     assert estimate(made) < TWENTY_MINUTES < estimate(plan.make(read(name)))
     assert one.machine.vcpus == 1  # and one for the clients
+    if name == "virtual-vs-physical":
+        assert {resolved.clients.machine and resolved.clients.machine.vcpus for resolved in made.resolved} == {1}
 
 
 def varied(one: Study) -> set[str]:
@@ -86,6 +88,16 @@ def test_transactions_are_counted_as_published() -> None:
         for nic in one.factors["nic"].levels
     }
     assert named == {cell.at["environment"] for cell in cells}
+
+
+def test_both_ends_are_alike_as_published_and_its_variant_differs_in_nothing_else() -> None:
+    for resolved in plan.make(read("virtual-vs-physical")).resolved:
+        assert resolved.clients.environment.level == resolved.environment.level
+        client = resolved.clients.machine
+        assert client == resolved.server
+        assert client.vcpus == setting("virtual-vs-physical", "virtual CPUs")[0]
+    whole, variant = (read(name).model_dump() for name in ("virtual-vs-physical", "virtual-servers"))
+    assert {key for key in whole if whole[key] != variant[key]} == {"name", "question", "clients"}
 
 
 def test_the_shared_network_is_loaded_as_published() -> None:

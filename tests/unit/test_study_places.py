@@ -59,3 +59,36 @@ kind = "http"
     varied = text.replace("vcpus = 1", "").replace("[factors]", "[factors]\nvcpus = [2, 1]")
     assert refused(varied).what == error.what
     assert refused(varied).where == f"s.toml:{line('vcpus = ', varied)}"
+
+
+def test_clients_are_the_same_only_where_a_second_can_be_made() -> None:
+    same = GOOD.replace('[clients]\nenvironment = "mock"', '[clients]\nenvironment = "same"')
+    assert study.read(same, "s.toml").clients.environment == "same"
+    metal = '[environments.metal]\nkind = "ssh"\naddress = "lab3"\nprovision = "reuse"\n[factors]'
+    text = same.replace('["base", "slow"]', '["metal"]').replace("[factors]", metal)
+    text = text.replace('reference = { environment = "base", workers = 1 }\n', "").replace(
+        'when = { environment = "slow" }', 'sets = "clients.nic"'
+    )
+    written = 'environment = "same"'
+    error = refused(text)
+    assert "clients cannot be what 'metal' is" in error.what
+    assert error.where == f"s.toml:{line(written, text)}"
+    assert 'set clients.environment to "host"' in error.remedy
+
+
+def test_same_is_no_environments_name() -> None:
+    text = GOOD.replace("[environments.slow]", "[environments.same]").replace('"slow"', '"same"')
+    assert "'same' cannot name an environment" in refused(text).what
+
+
+def test_clients_get_as_many_cpus_as_are_named_for_them() -> None:
+    text = GOOD.replace('[clients]\nenvironment = "mock"', '[clients]\nenvironment = "same"\nvcpus = 2\ncpus = "0"')
+    error = refused(text)
+    assert error.what == "`clients.cpus` names 1 CPUs for clients that are to have 2 each"
+    assert error.where == f"s.toml:{line('cpus = ', text.replace('vcpus', 'VCPUS'))}"
+    study.read(text.replace('cpus = "0"', 'cpus = "0-1"'), "s.toml")
+
+
+def test_a_clients_network_card_is_one_that_boots() -> None:
+    text = GOOD.replace('[clients]\nenvironment = "mock"', '[clients]\nenvironment = "same"\nnic = "virtio"')
+    assert "cannot be a machine's nic" in refused(text).what

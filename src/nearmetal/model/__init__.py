@@ -96,6 +96,7 @@ from nearmetal.model.services import ServiceSpec as ServiceSpec
 from nearmetal.model.shared_folder import SharedFolder as SharedFolder
 from nearmetal.model.shared_folder import SharedFolderText as SharedFolderText
 from nearmetal.model.study import PRETENDED as PRETENDED
+from nearmetal.model.study import SAME as SAME
 from nearmetal.model.study import CaptureSpec as CaptureSpec
 from nearmetal.model.study import ClientsSpec as ClientsSpec
 from nearmetal.model.study import DesignSpec as DesignSpec

@@ -65,6 +65,8 @@ class ResolvedClients(Frozen):
     environment: ResolvedEnvironment
     machine: MachineSpec | None = None
     """What each client is given. None: the image of the servers, and the CPUs that they leave, a fact of each boot."""
+    has_own_cpus: bool = False
+    """Whether each client has as many CPUs as `machine` says; else all share those that the servers leave."""
     count: int
     connect: Literal["shared", "pairs"]
     cpus: str | None

@@ -37,7 +37,12 @@ class Readback(Frozen):
 
 
 class Treatment(Protocol):
-    """How the levels of one factor come about. `name` is what a study file calls it."""
+    """How the levels of one factor come about. `name` is what a study file calls it.
+
+    One that applies to clients too says so by `roles`, a ClassVar like ("server", "client"): then clients that the
+    study describes (`clients.environment = "same"`, or keys of their own) are shaped by it as servers are. Without
+    `roles` a treatment is of servers.
+    """
 
     name: ClassVar[str]
 

@@ -52,14 +52,30 @@ class MachineSpec(Frozen):
         return dict(self.model_extra or {})
 
 
+SAME = "same"
+"""What `clients.environment` says so that clients are what the servers are. No environment has that name."""
+
+
 class ClientsSpec(Frozen):
     count: Annotated[Whole, Field(le=1000)] = 1
     environment: str = "host"
+    """A level of `environment`, or SAME: then what is not written here is as [machine] asks for it."""
+    image: str | None = None
+    vcpus: Whole | None = None
+    memory: Annotated[Bytes, Field(ge=16 * 2**20)] | None = None
+    accel: str | None = None
+    nic: str | None = None
     connect: Literal["shared", "pairs"] = "shared"
     cpus: str | None = None
     host: str = "local"
     clocks: Annotated[Seconds, Field(gt=0, le=1)] = 0.01
     """How far clocks may be apart for what needs those of both ends: one way's delay, and a common start."""
+
+    @property
+    def own_keys(self) -> Mapping[str, Any]:
+        """What each client is given by a key of its own, as fields of a `MachineSpec`."""
+        keys = ("image", "vcpus", "memory", "accel", "nic")
+        return {key: value for key in keys if (value := getattr(self, key)) is not None}
 
 
 class LinkSpec(Frozen):

@@ -8,10 +8,11 @@ from typing import Any
 from nearmetal.errors import MALFORMED
 from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.machine import require_programs
 from nearmetal.lab.machines import disk, kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Machine, Response, Warned
+from nearmetal.model import Machine, MachineSpec, Readback, Response, Warned
 from nearmetal.run import verify
 from nearmetal.run.allotment import Allotment, Placed
 from nearmetal.run.blame import Invalid
@@ -36,16 +37,23 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
             with _read(server):
                 _note_family(booted, server, facts)
             await _memory_overhead(booted, server, facts)
-        ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if handle.hardware else None
         kept = _kept(stage, server.site.name)
-        with _read(server):
-            resources = verify.resources(booted.spec, facts, handle, ram, kept)
-        booted.note("resources", resources)
+        booted.note("resources", await _resources(server, booted.spec, facts, booted, kept))
         booted.note("share", await shares.verify(server, booted.spec))
-    if stage.clients:
-        client = stage.clients[0]
+    of_clients = booted.asked.clients
+    wanted = of_clients.machine
+    # Clients of which the study says nothing are alike: one speaks for all.
+    for index, client in enumerate(stage.clients if wanted else stage.clients[:1]):
         facts = await _facts(client, booted)
-        sink.emit(FactsSeen(treatment=task.boot.treatment, role="client", site=client.site.name, facts=facts))
+        if index == 0:
+            sink.emit(FactsSeen(treatment=task.boot.treatment, role="client", site=client.site.name, facts=facts))
+        if wanted:
+            if wanted.brings_image:
+                await require_programs(client, wanted.image)
+            given = len(stage.cpus[client.name])
+            spec = wanted if of_clients.has_own_cpus else wanted.model_copy(update={"vcpus": given})
+            booted.note("clients", await _resources(client, spec, facts, booted, frozenset()))
+            booted.note("clients' share", await shares.verify(client, spec))
     placed = [
         Placed(
             handle,
@@ -57,6 +65,16 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
     ]
     booted.liveness = await Liveness.begin(stage, booted.handles, placed)
     _note_places(booted, booted.liveness.given)
+
+
+async def _resources(
+    machine: Machine, spec: MachineSpec, facts: Mapping[str, Any], booted: Booted, kept: frozenset[int]
+) -> Readback:
+    """What a machine has, against what it is to have; `kept` as for `verify.resources`."""
+    handle = booted.handle(machine)
+    ram = verify.ram_of((await machine.exec(["cat", "/proc/iomem"])).text) if handle.hardware else None
+    with _read(machine):
+        return verify.resources(spec, facts, handle, ram, kept)
 
 
 def _note_family(booted: Booted, server: Machine, facts: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 
 from nearmetal import cpu_lists
+from nearmetal.asked import image_beside
 from nearmetal.lab import probe
 from nearmetal.lab.cpus import layout, sharing
 from nearmetal.lab.cpus.sharing import Share
@@ -57,10 +58,9 @@ async def clients(booted: Booted, share: Share, lab: Lab, servers: Sequence[Mach
     spec = shape.client(booted.asked, share)
     hung = link.bridge(booted.asked.link, "client")
     shared = await _shared(booted, site, lab, servers)
-    creations = [
-        lab.create(asked.environment, spec, "client", share.clients, site, hung, shared) for _ in range(asked.count)
-    ]
-    return await _all(booted, [share.clients] * asked.count, creations)
+    cpusets = shape.client_cpus(booted.asked, share)
+    creations = [lab.create(asked.environment, spec, "client", cpuset, site, hung, shared) for cpuset in cpusets]
+    return await _all(booted, cpusets, creations)
 
 
 async def _shared(booted: Booted, clients: Site, lab: Lab, servers: Sequence[Machine]) -> SharedNetwork | None:
@@ -76,7 +76,7 @@ async def neighbours(booted: Booted, share: Share, lab: Lab) -> None:
     site = await lab.site(booted.spec.host)
     for cpuset in share.servers:
         for argv in booted.spec.neighbours:
-            spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpu_lists.parse(cpuset)), memory=2**30)
+            spec = MachineSpec(image=image_beside(booted.spec), vcpus=len(cpu_lists.parse(cpuset)), memory=2**30)
             (handle,) = await _all(booted, [cpuset], [lab.create(NEIGHBOURHOOD, spec, "neighbour", cpuset, site, None)])
             neighbour = await lab.attach(handle)
             booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
@@ -119,4 +119,6 @@ def _numbered(machine: Machine, booted: Booted) -> list[int]:
     given = cpu_lists.parse(booted.cpusets[machine.name])
     if given and kernel.is_its_hosts(machine):
         return given
-    return list(range(booted.spec.vcpus if machine.role == "server" else len(given)))
+    clients = booted.asked.clients
+    spec = booted.spec if machine.role == "server" else clients.machine if clients.has_own_cpus else None
+    return list(range(spec.vcpus if spec else len(given)))

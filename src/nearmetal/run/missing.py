@@ -78,10 +78,12 @@ class _Here:
         if kernel.keeps_cpus(spec) and share.servers[0]:
             # Which of them are kept free decides, and only the host can tell.
             specs = [spec.model_copy(update={"cpus": cpus}) for cpus in dict.fromkeys(share.servers)]
-        # A client's memory is a limit of ours and nothing that the study asks the host for.
+        # The memory of a client of which the study says nothing is a limit of ours.
         usable = host.layout.usable(host.available, kernel.keeps_cpus(spec))
         servers = [*(_cpus(one.cpus, usable, "machine.cpus") for one in specs), _memory(spec.memory, host.memory)]
         clients = [_cpus(asked.clients.cpus, clients_host.available, "clients.cpus")]
+        if asked.clients.machine:
+            clients.append(_memory(client.memory, clients_host.memory))
         return (
             self._apart(asked)
             or await self._of(asked.environment, specs, host, servers, asked.link)

@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from nearmetal import plugins
+from nearmetal.asked import image_beside
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.lab import OpenSite
-from nearmetal.model import MachineSpec, Resolved, Study
+from nearmetal.model import SAME, MachineSpec, Resolved, Study
 from nearmetal.resolve import resolve_environment
-from nearmetal.run import shape
 from nearmetal.store.manifest import Manifest
 
 
 def makes_machines(study: Study) -> bool:
     """Whether any of its machines are made by us, of the image. Pure."""
-    levels = {str(level) for level in study.factors["environment"].levels} | {study.clients.environment}
+    levels = {str(level) for level in study.factors["environment"].levels} | ({study.clients.environment} - {SAME})
     return any(resolve_environment(study, level).description.is_on_switch for level in levels)
 
 
@@ -40,8 +40,10 @@ async def build_image(study: Study, say: Callable[[str], None]) -> None:
 
 def images(resolved: Iterable[Resolved]) -> dict[str, str]:
     """The digests of all images of ours that machines are made of, by name."""
-    servers = [one.server for one in resolved]
-    names = {one.image for one in servers} | {shape.image_beside(one) for one in servers}
+    names: set[str] = set()
+    for one in resolved:
+        names |= {one.server.image, image_beside(one.server)}
+        names |= {one.clients.machine.image} if one.clients.machine else set()
     found = {}
     for name in sorted(names):
         with suppress(HostCannot):  # the user's own, or of no machine of ours
@@ -55,7 +57,7 @@ async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
     for one in manifest.plan.resolved:
         for environment, machine in (
             (one.environment, one.server),
-            (one.clients.environment, _at(one.server, one.clients.host)),
+            (one.clients.environment, one.clients.machine or _at(one.server, one.clients.host)),
         ):
             key = (environment.model_dump_json(), machine.model_dump_json())
             if key not in prepared:
@@ -66,4 +68,4 @@ async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
 
 def _at(machine: MachineSpec, host: str) -> MachineSpec:
     """As clients need it, on their host."""
-    return machine.model_copy(update={"host": host, "image": shape.image_beside(machine)})
+    return machine.model_copy(update={"host": host, "image": image_beside(machine)})

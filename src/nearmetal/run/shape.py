@@ -3,15 +3,13 @@
 from collections.abc import Iterable
 
 from nearmetal import cpu_lists
+from nearmetal.asked import CLIENT_MEMORY, image_beside
 from nearmetal.lab.cpus import sharing
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network, trunk
 from nearmetal.model import MachineSpec, Resolved
-
-_CLIENT_MEMORY = 2**30
-"""Bytes that a client may take: no study is about them, so it is as much as a load generator could ever need."""
 
 
 def share(resolved: Resolved, available: list[int], layout: Layout, elsewhere: list[int] | None) -> Share:
@@ -25,6 +23,7 @@ def share(resolved: Resolved, available: list[int], layout: Layout, elsewhere: l
         layout,
         kept_free=kernel.keeps_cpus(resolved.server),
         leave_last=resolved.server.alone,
+        least=resolved.clients.machine.vcpus if resolved.clients.machine and resolved.clients.has_own_cpus else 0,
     )
     return shared if elsewhere is None else Share(shared.servers, resolved.clients.cpus or cpu_lists.show(elsewhere))
 
@@ -50,12 +49,22 @@ def is_across(resolved: Resolved) -> bool:
     return resolved.server.host != resolved.clients.host and all(one.description.is_on_switch for one in both)
 
 
-def image_beside(spec: MachineSpec) -> str:
-    """What whatever else takes part is made of: the servers' image, but for one of the user's own."""
-    return MachineSpec().image if spec.brings_image else spec.image
-
-
 def client(resolved: Resolved, shared: Share) -> MachineSpec:
-    """A client beside machines under test: of the same image, on the CPUs that they leave."""
-    image, vcpus = image_beside(resolved.server), len(cpu_lists.parse(shared.clients))
-    return MachineSpec(image=image, vcpus=vcpus, memory=_CLIENT_MEMORY)
+    """A client beside machines under test: as the study says, else of the same image, on the CPUs that they leave."""
+    clients = resolved.clients
+    spec = clients.machine or MachineSpec(image=image_beside(resolved.server), memory=CLIENT_MEMORY)
+    if clients.has_own_cpus:
+        return spec
+    return spec.model_copy(update={"vcpus": len(cpu_lists.parse(shared.clients))})
+
+
+def client_cpus(resolved: Resolved, shared: Share) -> list[str]:
+    """The cpuset of each client: the same for all, or as many CPUs as each is to have, in turn."""
+    clients, cpus = resolved.clients, cpu_lists.parse(shared.clients)
+    if not clients.has_own_cpus or clients.machine is None or not cpus:
+        return [shared.clients] * clients.count
+    each = clients.machine.vcpus
+    return [
+        cpu_lists.show(sorted({cpus[at % len(cpus)] for at in range(number * each, (number + 1) * each)}))
+        for number in range(clients.count)
+    ]

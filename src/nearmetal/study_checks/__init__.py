@@ -11,6 +11,7 @@ from nearmetal.study_checks.places import check_environments
 from nearmetal.study_checks.services import check_services
 from nearmetal.study_checks.treatments import (
     check_cables,
+    check_clients,
     check_cpus,
     check_meaning,
     check_places,
@@ -42,6 +43,7 @@ CHECKS: Sequence[Check] = (
     check_reality,
     check_places,
     check_servers,
+    check_clients,
     check_cpus,
     check_shapes,
     check_cables,

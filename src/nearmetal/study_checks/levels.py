@@ -9,7 +9,7 @@ from nearmetal import plugins
 from nearmetal.asked import put_level
 from nearmetal.factors import KnownNames
 from nearmetal.lines import KeyPath
-from nearmetal.model import CAPTURE_KEYS, FactorSpec, Level, Study, find_sysctl_problem
+from nearmetal.model import CAPTURE_KEYS, SAME, FactorSpec, Level, Study, find_sysctl_problem
 from nearmetal.study_checks.places import is_cpus, is_environment, is_host
 from nearmetal.study_text import StudyText, did_you_mean, shown, told
 
@@ -50,6 +50,8 @@ def check_levels(study: Study, where: StudyText) -> None:
     """Every level, put in its place, must make sense there."""
     for key in MODELS:
         _is_model(("machine", key), key, getattr(study.machine, key), where)
+    if study.clients.nic is not None:
+        _is_model(("clients", "nic"), "nic", study.clients.nic, where)
     known = KnownNames(plugins.names("treatments"), plugins.names("observers"))
     for name, factor in study.factors.items():
         for aim in words.find_aims(name, factor, study, known):
@@ -87,12 +89,13 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
         raise where.wrong(path, *told(f"the level {shown(level)} of `{name}`", first)) from None
     match aim.kind, aim.key:
         case "clients", "environment":
-            is_environment(path, level, study, where)
+            if level != SAME:
+                is_environment(path, level, study, where)
         case "machine" | "clients", "host":
             is_host(path, level, study, where)
         case "machine" | "clients", "cpus":
             is_cpus(path, level, where)
-        case "machine", "nic" | "disk":
+        case ("machine", "nic" | "disk") | ("clients", "nic"):
             _is_model(path, aim.key, level, where)
         case "observe", _:
             observer(path, aim.key.partition(".")[0], placed, where)

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from nearmetal import cpu_lists, plugins
 from nearmetal.lines import KeyPath
-from nearmetal.model import Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
+from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 from nearmetal.units import AS_WRITTEN
 
@@ -16,6 +16,9 @@ _MANUAL = "docs/environments.md says what each kind takes"
 
 def check_environments(study: Study, where: StudyText) -> None:
     kinds = plugins.names("environments")
+    if SAME in study.environments:
+        what = f"{shown(SAME)} cannot name an environment: for clients it means the servers'"
+        raise where.wrong(("environments", SAME), what, "rename it")
     for name, spec in study.environments.items():
         if spec.kind not in kinds:
             what = f"there is no kind of environment {shown(spec.kind)}"
@@ -26,8 +29,9 @@ def check_environments(study: Study, where: StudyText) -> None:
         is_environment(("factors", "environment"), level, study, where)
         _is_declared(("factors", "environment"), str(level), study, where)
         _provision(study, str(level), where)
-    is_environment(("clients", "environment"), study.clients.environment, study, where)
-    _is_declared(("clients", "environment"), study.clients.environment, study, where)
+    if study.clients.environment != SAME:
+        is_environment(("clients", "environment"), study.clients.environment, study, where)
+        _is_declared(("clients", "environment"), study.clients.environment, study, where)
     for table, host in (("machine", study.machine.host), ("clients", study.clients.host)):
         is_host((table, "host"), host, study, where)
     for table, given in (("machine", study.machine.cpus), ("clients", study.clients.cpus)):

@@ -87,6 +87,25 @@ def check_servers(study: Study, where: StudyText) -> None:
             raise where.wrong(path, what, 'connect = "shared": all clients load that one')
 
 
+def check_clients(study: Study, where: StudyText) -> None:
+    """Clients that are to be what the servers are can be made, and have the CPUs that are named for them."""
+    described = Descriptions(study)
+    for treatment, asked in iterate_asked(study):
+        level = asked.clients.environment
+        if asked.is_same and described[level].is_reached_from_outside:
+            what = f"clients cannot be what {shown(level)} is: that is a machine of yours, and no second is made of it"
+            remedy = 'set clients.environment to "host", or to another machine of yours'
+            raise where.wrong(_written(study, treatment, "clients", "environment"), what, remedy)
+        given, client = asked.clients.cpus, asked.client
+        has_own = client is not None and (asked.is_same or asked.clients.vcpus is not None)
+        if given is None or client is None or not has_own:
+            continue
+        if (named := len(cpu_lists.parse(given))) < client.vcpus:
+            what = f"`clients.cpus` names {named} CPUs for clients that are to have {client.vcpus} each"
+            path = _written(study, treatment, "clients", "cpus", "vcpus")
+            raise where.wrong(path, what, "name more, or set clients.vcpus to less")
+
+
 def check_cpus(study: Study, where: StudyText) -> None:
     """A machine without hardware of its own has the CPUs that are named for it: they are those that it counts."""
     described = Descriptions(study)
@@ -143,6 +162,10 @@ def check_meaning(study: Study, where: StudyText) -> None:
             if aim.kind == "machine" and aim.key in described[asked.environment].ignores:
                 what = f"`{name}` is varied for {shown(asked.environment)}, to which machine.{aim.key} means nothing"
                 raise where.wrong(("factors", name), what, _only(study, aim.key, described))
+            if aim.kind == "clients" and aim.key in described[asked.clients.environment].ignores:
+                client = shown(asked.clients.environment)
+                what = f"`{name}` is varied for clients of {client}, to which clients.{aim.key} means nothing"
+                raise where.wrong(("factors", name), what, "leave it out, or give the factor a `when`")
             if aim.is_how_captured and asked.observe.capture is None:
                 what = f"`{name}` is varied where nothing is captured"
                 remedy = "let packets be captured: [observe] capture = true; or give the factor a `when`"

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from nearmetal.lab.changes.ethtool import FEATURES, Feature, parse
 from nearmetal.lab.machines import kernel
-from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
+from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Role, Stage, Warned
 
 _NEEDS: Mapping[str, tuple[str, ...]] = {"tso": ("tx", "sg"), "gso": ("sg",), "lro": ("rx",)}
 """What the kernel switches off together (netdev_fix_features in net/core/dev.c)."""
@@ -22,6 +22,7 @@ _SENDING = ("tx", "sg", "tso", "gso")
 
 class Offload:
     name: ClassVar[str] = "offload"
+    roles: ClassVar[tuple[Role, ...]] = ("server", "client")
 
     def problem(self, level: Level) -> str | None:
         if isinstance(level, bool):

@@ -26,6 +26,7 @@ def share(
     layout: Layout = UNKNOWN,
     kept_free: bool = False,
     leave_last: bool = False,
+    least: int = 0,
 ) -> Share:
     """Servers get the highest CPUs, each its own while there are enough; clients get what is left.
 
@@ -38,7 +39,8 @@ def share(
     on which is measured, wherever such a set can be had. Else, and to clients, only those of them go that are
     available, and only where the others are too few.
 
-    With `leave_last` clients have none of the servers' last CPUs, on which is measured, if there are others.
+    With `leave_last` clients have none of the servers' last CPUs, on which is measured, if there are others. Clients
+    that want `least` CPUs share the servers' too where fewer are left.
     """
     isolated = layout.isolated if kept_free else frozenset()
     ordinary = [cpu for cpu in available if cpu not in layout.isolated]
@@ -55,6 +57,9 @@ def share(
     shared = ordinary or available
     left = [cpu for cpu in shared if not (leave_last and cpu in {max(cpus) for cpus in sets})]
     clients = parse(client_cpus) if client_cpus is not None else (whole or rest or left or shared)
+    if client_cpus is None and len(clients) < least:
+        others = [cpu for cpu in (*reversed(rest), *reversed(left), *reversed(shared)) if cpu not in clients]
+        clients = sorted([*clients, *dict.fromkeys(others)][:least])
     return Share(tuple(show(cpus) for cpus in sets), show(clients))
 
 
