@@ -7,6 +7,8 @@ import pytest
 from nearmetal.kernel_table import TABLE
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialStatus, is_per_namespace
+from nearmetal.report import reading
+from nearmetal.store.folder import RunFolder
 
 from .laboratory import study
 
@@ -34,6 +36,25 @@ seed = 1
 
 def of_host(name: str) -> str:
     return " ".join(Path("/proc/sys", *name.split(".")).read_text().split())
+
+
+async def test_cubic_is_had_at_both_ends_also_where_namespaces_may_not_set_it(tmp_path: Path, lab_image: Image) -> None:
+    """A host whose default is bbr: its routes name what the table says, so that nothing confounds host and guest."""
+    study_text = STUDY.replace('"host", "docker", "qemu"', '"host", "qemu"')
+    records = await study(
+        tmp_path / "run", study_text.replace('[kernel.sysctl]\nnet.ipv4.tcp_congestion_control = "reno"\n', "")
+    )
+    assert {record.status for record in records} == {TrialStatus.OK}, [record.reason for record in records]
+    for record in records:
+        assert {role: found[CONTROL] for role, found in record.readback["kernels"].items()} == {
+            "server": "cubic",
+            "client": "cubic",
+        }
+        assert "change-refused" not in {warned.code for warned in record.warnings}
+    found = reading.read(RunFolder(tmp_path / "run"))
+    assert {one.facts["sysctls"][CONTROL] for one in found.manifest.fairness} == {"cubic"}
+    assert found.analysis.contrasts
+    assert not any(CONTROL in name for one in found.analysis.contrasts for name in one.confounded_by)
 
 
 async def test_servers_and_clients_have_the_same_settings_and_the_host_keeps_its_own(

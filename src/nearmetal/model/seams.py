@@ -8,10 +8,10 @@ from nearmetal.model.record import Response, ResponseKind, Warned
 from nearmetal.model.study import MachineSpec
 from nearmetal.model.words import Frozen, Level
 
-ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot", "cpuset", "bystanders"]
-"""A closed set: `lab/changes/kinds.py` says how each is read and written. "boot" is the kernel's
-arguments, which take effect with the machine's next boot; "bystanders" is all that may run on CPUs to be kept free, and
-"cpuset" people's programs among them."""
+ChangeKind = Literal["sysctl", "congestion", "file", "affinity", "irq", "ethtool", "boot", "cpuset", "bystanders"]
+"""A closed set: `lab/changes/kinds.py` says how each is read and written. "congestion" is the control that the routes
+of an interface name; "boot" is the kernel's arguments, which take effect with the machine's next boot; "bystanders" is all
+that may run on CPUs to be kept free, and "cpuset" people's programs among them."""
 
 
 class Change(Frozen):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
+from nearmetal.lab.changes import congestion
 from nearmetal.lab.changes.kinds import NetworkOwner
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
@@ -43,10 +44,12 @@ class Kernels:
     """All that are read, those that are only reported too."""
     held: Mapping[str, Mapping[str, str]]
     """By machine: what each trial must still find."""
+    routed: Set[str] = frozenset()
+    """Names of machines whose congestion control is that of their routes, whatever the sysctl says."""
 
     async def verify(self) -> Readback:
         """Whether each machine still has what it had when the boot began. MachineLost."""
-        found = await read_sysctls([one.machine for one in self.machines], self.names)
+        found = await read_sysctls([one.machine for one in self.machines], self.names, self.routed)
         problems = [
             f"{name} on the {one.machine.role} is {found[one.machine.name].get(name, _NOT_THERE)}, not {value}"
             for one in self.machines
@@ -85,6 +88,8 @@ async def align_kernels(
     changes = [change for one in wanted for change in _find_changes(one, before[one.machine.name])]
     applied = await lab.apply(changes)
     found = await read_sysctls(machines, names) if changes else before
+    routed = await _route_congestion(wanted, found, lab)
+    found = await read_sysctls(machines, names, routed) if routed else found
     held = {one.machine.name: _find_held(one, found[one.machine.name]) for one in wanted}
     problems = [problem for one in wanted for problem in _find_problems(one, found[one.machine.name])]
     refused = [*applied.refused, *(warned.text for warned in applied.warnings)]
@@ -94,7 +99,25 @@ async def align_kernels(
         reason="; ".join([*dict.fromkeys(problems), *applied.refused]),
         warnings=tuple(_warn(wanted, found, refused)),
     )
-    return Kernels(wanted, names, held), readback
+    return Kernels(wanted, names, held, routed), readback
+
+
+async def _route_congestion(
+    wanted: Iterable[MachineKernel], found: Mapping[str, Mapping[str, str]], lab: Lab
+) -> frozenset[str]:
+    """Have routes name the congestion control that a namespace may not set; the machines that have it now."""
+    changes = []
+    for one in wanted:
+        value = {**one.aligned, **one.asked}.get(congestion.SYSCTL)
+        actual = found[one.machine.name].get(congestion.SYSCTL)
+        is_refused = None not in (value, actual) and value != actual
+        if is_refused and one.reach == "namespace" and isinstance(one.machine, NetworkOwner):
+            target = one.machine.interface
+            changes.append(
+                Change(on=one.machine.name, kind="congestion", target=target, after=str(value), required=False)
+            )
+    refused = (await lab.apply(changes)).warnings if changes else ()
+    return frozenset(one.on for one in changes if not any(warned.text.startswith(f"{one.on}:") for warned in refused))
 
 
 def _plan_machine(
@@ -129,11 +152,16 @@ def find_reach(machine: Machine, description: Description, handle: Handle) -> Re
     return "namespace" if handle.port is not None else "nothing"
 
 
-async def read_sysctls(machines: Sequence[Machine], names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """By machine: those of the names that it has, with single spaces."""
+async def read_sysctls(
+    machines: Sequence[Machine], names: Sequence[str], routed: Set[str] = frozenset()
+) -> dict[str, dict[str, str]]:
+    """By machine: those of the names that it has, with single spaces. Of the `routed`, what their routes name."""
     if not names:
         return {machine.name: {} for machine in machines}
     found = await asyncio.gather(*(_read(machine, names) for machine in machines))
+    for machine, values in zip(machines, found, strict=True):
+        if machine.name in routed and isinstance(machine, NetworkOwner):
+            values[congestion.SYSCTL] = await congestion.read(machine, machine.interface) or _NOT_THERE
     return {machine.name: values for machine, values in zip(machines, found, strict=True)}
 
 
@@ -179,7 +207,7 @@ def _find_problems(one: MachineKernel, found: Mapping[str, str]) -> Iterable[str
 
 
 def _find_remedy(name: str) -> tuple[str, ...]:
-    if name != "net.ipv4.tcp_congestion_control":
+    if name != congestion.SYSCTL:
         return ()
     return ("add it to net.ipv4.tcp_allowed_congestion_control on the host",)
 

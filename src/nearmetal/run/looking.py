@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nearmetal.errors import MALFORMED
+from nearmetal.lab.changes import congestion
 from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine import require_programs
@@ -123,6 +124,9 @@ async def _facts(machine: Machine, booted: Booted) -> dict[str, Any]:
     except (ValueError, RecursionError):
         told = None
     facts, problems = sift(told)
+    if machine.name in booted.kernels.routed:
+        # The sysctl says what its connections do not have.
+        facts["sysctls"][congestion.SYSCTL] = booted.kernels.held[machine.name][congestion.SYSCTL]
     if problems:
         text = f"what {machine.name} told of itself is left out where it is not as facts are: {', '.join(problems)}"
         booted.warnings.append(Warned(code="facts-malformed", text=text))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.changes import ethtool
+from nearmetal.lab.changes import congestion, ethtool
 from nearmetal.lab.cpus import bystanders, cpuset
 from nearmetal.lab.site import must
 from nearmetal.model import Change, ChangeKind, Commands, Completed
@@ -83,6 +83,15 @@ async def _write_sysctl(commands: Commands, target: str, value: str | None) -> N
     ended = await _exec_sysctl(commands, "-q", "-w", f"{target}={value}")
     if ended.status != 0:
         raise HostCannot(ended.complaint[-300:] or f"sysctl ended with status {ended.status}")
+
+
+async def _read_congestion(commands: Commands, target: str) -> str | None:
+    return await congestion.read(commands, target) if isinstance(commands, NetworkOwner) else None
+
+
+async def _write_congestion(commands: Commands, target: str, value: str | None) -> None:
+    if isinstance(commands, NetworkOwner):
+        await congestion.write(commands, target, value)
 
 
 async def _read_affinity(commands: Commands, target: str) -> str | None:
@@ -196,6 +205,7 @@ def _unmet_boot(change: Change) -> str:
 KINDS: Mapping[ChangeKind, Kind] = {
     "file": Kind(_read_file, _write_file),
     "sysctl": Kind(_read_sysctl, _write_sysctl),
+    "congestion": Kind(_read_congestion, _write_congestion, passes=True),
     "affinity": Kind(_read_affinity, _write_affinity, passes=True),
     "irq": Kind(_read_irq, _write_irq),
     "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched, passes=True, put_back=_put_ethtool_back),
