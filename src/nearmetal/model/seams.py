@@ -10,8 +10,8 @@ from nearmetal.model.words import Frozen, Level
 
 ChangeKind = Literal["sysctl", "congestion", "file", "affinity", "irq", "ethtool", "boot", "cpuset", "bystanders"]
 """A closed set: `lab/changes/kinds.py` says how each is read and written. "congestion" is the control that the routes
-of an interface name; "boot" is the kernel's arguments, which take effect with the machine's next boot; "bystanders" is all
-that may run on CPUs to be kept free, and "cpuset" people's programs among them."""
+of an interface name; "boot" is the kernel's arguments, which take effect with the machine's next boot; "bystanders" is
+all that may run on CPUs to be kept free, and "cpuset" people's programs among them."""
 
 
 class Change(Frozen):
