@@ -4,9 +4,9 @@ The values are those of Linux 6.12, a kernel with long-term support; `source` is
 Linux derives from a machine's memory would differ between a host and its guests, so for those the value of a machine
 with plenty of it stands here. A change of any value takes another `version`.
 
-Compared with a fresh namespace of Linux 6.18 (defconfig but for its congestion control): there all values are these but
-for four that Linux has raised since: tcp_limit_output_bytes (4194304), the most of tcp_rmem (33554432), rmem_max and
-wmem_max (4194304). tcp_max_syn_backlog was 2048 there, by its memory.
+Compared with a fresh namespace on one host with Linux 6.18: all were these but six. In 2025 Linux has raised
+tcp_limit_output_bytes to 4194304 (commit 9ea3bfa61b09) and the most of tcp_rmem to 33554432 (commit 572be9bf9d0d).
+That host also had 4194304 as rmem_max and wmem_max, 2048 as tcp_max_syn_backlog, and bbr.
 """
 
 from nearmetal.model import AlignedSetting, KernelTable
