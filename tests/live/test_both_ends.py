@@ -19,6 +19,7 @@ environment = ["docker", "qemu"]
 memory = "256MiB"
 accel = "tcg"
 nic = "e1000"
+kernel_arguments = ["nearmetal_told=1"]
 [clients]
 environment = "same"
 memory = "192MiB"

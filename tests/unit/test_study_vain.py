@@ -2,8 +2,9 @@
 
 import pytest
 
-from nearmetal import study
-from nearmetal.model import VIRTUAL_HARDWARE
+from nearmetal import plan, study
+from nearmetal.model import VIRTUAL_HARDWARE, MachineSpec
+from nearmetal.run import verify
 from tests.unit.study_text import refused
 
 
@@ -34,3 +35,28 @@ def test_tunnels_are_not_varied_on_one_host() -> None:
     far = '[hosts.far]\nssh = "far"\n[clients]\nhost = "far"'
     assert "on one host" in refused(compared('tunnel = ["vxlan", "gre"]')).what
     study.read(compared('tunnel = ["vxlan", "gre"]', far), "s.toml")
+
+
+def test_kernel_arguments_are_varied_where_a_machine_has_a_kernel_of_its_own() -> None:
+    text = """name = "arguments"
+[factors]
+environment = ["host", "qemu"]
+[factors.kernel_arguments]
+levels = ["", "mitigations=off quiet"]
+when = { environment = "qemu" }
+[[workloads]]
+name = "web"
+kind = "http"
+"""
+    told = [one.server.kernel_arguments for one in plan.make(study.read(text, "s.toml")).resolved]
+    assert told == [(), (), ("mitigations=off", "quiet")]
+    error = refused(text.replace('when = { environment = "qemu" }\n', ""))
+    assert error.what == "`kernel_arguments` is varied for 'host', to which machine.kernel_arguments means nothing"
+    assert 'when = { environment = ["qemu"] }' in error.remedy
+
+
+def test_kernel_arguments_that_a_guest_was_started_without_are_found() -> None:
+    spec = MachineSpec(kernel_arguments=("mitigations=off", "quiet"))
+    facts = {"kernel": {"command_line": "console=ttyS0 quiet mitigations=auto"}}
+    assert verify.lacking_arguments(spec, facts) == ["mitigations=off"]
+    assert verify.lacking_arguments(MachineSpec(), facts) == []

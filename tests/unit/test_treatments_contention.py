@@ -9,12 +9,33 @@ from nearmetal.treatments.contention import KINDS, plugin
 from tests.order import mock_run
 
 
-@pytest.mark.parametrize("level", ["none", "cpu", "io", "memory", "cpu,io", "memory,io,cpu"])
+@pytest.mark.parametrize(
+    "level", ["none", "cpu", "io", "memory", "cpu,io", "memory,io,cpu", "cpu:4", "cpu:1,io:1000", "memory,io:2"]
+)
 def test_levels_that_there_are(level: Level) -> None:
     assert plugin.problem(level) is None
 
 
-@pytest.mark.parametrize("level", [True, False, 1, "", "disk", "cpu,none", "cpu,cpu", "cpu, io", "CPU"])
+@pytest.mark.parametrize(
+    "level",
+    [
+        True,
+        False,
+        1,
+        "",
+        "disk",
+        "cpu,none",
+        "cpu,cpu",
+        "cpu, io",
+        "CPU",
+        "cpu:0",
+        "cpu:",
+        "cpu:1001",
+        "cpu:2,cpu:3",
+        "cpu:-1",
+        "cpu:x",
+    ],
+)
 def test_others_are_told_what_there_is(level: Level) -> None:
     told = plugin.problem(level)
     assert told is not None
@@ -33,6 +54,11 @@ def test_each_kind_has_as_many_workers_as_the_server_has_processors(kind: str, w
     assert program[0] == "stress-ng"
     assert program[program.index(workers) + 1] == str(vcpus)
     assert program[program.index("--timeout") + 1] == "0", "it goes on as long as it is needed"
+
+
+def test_a_level_can_say_how_many_workers() -> None:
+    shaped = plugin.shape(MachineSpec(vcpus=2), "cpu:5,io")
+    assert shaped.neighbours == (KINDS["cpu"](5), KINDS["io"](2))
 
 
 def test_memory_stays_within_what_a_neighbour_has() -> None:

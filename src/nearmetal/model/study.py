@@ -14,6 +14,10 @@ from nearmetal.model.words import Frozen, Level, Name, Provision, Whole
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 
 
+def _as_words(value: object) -> object:
+    return tuple(value.split()) if isinstance(value, str) else value
+
+
 class MachineSpec(Frozen):
     """What a machine under test is given. Treatments shape it; an environment realises it."""
 
@@ -35,7 +39,8 @@ class MachineSpec(Frozen):
     host: str = "local"
     share: SharedFolderText | None = None
     """A directory of its host that it sees, read-only: "PATH:MOUNTPOINT"."""
-    kernel_arguments: tuple[str, ...] = ()
+    kernel_arguments: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = ()
+    """More words on the command line of a kernel of its own; as a factor's level all in one text."""
     alone: StrictBool = False
     """What is measured runs on the last of its CPUs and on no other, away from the rest."""
     neighbours: tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...] = ()

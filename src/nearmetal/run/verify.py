@@ -70,11 +70,20 @@ def resources(
         asked = "no limit" if spec.quota is None else f"{spec.quota * spec.vcpus:g} CPUs"
         problems.append(f"it may use {'any' if quota is None else f'{quota:g} CPUs'} of their time instead of {asked}")
     if made:
+        if lacking := lacking_arguments(spec, facts):
+            problems.append(f"its kernel was started without {' '.join(lacking)}")
         found = hardware(spec, facts, made)
         values |= found.values
         problems += [found.reason] if found.reason else []
         return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=found.warnings)
     return Readback(values=values, ok=not problems, reason="; ".join(problems))
+
+
+def lacking_arguments(spec: MachineSpec, facts: Mapping[str, Any]) -> list[str]:
+    """Words of `kernel_arguments` that the kernel's command line does not have."""
+    words = [word for argument in spec.kernel_arguments for word in argument.split()]
+    found = str(facts["kernel"]["command_line"]).split() if words else []
+    return [word for word in words if word not in found]
 
 
 def observe_family(description: Description, facts: Mapping[str, Any], shares_kernel: bool) -> Family | None:

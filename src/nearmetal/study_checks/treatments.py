@@ -159,7 +159,7 @@ def check_meaning(study: Study, where: StudyText) -> None:
         for name, aim in varied:
             if name not in treatment:
                 continue
-            if aim.kind == "machine" and aim.key in described[asked.environment].ignores:
+            if aim.kind == "machine" and _is_ignored(aim.key, described[asked.environment]):
                 what = f"`{name}` is varied for {shown(asked.environment)}, to which machine.{aim.key} means nothing"
                 raise where.wrong(("factors", name), what, _only(study, aim.key, described))
             if aim.kind == "clients" and aim.key in described[asked.clients.environment].ignores:
@@ -175,6 +175,11 @@ def check_meaning(study: Study, where: StudyText) -> None:
                 raise where.wrong(("factors", name), what, "place them on two hosts, or give the factor a `when`")
 
 
+def _is_ignored(key: str, machine: Description) -> bool:
+    """Whether a key of [machine] means nothing to a machine. Kernel arguments take a kernel of its own."""
+    return key in machine.ignores or (key == "kernel_arguments" and machine.kernel in ("host", "emulated"))
+
+
 def _is_across(asked: Asked, described: Descriptions) -> bool:
     """Whether servers and clients hang on the lab's switches of different hosts."""
     both = (described[asked.environment], described[asked.clients.environment])
@@ -184,5 +189,5 @@ def _is_across(asked: Asked, described: Descriptions) -> bool:
 def _only(study: Study, key: str, described: Descriptions) -> str:
     """What to write, where there is an environment to which it means something."""
     levels = [str(level) for level in study.factors["environment"].levels]
-    those = [level for level in levels if key not in described[level].ignores]
+    those = [level for level in levels if not _is_ignored(key, described[level])]
     return f"vary it for the others alone: when = {{ environment = {json.dumps(those)} }}" if those else "leave it out"

@@ -1,9 +1,10 @@
 """The factor `contention`: what else wants the servers' processors, disk or memory while they are measured.
 
-Beside each server runs a machine of its own, on the same CPUs, with as many workers as the server has vCPUs. Several
-kinds at once are written with commas, "cpu,io". docs/treatments.md says what each does.
+Beside each server runs a machine of its own, on the same CPUs, with as many workers as the server has vCPUs, or as the
+level says: "cpu:4". Several kinds at once are written with commas, "cpu,io:2". docs/treatments.md says what each does.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -33,21 +34,33 @@ KINDS: Mapping[str, Callable[[int], tuple[str, ...]]] = {
 """Kind to the program that goes on beside a server, by its number of workers."""
 
 
+_MOST = 1000
+_LEVEL = re.compile(rf"({'|'.join(KINDS)})(?::([1-9][0-9]{{0,3}}))?")
+
+
+def _parse(level: str) -> list[tuple[str, int | None]] | None:
+    """Each kind with its number of workers, None for as many as the server has vCPUs. None if it is no such level."""
+    found = [_LEVEL.fullmatch(word) for word in level.split(",")]
+    wanted = [(one[1], int(one[2]) if one[2] else None) for one in found if one]
+    return wanted if len(wanted) == len(found) and all((workers or 1) <= _MOST for _, workers in wanted) else None
+
+
 class Contention:
     name: ClassVar[str] = "contention"
 
     def problem(self, level: Level) -> str | None:
         if level == NONE:
             return None
-        kinds = level.split(",") if isinstance(level, str) else []
-        if not kinds or set(kinds) - KINDS.keys() or len(set(kinds)) < len(kinds):
-            return f'it is "none", or one or more of {", ".join(KINDS)}, each once, like "cpu,io"'
+        wanted = _parse(level) if isinstance(level, str) else None
+        if wanted is None or len({kind for kind, _ in wanted}) < len(wanted):
+            kinds = ", ".join(KINDS)
+            return f'it is "none", or one or more of {kinds}, each once, like "cpu,io", or with workers, "cpu:4"'
         return None
 
     def shape(self, spec: MachineSpec, level: Level) -> MachineSpec:
         if level == NONE:
             return spec
-        programs = [KINDS[kind](spec.vcpus) for kind in str(level).split(",")]
+        programs = [KINDS[kind](workers or spec.vcpus) for kind, workers in _parse(str(level)) or ()]
         return spec.model_copy(update={"neighbours": (*spec.neighbours, *programs)})
 
     def changes(self, stage: Stage, level: Level) -> list[Change]:
