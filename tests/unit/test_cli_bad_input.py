@@ -366,5 +366,27 @@ def test_a_build_that_is_told_to_end_tidies_up(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(image, "build", build)
     with pytest.raises(Interrupted, match="nothing is left of it"):
-        image_commands.build((), (), "lab", False)
+        image_commands.build(None, (), (), "lab", False)
     assert tidied == [True]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("--from", "own.tar"), "has no name by which studies ask for it"),
+        (
+            ("--from", "own.tar", "--name", "mine", "--package", "fio"),
+            "--package adds Debian's packages to the lab image",
+        ),
+        (("--from", "./none.tar", "--name", "mine"), "there is no such file"),
+        (("--from", "our/api:3", "--name", "mine"), "this is no file, and no engine of this host has it"),
+    ],
+)
+def test_an_image_that_cannot_be_built_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: tuple[str, ...], said: str
+) -> None:
+    for variable in ("DOCKER_HOST", "CONTAINER_HOST"):
+        monkeypatch.setenv(variable, f"unix://{tmp_path}/none.sock")
+    result = called("image", "build", *argv)
+    assert result.returncode == 2 and said in result.stderr
+    assert "remedy" in result.stderr

@@ -11,20 +11,29 @@ from nearmetal.arguments.options import FileToWrite, json_option
 def image() -> None:
     """Build and list images of machines.
 
-    The lab image is one root filesystem for every environment.
+    An image is one root filesystem for every environment: the lab's, or one of your own.
     """
 
 
 @image.command("build")
+@click.option(
+    "--from",
+    "source",
+    metavar="REF|FILE",
+    help="Make it of an image of your own: an archive by docker save, an OCI layout, a tar of a root filesystem, "
+    "a qcow2 disk, or a reference that an engine of this host has.",
+)
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package.")
 @click.option("--file", "files", multiple=True, metavar="FILE:PATH", help="Also lay this file at that path in it.")
-@click.option("--name", default="lab", show_default=True)
+@click.option("--name", help="What studies call it; the lab image without --from.")
 @json_option("image.built.v1")
-def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
+def image_build(
+    source: str | None, packages: tuple[str, ...], files: tuple[str, ...], name: str | None, as_json: bool
+) -> None:
     """Build the image, or find it built already."""
     from nearmetal.commands import image as command
 
-    command.build(packages, files, name, as_json)
+    command.build(source, packages, files, name, as_json)
 
 
 @image.command("box")

@@ -12,23 +12,42 @@ from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.lab import image, machine
 from nearmetal.lab.containers import copies
 from nearmetal.lab.containers.api import BRANDS
+from nearmetal.lab.containers.image import save
 from nearmetal.lab.image.documents import Boxed, Built, Images, Listed, Snapshots
 from nearmetal.lab.machines.kept import everything
 from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.printing import beside, console_for, print_json
 from nearmetal.report import figures
+from nearmetal.say import Say
 from nearmetal.tables import Column, fitted
+from nearmetal.temporary import temporary_folder
 from nearmetal.units import show_size
 
 
-def build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
+def build(
+    source: str | None, packages: tuple[str, ...], files: tuple[str, ...], name: str | None, as_json: bool
+) -> None:
     console = console_for(as_json)
-    recipe = image.Recipe(name=name, packages=packages, files=tuple(_placed(text) for text in files))
+    placed = tuple(_placed(text) for text in files)
+    recipe = image.Recipe(name=name or image.Recipe().name, packages=packages, files=placed)
     done: list[image.Image] = []
 
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False)
+
     async def build_it() -> None:
-        done.append(await image.build(recipe, Paths.default().cache, lambda text: console.print(text)))
+        cache = Paths.default().cache
+        if source is None:
+            done.append(await image.build(recipe, cache, say))
+            return
+        own = _check_own(source, packages, name)
+        with temporary_folder() as folder:
+            path = own if own.exists() else await _save_reference(source, folder / "saved.tar", say)
+            kind = image.check(path)
+            lab = await image.build(image.Recipe(), cache, say)
+            say({"image": "an image of containers", "rootfs": "a root filesystem", "disk": "a disk"}[kind])
+            done.append(await image.build_own(image.Source(recipe.name, path, lab, placed), cache, say))
 
     try:
         finished = until_interrupted(build_it(), console.print)
@@ -42,6 +61,35 @@ def build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json:
         print_json(Built(name=built.name, digest=built.digest, folder=str(built.folder)))
     else:
         console.print(f"{built.name} {built.digest[:12]}  {built.folder}", highlight=False)
+
+
+def _check_own(source: str, packages: tuple[str, ...], name: str | None) -> Path:
+    """BadInput for what does not go with an image of the user's own."""
+    if name is None:
+        raise BadInput("the image has no name by which studies ask for it", remedy="add one: --name mine")
+    if packages:
+        raise BadInput(
+            "--package adds Debian's packages to the lab image, and none to one of your own",
+            remedy="install it in your image; --file adds files",
+        )
+    return Path(source)
+
+
+async def _save_reference(reference: str, file: Path, say: Say) -> Path:
+    """The archive of an image that an engine of this host has. BadInput."""
+    if reference.startswith(("/", "./", "../")) or reference.endswith((".tar", ".qcow2", ".tgz", ".gz")):
+        raise BadInput("there is no such file", reference, image.REMEDY)
+    answers = []
+    for brand in BRANDS:
+        try:
+            await save(reference, file, brand)
+        except HostCannot as error:
+            answers.append(f"{brand.client}: {error.what}")
+        else:
+            say(f"saved from the {brand.called}")
+            return file
+    remedy = f"get it: docker pull {shlex.quote(reference)}; or name a file: {image.REMEDY}"
+    raise BadInput(f"this is no file, and no engine of this host has it ({'; '.join(answers)})", reference, remedy)
 
 
 def _placed(text: str) -> tuple[str, str]:

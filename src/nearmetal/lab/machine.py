@@ -1,5 +1,6 @@
 """What is alike in every machine of ours: the image it is made of, the environment of its programs, its files."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import IO, Any, Protocol
@@ -9,7 +10,7 @@ from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import image as images
 from nearmetal.lab.commands.refused import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
-from nearmetal.lab.image import Image, Recipe, ls, pinned
+from nearmetal.lab.image import Image, Process, Recipe, ls, pinned
 from nearmetal.model import Commands, Completed, ControlGroup, Finding, Handle, MachineImage, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -50,16 +51,32 @@ def image(name: str) -> Image:
     if MachineSpec(image=name).brings_image:
         raise HostCannot(
             f"{name!r} is no image of nearmetal's, and machines of this kind are made of nothing else",
-            remedy="leave out machine.image, or use it for qemu (a disk image) or docker (an OCI image) alone",
+            remedy=f"make it one: {_build_from(name)}; or use it for qemu (a disk) or docker (an OCI image) alone",
         )
     build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
     raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
+
+
+def _build_from(name: str) -> str:
+    return f"nearmetal image build --from {shlex.quote(name)} --name mine"
 
 
 def _image(name: str) -> Image | None:
     digest = pinned.digest(name)
     named = (one for one in ls(Paths.default().cache) if one.name == name)
     return next((one for one in named if digest in (None, one.digest)), None)
+
+
+def find_process(name: str) -> Process:
+    """What the image of that name starts. HostCannot if it starts nothing, or is none of nearmetal's."""
+    if MachineSpec(image=name).brings_image:
+        remedy = f'make it one: {_build_from(name)}; then machine.image = "mine"'
+        raise HostCannot(f"what {name} starts is known of images of nearmetal's alone", remedy=remedy)
+    found = Process.of(image(name))
+    if not found.argv:
+        remedy = 'write it out: start = ["/srv/api", "--port", "8080"]'
+        raise HostCannot(f"the image {name!r} has no entry point and no command", remedy=remedy)
+    return found
 
 
 def hold(name: str) -> IO[bytes] | None:

@@ -2,18 +2,17 @@
 
 import io
 import json
-import lzma
 import os
 import tarfile
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from nearmetal import files
-from nearmetal.errors import MALFORMED, BadInput
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.containers.api import Brand, Engine, Refused
 from nearmetal.lab.findings import finding
+from nearmetal.lab.image.archive import open_member, read_json, reading
 from nearmetal.model import Finding
 
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -22,8 +21,6 @@ ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 _ARCHIVES = "nearmetal/archive"
 """What images that came by an archive are called in an engine, with the id for a tag: so they are found, and stay."""
 _CHUNK = 2**20
-_LONGEST_JSON = 16 * 2**20
-"""Bytes of a manifest or configuration; the longest have a few thousand."""
 
 
 def is_archive(image: str) -> bool:
@@ -63,12 +60,12 @@ def provided(client: Any, image: str, program: str) -> str:
 def _unnamed(path: str, program: str) -> Iterator[bytes]:
     """The image of an archive, and nothing else of it, as an archive that has no name for it: one that it gives itself
     may be another image's in the engine, which would lose it. BadInput."""
-    with _reading(path, program) as archive:
-        (listed, *_) = _json(archive, "manifest.json")
-        layers = {f"{number}.tar": _file(archive, name) for number, name in enumerate(listed["Layers"])}
+    with reading(path, _made_by(program)) as archive:
+        (listed, *_) = read_json(archive, "manifest.json")
+        layers = {f"{number}.tar": open_member(archive, name) for number, name in enumerate(listed["Layers"])}
         manifest = [{"Config": "config.json", "RepoTags": None, "Layers": [*layers]}]
         yield from _member("manifest.json", io.BytesIO(json.dumps(manifest).encode()))
-        yield from _member("config.json", _file(archive, listed["Config"]))
+        yield from _member("config.json", open_member(archive, listed["Config"]))
         for name, layer in layers.items():
             yield from _member(name, layer)
         yield bytes(2 * tarfile.BLOCKSIZE)
@@ -82,6 +79,22 @@ def _member(name: str, file: IO[bytes]) -> Iterator[bytes]:
     while chunk := file.read(_CHUNK):
         yield chunk
     yield bytes(-member.size % tarfile.BLOCKSIZE)
+
+
+async def save(reference: str, file: Path, brand: Brand) -> None:
+    """Write an image that an engine has, as `docker save` does. HostCannot: it has none, or does not answer."""
+    engine = await Engine.connect(brand.address({}), brand)
+    try:
+        await engine.call(_write_saved, engine.client, reference, file)
+    except Refused as error:
+        raise HostCannot(error.what, engine.address, f"{brand.client} pull {reference}") from None
+
+
+def _write_saved(client: Any, reference: str, file: Path) -> None:
+    client.inspect_image(reference)  # one that is not there would be saved as an archive of nothing
+    with file.open("wb") as archive:
+        for chunk in client.get_image(reference, chunk_size=_CHUNK):
+            archive.write(chunk)
 
 
 def short(id: str) -> str:
@@ -122,68 +135,9 @@ def _made_by(program: str) -> str:
 
 def _of_archive(path: str, program: str) -> tuple[str, str]:
     """An archive's image id and architecture, from the configuration whose digest the id is. Its layers are there."""
-    with _reading(path, program) as archive:
-        (listed, *_) = _json(archive, "manifest.json")
+    with reading(path, _made_by(program)) as archive:
+        (listed, *_) = read_json(archive, "manifest.json")
         for layer in listed["Layers"]:
-            _file(archive, layer)
-        configuration = _json(archive, listed["Config"])
+            open_member(archive, layer)
+        configuration = read_json(archive, listed["Config"])
         return f"sha256:{PurePosixPath(listed['Config']).name.removesuffix('.json')}", configuration["architecture"]
-
-
-@contextmanager
-def _reading(path: str, program: str) -> Iterator[tarfile.TarFile]:
-    """BadInput where it is no archive of an image, or is damaged."""
-    opened = None
-    try:
-        files.refuse_irregular(path)
-        with tarfile.open(path) as opened:
-            yield opened
-    except FileNotFoundError:
-        raise BadInput("there is no such file", path, _made_by(program)) from None
-    except OSError as error:
-        raise BadInput(f"it cannot be read: {error.strerror or error}", path, _made_by(program)) from None
-    except (EOFError, OverflowError, RecursionError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
-        if isinstance(error, tarfile.TarError) and opened is None and not _is_cut_bzip2(path):
-            raise BadInput("this is no archive of an image: it is no tar archive", path, _made_by(program)) from None
-        why = error if opened else "it ends too early"
-        raise BadInput(f"this archive is damaged: {why}", path, _made_by(program)) from None
-    except MALFORMED:
-        lacks = "it has no manifest.json that names a configuration and layers that are in it"
-        raise BadInput(f"this is no archive of an image: {lacks}", path, _made_by(program)) from None
-
-
-def _is_cut_bzip2(path: str) -> bool:
-    """Of that, as of what is no archive, `tarfile` says only that it cannot be opened: bzip2 packs 900 kB at a time."""
-    try:
-        tarfile.open(path, "r:bz2").close()
-    except tarfile.ReadError as error:
-        return isinstance(error.__cause__, EOFError) and Path(path).stat().st_size > 0
-    return False
-
-
-def _json(archive: tarfile.TarFile, name: str) -> Any:
-    text = _file(archive, name).read(_LONGEST_JSON + 1)
-    if len(text) > _LONGEST_JSON:
-        raise ValueError(f"{name} is no document: it is longer than {_LONGEST_JSON} bytes")
-    return json.loads(text)
-
-
-def _file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    try:
-        member = archive.extractfile(name)
-    except KeyError:
-        if _has_its_end(archive):
-            raise
-        raise tarfile.ReadError(f"it ends too early, without {name}") from None
-    if member is None:
-        raise ValueError(f"{name} is no file")
-    return member
-
-
-def _has_its_end(archive: tarfile.TarFile) -> bool:
-    """An archive whose members were all read: behind them is a block of zeros, and `tarfile` does without."""
-    file = archive.fileobj
-    if file is None:
-        raise AssertionError("an archive that is read has its file")
-    file.seek(archive.offset)
-    return file.read(tarfile.BLOCKSIZE) == bytes(tarfile.BLOCKSIZE)

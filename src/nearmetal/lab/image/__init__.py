@@ -7,9 +7,24 @@ image.disk       for a virtual machine, with image.kernel and a seeded initial R
 """
 
 from .build import build
-from .image import Image
+from .image import Image, Process
 from .initrd import seed_initrd
+from .own import REMEDY, Source, build_own, check
 from .recipe import Recipe
 from .store import hold, ls, newest, rm
 
-__all__ = ["Image", "Recipe", "build", "hold", "ls", "newest", "rm", "seed_initrd"]
+__all__ = [
+    "REMEDY",
+    "Image",
+    "Process",
+    "Recipe",
+    "Source",
+    "build",
+    "build_own",
+    "check",
+    "hold",
+    "ls",
+    "newest",
+    "rm",
+    "seed_initrd",
+]

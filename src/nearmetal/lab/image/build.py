@@ -5,8 +5,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from nearmetal.errors import HostCannot, ToolFailed
 
@@ -28,7 +29,19 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
 
     Raises HostCannot where tools, rights, space or the network are missing, BadInput for packages Debian does not have.
     """
-    target = store.folder_of(recipe, cache)
+
+    async def make(work: Path) -> None:
+        await _build_in(work, recipe, progress)
+
+    return await finish(store.folder_of(recipe, cache), make, progress)
+
+
+async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress: Callable[[str], None]) -> Image:
+    """The image in this folder of the cache if it is whole, else what `make` leaves as `image` in the folder it gets.
+
+    One at a time; what fails leaves nothing. Raises HostCannot, and what `make` raises.
+    """
+    cache = target.parent.parent
     if image := read(target):
         return image
     if os.geteuid() != 0:
@@ -48,7 +61,7 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
         work = target.with_name(store.UNFINISHED + target.name)
         work.mkdir()
         try:
-            await _build_in(work, recipe, progress)
+            await make(work)
             (work / "image/root").chmod(ROOTS_ALONE)
             if target.exists():
                 shutil.rmtree(target)
@@ -66,7 +79,7 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
 
 
 async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None]) -> None:
-    environment = _environment()
+    environment = tools_environment()
     packages, unpacked, folder = work / "packages", work / "unpacked", work / "image"
     for made in (packages, unpacked, folder):
         made.mkdir()
@@ -86,13 +99,14 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
     progress("writing the root file system")
     rootfs.finish(image.root, recipe)
     rootfs.age(image.root)
-    await _pack(image, environment)
+    await pack(image, environment)
     await disk.make(image.root, image.disk, environment)
     digest = await asyncio.to_thread(sha256, image.tarball)
     await _write_manifest(image, recipe, digest, release, environment)
 
 
-def _environment() -> dict[str, str]:
+def tools_environment() -> dict[str, str]:
+    """Of the tools that build an image: alike on every host but for how the network is reached."""
     kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return kept | {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -102,7 +116,8 @@ def _environment() -> dict[str, str]:
     }
 
 
-async def _pack(image: Image, environment: dict[str, str]) -> None:
+async def pack(image: Image, environment: dict[str, str]) -> None:
+    """Its tar archive, from its unpacked root. ToolFailed."""
     status, text = await tools.run(
         ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",
          "--numeric-owner", "--format=posix", "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
@@ -122,19 +137,27 @@ async def _write_manifest(image: Image, recipe: Recipe, digest: str, release: st
     )
     if status != 0:
         raise ToolFailed(f"dpkg-query failed: {text.strip()}", str(image.root))
+    write_manifest(
+        image,
+        digest=digest,
+        suite=recipe.suite,
+        architecture=recipe.architecture,
+        kernel=release,
+        packages=dict(line.split(" ") for line in text.splitlines()),
+        binaries={name: sha256(_inside(image.root, name)) for name in BINARIES},
+    )
+
+
+def write_manifest(image: Image, **facts: Any) -> None:
+    """Its manifest: these facts, its name and key, and of its parts what says whether it is whole."""
     parts = (image.tarball, image.disk, image.kernel, image.initrd)
     document = {
         "schema": SCHEMA,
-        "name": recipe.name,
-        "key": recipe.key,
-        "digest": digest,
-        "suite": recipe.suite,
-        "architecture": recipe.architecture,
-        "kernel": release,
-        "packages": dict(line.split(" ") for line in text.splitlines()),
+        "name": image.name,
+        "key": image.key,
         "sizes": {part.name: part.stat().st_size for part in parts},
         "sha256": {part.name: sha256(part) for part in (image.kernel, image.initrd)},
-        "binaries": {name: sha256(_inside(image.root, name)) for name in BINARIES},
+        **facts,
     }
     image.manifest_path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
 

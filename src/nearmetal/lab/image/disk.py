@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nearmetal.errors import ToolFailed
 
@@ -28,6 +29,16 @@ async def make(root: Path, disk: Path, environment: Mapping[str, str]) -> None:
     )  # fmt: skip
     await _run(("qemu-img", "convert", "-O", "qcow2", str(raw), str(disk)), environment, disk.parent)
     raw.unlink()
+
+
+def find_other_file(info: Mapping[str, Any]) -> str | None:
+    """What else a disk is made of, as `qemu-img info` tells: a backing file, or where its data are. Pure.
+
+    An image that one was given may name any file of this host there, or what QEMU gets by its network drivers.
+    """
+    data = info.get("format-specific", {}).get("data", {}).get("data-file")
+    found: str | None = info.get("full-backing-filename") or info.get("backing-filename") or data
+    return found
 
 
 _UUID = "6e656172-6d65-4461-8c00-000000000000"

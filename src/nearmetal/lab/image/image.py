@@ -1,7 +1,8 @@
 """A finished image: a folder whose parts belong together."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +70,22 @@ class Image:
     def occupied(self) -> int:
         """Bytes on disk, of all its forms."""
         return sum(path.lstat().st_blocks * 512 for path in self.folder.rglob("*"))
+
+
+@dataclass(frozen=True)
+class Process:
+    """What an image starts, as its configuration says; an empty `argv` if it starts nothing."""
+
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    """A name of the image's /etc/passwd; "" for root."""
+    directory: str = "/"
+
+    @classmethod
+    def of(cls, image: Image) -> "Process":
+        told = image.manifest.get("process", {})
+        return cls(**{**told, "argv": tuple(told["argv"])}) if told else cls()
 
 
 def read(folder: Path) -> Image | None:

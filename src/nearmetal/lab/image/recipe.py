@@ -3,7 +3,7 @@
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -56,8 +56,7 @@ class Recipe:
     architecture: str = "amd64"
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name) or self.name.startswith("."):
-            raise BadInput(f"{self.name!r} is no name for an image", remedy="use letters, digits, '.', '_' and '-'")
+        check_name(self.name)
         if not _SUITE.fullmatch(self.suite):
             raise BadInput(f"{self.suite!r} is no Debian suite", remedy="name one like 'bookworm'")
         if self.architecture != "amd64":
@@ -69,12 +68,7 @@ class Recipe:
                 raise BadInput(
                     f"{package!r} is no name of a Debian package", remedy="apt-cache search finds packages' names"
                 )
-        for source, destination in self.files:
-            _check_file(source, destination)
-        destinations = [str(PurePosixPath(destination)) for _, destination in self.files]
-        twice = next((one for one in destinations if destinations.count(one) > 1), None)
-        if twice:
-            raise BadInput(f"two files are to lie at {twice!r} in the image", remedy="give each a place of its own")
+        check_files(self.files)
 
     @property
     def all_packages(self) -> tuple[str, ...]:
@@ -92,10 +86,16 @@ class Recipe:
         digest.update("\0".join(facts).encode())
         for path, file in tree(FILES):
             digest.update(f"\0{path}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-        for source, destination in sorted(self.files):
-            mode = Path(source).stat().st_mode & 0o777
-            digest.update(f"\0{destination}\0{mode:o}\0".encode() + _sha256(Path(source)))
+        for fact in hash_files(self.files):
+            digest.update(fact)
         return digest.hexdigest()
+
+
+def hash_files(files: Iterable[tuple[str, str]]) -> Iterator[bytes]:
+    """What stands in a key for files that a user adds: destination, permissions, content."""
+    for source, destination in sorted(files):
+        mode = Path(source).stat().st_mode & 0o777
+        yield f"\0{destination}\0{mode:o}\0".encode() + _sha256(Path(source))
 
 
 def tree(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversable]]:
@@ -147,6 +147,23 @@ class Modules:
     def early(self) -> tuple[str, ...]:
         """Those which a guest may need before it has its root."""
         return (*self.buses, *self.disks.all, *self.network.all)
+
+
+def check_name(name: str) -> None:
+    """BadInput."""
+    if not _NAME.fullmatch(name) or name.startswith("."):
+        raise BadInput(f"{name!r} is no name for an image", remedy="use letters, digits, '.', '_' and '-'")
+
+
+def check_files(files: Iterable[tuple[str, str]]) -> None:
+    """Of (source file on this host, absolute destination in the image). BadInput."""
+    destinations: list[str] = []
+    for source, destination in files:
+        _check_file(source, destination)
+        destinations.append(str(PurePosixPath(destination)))
+    twice = next((one for one in destinations if destinations.count(one) > 1), None)
+    if twice:
+        raise BadInput(f"two files are to lie at {twice!r} in the image", remedy="give each a place of its own")
 
 
 def _check_file(source: str, destination: str) -> None:

@@ -7,22 +7,30 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.say import Say
 
 from .image import Image, read
-from .recipe import Recipe
 
 UNFINISHED = ".unfinished-"
 """What folders are called that are being built or removed; nobody else's, whoever holds the lock."""
 _WAITING = "waiting for another build to end"
 
 
-def folder_of(recipe: Recipe, cache: Path) -> Path:
-    return images(cache) / f"{recipe.name}-{recipe.key[:16]}"
+class Made(Protocol):
+    """What an image is made from."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+
+def folder_of(made: Made, cache: Path) -> Path:
+    return images(cache) / f"{made.name}-{made.key[:16]}"
 
 
 def images(cache: Path) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 from nearmetal import files
 from nearmetal.errors import HostCannot
 from nearmetal.lab.findings import finding
+from nearmetal.lab.image.disk import find_other_file
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
@@ -95,7 +96,7 @@ async def _bootable(path: str, site: Site) -> Finding:
         said = ended.complaint.rpartition(": ")[2]
         detail = f"it cannot be read: {said}" if said else f"it is of the format {kind}"
         return finding(what, False, detail, "convert it: qemu-img convert -O qcow2")
-    if other := other_file(info):
+    if other := find_other_file(info):
         return finding(what, False, _reads(other), _ONE_FILE)
     checked = await site.exec(["qemu-img", "check", "-q", "-f", kind, path]) if kind == "qcow2" else None
     if checked and checked.status != 0:
@@ -110,16 +111,6 @@ _ONE_FILE = "if the guest may read that, make one file of both: qemu-img convert
 
 def _reads(other: str) -> str:
     return f"it is not all in one file: the guest would read {other}"
-
-
-def other_file(info: Mapping[str, Any]) -> str | None:
-    """What else a disk is made of, as `qemu-img info` tells: a backing file, or where its data are. Pure.
-
-    An image that one was given may name any file of this host there, or what QEMU gets by its network drivers.
-    """
-    data = info.get("format-specific", {}).get("data", {}).get("data-file")
-    found: str | None = info.get("full-backing-filename") or info.get("backing-filename") or data
-    return found
 
 
 def first_of(said: str) -> str:
@@ -162,7 +153,7 @@ def _partition_types(head: bytes) -> list[str]:
 async def parts(path: str, site: Site) -> Parts:
     """The image as what a guest is made of: it brings its kernel. HostCannot when it is another one since the check."""
     info = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
-    if other := other_file(info):
+    if other := find_other_file(info):
         raise HostCannot(_reads(other), path, _ONE_FILE)
     return Parts(kernel="", initrd="", disk=path, disk_format=info["format"])
 
