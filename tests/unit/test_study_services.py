@@ -63,7 +63,7 @@ BAD = [
     ("port = 6379", 'port = 6379\nlifetime = "boot"', "lifetime", "each boot has one trial"),
     ("port = 6379", "port = 6379\nprot = 1", "prot", "did you mean `port`"),
     ('["/srv/api", "8080"]', '["/srv/api", "{workers}"]', "start", "stands in a service"),
-    ('["/srv/api", "8080"]', '"image"', "start", "not started yet"),
+    ('["/srv/api", "8080"]', '"image"', "start", "the lab image, of which its machines are made, has no entry point"),
     ('["/srv/api", "8080"]', "[]", "start", ""),
     ("[services.cache]", "[services.lighttpd]", "[services.lighttpd]", "a server of nearmetal's own"),
 ]
@@ -108,3 +108,15 @@ def test_plan_warns_of_a_url_that_is_the_same_place_everywhere(tmp_path: Path) -
     assert found["fixed_urls"] == ["web"]
     file.write_text(text + workload % "$server")
     assert json.loads(called("plan", str(file), "--json").stdout)["fixed_urls"] == []
+
+
+@pytest.mark.parametrize(
+    "added",
+    ['[machine]\nimage = "mine"\n', '[factors.image]\nlevels = ["mine", "other"]\n'],
+)
+def test_an_image_of_ones_own_may_start_a_service(added: str) -> None:
+    text = GOOD.replace('["/srv/api", "8080"]', '"image"', 1) + added
+    study = read(text, "s.toml")
+    assert study.services["api"].start == "image"
+    for resolved in resolve_treatments(study):
+        assert resolved.services["api"].start == "image"

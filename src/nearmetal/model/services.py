@@ -63,7 +63,7 @@ class ServiceSpec(Frozen):
     """What [services.NAME] says: how a service starts on each server, and how a client knows that it is ready."""
 
     start: Annotated[tuple[CommandWord, ...], Field(min_length=1)] | Literal["image"]
-    """An argument vector. "image" is the entry point of an OCI image."""
+    """An argument vector. "image" is what the machine's image starts, with its environment, user and directory."""
     port: PortNumber | None = None
     env: Mapping[Annotated[str, Field(pattern=_VARIABLE)], CommandWord] = {}
     files: tuple[FileText, ...] = ()
@@ -126,7 +126,7 @@ class PlacedFile(Frozen):
 class ResolvedService(Frozen):
     """A service as it is started, with its files as they were when the run was planned."""
 
-    start: tuple[str, ...]
+    start: tuple[str, ...] | Literal["image"]
     port: int | None
     env: Mapping[str, str]
     files: tuple[PlacedFile, ...]

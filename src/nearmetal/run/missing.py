@@ -7,8 +7,9 @@ from nearmetal import cpu_lists, plugins
 from nearmetal.errors import HostCannot
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.cpus.layout import Layout
-from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.machine import find_process
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
@@ -87,6 +88,7 @@ class _Here:
         return (
             self._apart(asked)
             or await self._of(asked.environment, specs, host, servers, asked.link)
+            or self._entry_point(asked)
             or await self._of(asked.clients.environment, [client], clients_host, clients, asked.link)
             or await self._between(asked, host, clients_host)
             or await self._listening(asked, host)
@@ -118,6 +120,12 @@ class _Here:
                 'set clients.environment to "host"',
             )
         return None
+
+    def _entry_point(self, asked: Resolved) -> Finding | None:
+        """What a service lacks that the image is to start."""
+        if all(service.start != "image" for service in asked.services.values()):
+            return None
+        return _first([provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))])
 
     async def _between(self, asked: Resolved, host: _Host, clients_host: _Host) -> Finding | None:
         """What the way from host to host lacks."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NearmetalError, TimedOut, ToolFailed
 from nearmetal.files import read_regular
+from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands import gathering
 from nearmetal.lab.listening import find_listeners, is_loopback
 from nearmetal.lab.service import LabService, describe_end
@@ -104,7 +105,7 @@ class ServiceSet:
         return None
 
     async def _start(self, name: str, number: int, server: Machine, stage: LabStage) -> None:
-        asked = self._asked[name]
+        asked = fill_in_image(self._asked[name], stage.spec.image)
         argv = fill_address(asked.start, server)
         env = dict(zip(asked.env, fill_address(list(asked.env.values()), server), strict=True))
         with gathering.keeping_last(KEPT):
@@ -132,6 +133,21 @@ class ServiceSet:
             "look at `ready`, or give it more time: `ready_within`; the files of this trial have what it printed",
             cause=Cause.SERVICE_NOT_READY,
         )
+
+
+def fill_in_image(asked: ResolvedService, image: str) -> ResolvedService:
+    """A service with what its machine's image starts, if it asks for that; the study's words go first. HostCannot."""
+    if asked.start != "image":
+        return asked
+    process = lab_machine.find_process(image)
+    return asked.model_copy(
+        update={
+            "start": process.argv,
+            "env": {**process.env, **asked.env},
+            "user": asked.user or process.user or None,
+            "directory": asked.directory or process.directory,
+        }
+    )
 
 
 def fill_address(words: Sequence[str], server: Machine) -> list[str]:

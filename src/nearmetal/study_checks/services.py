@@ -1,10 +1,10 @@
 """Services, and what asks them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nearmetal.levels import find_placeholders
 from nearmetal.lines import KeyPath
-from nearmetal.model import ServiceSpec, Study
+from nearmetal.model import MachineSpec, ServiceSpec, Study
 from nearmetal.model.services import OURS
 from nearmetal.resolve import collect_services, validate_parameters
 from nearmetal.study_checks.workloads import iterate_filled
@@ -36,9 +36,10 @@ def _check_service(name: str, spec: ServiceSpec, study: Study, where: StudyText)
     if name in OURS:
         what = f"{shown(name)} is a server of nearmetal's own"
         raise where.wrong(path, what, f"rename it, as in [services.my-{name}]")
-    if spec.start == "image":
-        what = "the entry point of an image is not started yet"
-        raise where.wrong((*path, "start"), what, 'write it out: start = ["/srv/api", "--port", "8080"]')
+    if spec.start == "image" and not _has_own_image(study):
+        what = "the lab image, of which its machines are made, has no entry point"
+        remedy = 'build yours, `nearmetal image build --from FILE --name mine`, and add [machine] image = "mine"'
+        raise where.wrong((*path, "start"), what, remedy)
     document = spec.model_dump()
     for key, value in document.items():
         for factor in find_placeholders(value):
@@ -50,6 +51,17 @@ def _check_service(name: str, spec: ServiceSpec, study: Study, where: StudyText)
         what = "each boot has one trial, so that a service of the boot is one of the trial"
         remedy = "remove `lifetime`, or set design.share_boot = true or design.repeats"
         raise where.wrong((*path, "lifetime"), what, remedy)
+
+
+def _has_own_image(study: Study) -> bool:
+    """Whether some machine may be made of another image than the lab's."""
+    sets = {str(aim) for factor in study.factors.values() for aim in _as_list(factor.sets)}
+    is_set = "image" in study.factors or "machine.image" in sets
+    return is_set or study.machine.image != MachineSpec().image
+
+
+def _as_list(sets: str | Sequence[str] | None) -> Sequence[str]:
+    return [sets] if isinstance(sets, str) else sets or ()
 
 
 def _check_asked(names: tuple[str, ...], path: KeyPath, study: Study, where: StudyText) -> None:
