@@ -22,10 +22,12 @@ from nearmetal.model import (
     LinkSpec,
     MachineSpec,
     ObserveSpec,
+    ServiceSpec,
     Study,
     WorkloadSpec,
     identify_assignment,
 )
+from nearmetal.model.services import FILLED
 
 Table = Literal["machine", "clients", "link", "observe"]
 Kind = Literal["environment", "treatment", "placeholder", "sysctl"] | Table
@@ -108,8 +110,14 @@ def _find_aim(name: str, sets: str | None, study: Study, known: KnownNames) -> T
 
 
 def placeholders(study: Study) -> set[str]:
-    """Every name that stands in braces in a workload."""
-    return {name for workload in study.workloads for name in find_placeholders(workload.parameters)}
+    """Every name that stands in braces in a workload, or in a service where levels are filled in."""
+    in_workloads = {name for workload in study.workloads for name in find_placeholders(workload.parameters)}
+    return in_workloads.union(*(find_filling(spec) for spec in study.services.values()))
+
+
+def find_filling(spec: ServiceSpec) -> set[str]:
+    """Every name that stands in braces in a service, where levels are filled in."""
+    return {name for key in FILLED for name in find_placeholders(getattr(spec, key))}
 
 
 def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]]:
@@ -117,8 +125,16 @@ def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]
     for name, factor in study.factors.items():
         if find_aims(name, factor, study, known)[0].kind == "placeholder":
             for workload in study.workloads:
-                if name not in find_placeholders(workload.parameters):
+                if name not in find_placeholders(workload.parameters) and not _asks_filled(workload, name, study):
                     yield workload, name
+
+
+def _asks_filled(workload: WorkloadSpec, name: str, study: Study) -> bool:
+    """Whether it asks a service, or may, in which levels of this factor stand."""
+    filled = {service for service, spec in study.services.items() if name in find_filling(spec)}
+    server, services = workload.parameters.get("server"), workload.parameters.get("services", ())
+    may_vary = any(find_placeholders(server)) or any(find_placeholders(services))
+    return bool(filled) and (may_vary or not filled.isdisjoint({str(server), *services}))
 
 
 # ── Which combinations exist ──────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal import plan
+from nearmetal.errors import HostCannot
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialRecord, TrialStatus
@@ -232,3 +233,27 @@ scale = "difference"
 @pytest.fixture(autouse=True)
 def job(tmp_path: Path) -> None:
     (tmp_path / "job").write_text("rate 12.5, lost 3\n")
+
+
+async def test_levels_stand_in_services(tmp_path: Path, commands: list[list[str]]) -> None:
+    text = SERVED.replace('"--listen"', '"--threads={threads}", "--listen"').replace('"http://$server/"', '"{fast}"')
+    text = text.replace('environment = ["base"]', 'environment = ["base"]\nthreads = [1, 8]\nfast = [true, false]')
+    found = await ran(tmp_path, text)
+    assert {one.status for one in found} == {TrialStatus.OK}
+    words = [argv[1] for argv in commands if argv[0] == "/srv/api"]
+    levels = [f"--threads={one.trial.treatment['threads']}" for one in found]
+    assert words == levels and sorted(words) == sorted(["--threads=1", "--threads=8"] * 2)
+
+
+async def test_ready_may_be_asked_by_https(tmp_path: Path, commands: list[list[str]]) -> None:
+    text = SERVED.replace("port = 8080", 'port = 8080\nready = "https://$server:8443/up"')
+    (record,) = await ran(tmp_path, text)
+    assert record.status == TrialStatus.OK
+    (asked,) = [argv for argv in commands if any(word.endswith(":8443/up") for word in argv)]
+    assert "--insecure" in asked
+
+
+async def test_an_image_that_starts_nothing_is_told_before(tmp_path: Path, commands: list[list[str]]) -> None:
+    text = SERVED.replace('["/srv/api", "--listen", "$server:8080"]', '"image"') + '[machine]\nimage = "none-of-ours"\n'
+    with pytest.raises(HostCannot, match=r"none-of-ours"):
+        await ran(tmp_path, text)

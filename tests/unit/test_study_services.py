@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.resolve import resolve_treatments
+from nearmetal.factors import unused
+from nearmetal.resolve import installed_names, resolve_service, resolve_treatments
+from nearmetal.run.services import fill_in_levels
 from nearmetal.study import read
 from nearmetal.study_files import FileReader
 from tests.command_line import called
@@ -55,14 +57,16 @@ BAD = [
     ("port = 6379", "", "[services.cache]", "nothing says when it is ready"),
     ("port = 6379", "port = 70000", "port = 70000", "at most 65535"),
     ("port = 6379", 'port = 6379\nready = "udp:53"', "ready", "'udp:53' cannot be asked"),
-    ("port = 6379", 'port = 6379\nready = "https://x/"', "ready", "cannot be asked"),
+    ("port = 6379", 'port = 6379\nready = "ftp://x/"', "ready", "cannot be asked"),
+    ("port = 6379", 'port = 6379\nready = "https://$server:6379/"', "", ""),
     ("port = 6379", 'port = 6379\nfiles = ["a"]', "files", "names no file and its place"),
     ("port = 6379", 'port = 6379\nfiles = ["a:b"]', "files", "not an absolute path"),
     ("port = 6379", 'port = 6379\nenv = { "A B" = "c" }', "env", ""),
     ("port = 6379", 'port = 6379\nuser = "-x"', "user", "the name of a user"),
     ("port = 6379", 'port = 6379\nlifetime = "boot"', "lifetime", "each boot has one trial"),
     ("port = 6379", "port = 6379\nprot = 1", "prot", "did you mean `port`"),
-    ('["/srv/api", "8080"]', '["/srv/api", "{workers}"]', "start", "stands in a service"),
+    ('["/srv/api", "8080"]', '["/srv/api", "{workers}", "{json}"]', "", ""),
+    ("port = 6379", 'port = 6379\nfiles = ["a:/srv/{workers}"]', "files", "levels are put into start, env"),
     ('["/srv/api", "8080"]', '"image"', "start", "the lab image, of which its machines are made, has no entry point"),
     ('["/srv/api", "8080"]', "[]", "start", ""),
     ("[services.cache]", "[services.lighttpd]", "[services.lighttpd]", "a server of nearmetal's own"),
@@ -120,3 +124,21 @@ def test_an_image_of_ones_own_may_start_a_service(added: str) -> None:
     assert study.services["api"].start == "image"
     for resolved in resolve_treatments(study):
         assert resolved.services["api"].start == "image"
+
+
+def test_a_level_that_not_every_treatment_has_is_no_word_of_a_service() -> None:
+    text = GOOD.replace('["redis-server"]', '["redis-server", "{threads}"]')
+    nested = '[factors.threads]\nlevels = [1, 2]\nwhen = { environment = "docker" }\n'
+    with pytest.raises(BadInput, match="has no level where the `when` of `threads` does not hold"):
+        read(text + nested, "s.toml")
+
+
+def test_a_factor_may_stand_in_services_alone() -> None:
+    text = GOOD.replace('["/srv/api", "8080"]', '["/srv/api", "{threads}"]') + "[factors.threads]\nlevels = [1, 2]\n"
+    study = read(text, "s.toml")
+    # What asks another service is measured at each level in vain.
+    assert {(spec.name, name) for spec, name in unused(study, installed_names())} >= {("filling", "threads")}
+    assert ("web", "threads") not in {(spec.name, name) for spec, name in unused(study, installed_names())}
+    plain = study.services["api"]
+    filled = fill_in_levels(resolve_service("api", plain, FileReader()), {"environment": "host", "threads": 2})
+    assert filled.start == ("/srv/api", "2")

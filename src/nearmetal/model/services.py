@@ -16,6 +16,9 @@ from nearmetal.units import Seconds
 SERVER = "$server"
 """Stands for the address of a server on the data network. Braces would be a factor's level."""
 
+FILLED = ("start", "env", "ready", "directory")
+"""Keys of a service that levels of factors stand in."""
+
 OURS = ("lighttpd", "probe")
 """Servers that a workload starts by itself: no service has such a name."""
 
@@ -110,7 +113,7 @@ def _is_url(text: str) -> bool:
         _ = parts.port
     except ValueError:
         return False
-    return parts.scheme == "http" and bool(parts.hostname) and all("!" <= one <= "~" for one in text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and all("!" <= one <= "~" for one in text)
 
 
 class PlacedFile(Frozen):

@@ -54,7 +54,7 @@ _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 
 async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
     """Run what is left of a boot. Its events, a record per trial among them, are the outcome."""
-    booted = Booted(task.resolved, services=ServiceSet(task.resolved.services, task.files))
+    booted = Booted(task.resolved, services=ServiceSet(task.resolved.services, task.files, task.resolved.assignment))
     sink.emit(BootStarted(block=task.block, attempt=task.attempt, treatment=task.boot.treatment))
     left = list(task.trials)
     try:

@@ -59,7 +59,7 @@ class Booted:
     surroundings: Surroundings = field(default_factory=Surroundings)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
-    services: ServiceSet = field(default_factory=lambda: ServiceSet({}, Path()))
+    services: ServiceSet = field(default_factory=lambda: ServiceSet({}, Path(), {}))
     liveness: Liveness | None = None
     """What its machines have, and what was last seen of them and of the way between them."""
     kernels: Kernels = NO_KERNELS

@@ -16,8 +16,9 @@ from nearmetal.lab.commands import gathering
 from nearmetal.lab.listening import find_listeners, is_loopback
 from nearmetal.lab.service import LabService, describe_end
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Cause, Machine, PlacedFile, ResolvedService
-from nearmetal.model.services import SERVER, parse_tcp
+from nearmetal.levels import fill_placeholders, format_level
+from nearmetal.model import Assignment, Cause, Machine, PlacedFile, ResolvedService
+from nearmetal.model.services import FILLED, SERVER, parse_tcp
 
 POLL = 0.1
 """Seconds between two questions, so that waiting costs a starting guest little."""
@@ -51,9 +52,9 @@ class _Started:
 class ServiceSet:
     """The services of a boot. Each runs while a trial that asks it does, or until the boot ends."""
 
-    def __init__(self, asked: Mapping[str, ResolvedService], files: Path) -> None:
-        """`files` is the folder with the contents of their files."""
-        self._asked = asked
+    def __init__(self, asked: Mapping[str, ResolvedService], files: Path, levels: Assignment) -> None:
+        """`files` is the folder with the contents of their files; `levels` those of the treatment."""
+        self._asked = {name: fill_in_levels(one, levels) for name, one in asked.items()}
         self._files = files
         self._running: list[_Started] = []
         self._placed: set[tuple[str, PlacedFile]] = set()
@@ -133,6 +134,13 @@ class ServiceSet:
             "look at `ready`, or give it more time: `ready_within`; the files of this trial have what it printed",
             cause=Cause.SERVICE_NOT_READY,
         )
+
+
+def fill_in_levels(asked: ResolvedService, levels: Assignment) -> ResolvedService:
+    """A service with a treatment's levels in place of their placeholders: texts, whatever the levels' types. Pure."""
+    texts = {name: format_level(level) for name, level in levels.items()}
+    written = asked.model_dump(include=set(FILLED))
+    return asked.model_validate({**asked.model_dump(), **fill_placeholders(written, texts)})
 
 
 def fill_in_image(asked: ResolvedService, image: str) -> ResolvedService:
@@ -217,7 +225,10 @@ async def _run_check(ready: Sequence[str], server: Machine) -> str:
 
 async def _request(url: str, server: Machine, client: Machine) -> str:
     """A request from a client, through the data network."""
-    argv = [client.probe, "load", url, "--requests", "1", "--workers", "1", "--timeout", f"{ASKED:g}s", "--json"]
+    # Whose certificate it is, the workload looks at: here it is asked whether anybody answers.
+    tls = ["--insecure"] if url.startswith("https:") else []
+    asking = ["--requests", "1", "--workers", "1", "--timeout", f"{ASKED:g}s", "--json"]
+    argv = [client.probe, "load", url, *tls, *asking]
     ended = await client.exec(argv, timeout=ASKED + LIMITS.command)
     try:
         document = json.loads(ended.stdout)
@@ -226,7 +237,7 @@ async def _request(url: str, server: Machine, client: Machine) -> str:
         codes, errors = document.get("status_codes", {}), document["errors"]
     except MALFORMED:
         return f"the client could not ask {url}: {ended.complaint[-300:]}"
-    port = urlsplit(url).port or 80
+    port = urlsplit(url).port or (443 if tls else 80)
     is_refused = errors.get("refused") and urlsplit(url).hostname == server.address
     if is_refused and (said := await _find_listener(port, server)):
         return said

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from nearmetal.factors import is_everywhere
 from nearmetal.levels import find_placeholders
 from nearmetal.lines import KeyPath
 from nearmetal.model import MachineSpec, ServiceSpec, Study
-from nearmetal.model.services import OURS
+from nearmetal.model.services import FILLED, OURS
 from nearmetal.resolve import collect_services, validate_parameters
 from nearmetal.study_checks.workloads import iterate_filled
 from nearmetal.study_text import StudyText, did_you_mean, shown
@@ -40,17 +41,24 @@ def _check_service(name: str, spec: ServiceSpec, study: Study, where: StudyText)
         what = "the lab image, of which its machines are made, has no entry point"
         remedy = 'build yours, `nearmetal image build --from FILE --name mine`, and add [machine] image = "mine"'
         raise where.wrong((*path, "start"), what, remedy)
-    document = spec.model_dump()
-    for key, value in document.items():
+    for key, value in spec.model_dump().items():
         for factor in find_placeholders(value):
-            if factor in study.factors:
-                what = f"the placeholder {{{factor}}} stands in a service, and levels are put into workloads alone"
-                raise where.wrong((*path, key), what, "describe a service for each level, and vary `server`")
+            if factor in study.factors:  # other words in braces are what they are: JSON, a template of the service's
+                _check_placeholder(factor, (*path, key), study, where)
     is_shared = study.design.share_boot or study.design.repeats > 1
     if spec.lifetime == "boot" and not is_shared:
         what = "each boot has one trial, so that a service of the boot is one of the trial"
         remedy = "remove `lifetime`, or set design.share_boot = true or design.repeats"
         raise where.wrong((*path, "lifetime"), what, remedy)
+
+
+def _check_placeholder(factor: str, path: KeyPath, study: Study, where: StudyText) -> None:
+    if path[-1] not in FILLED:
+        what = f"levels are put into {', '.join(FILLED)} of a service, and {{{factor}}} stands in {path[-1]}"
+        raise where.wrong(path, what, "describe a service for each level, and vary `server`")
+    if not is_everywhere(study.factors, factor):
+        what = f"the placeholder {{{factor}}} has no level where the `when` of `{factor}` does not hold"
+        raise where.wrong(path, what, f"give `{factor}` a level everywhere: remove its `when`")
 
 
 def _has_own_image(study: Study) -> bool:
