@@ -1,6 +1,7 @@
 """One image of a user's own on the host, in a container and in a guest; its own entry point is what is measured."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,26 +26,8 @@ pytestmark = pytest.mark.live
 
 WORK = 0.005
 """Seconds of CPU time that each reply costs the service."""
-STUDY = """
-name      = "own-image"
-question  = "What does a container cost our replies?"
-reference = { environment = "host" }
-
-[factors]
-environment = ["host", "docker", "qemu"]
-
-[machine]
-image = "NAME"
-
-[services.api]
-start = "image"
-port  = 8080
-
-[[workloads]]
-name   = "replies"
-kind   = "http"
-server = "api"
-"""
+MANUAL = (Path(__file__).parents[2] / "docs" / "services.md").read_text()
+_, STUDY = re.findall(r"```toml\n(name .*?)```", MANUAL, re.DOTALL)
 QUICK = ("design.blocks=1", "workloads.replies.duration=3s", "workloads.replies.workers=2", "design.seed=1")
 # Whoever it runs as, and where, with which environment, is in its command line: it starts with nothing else.
 START = '#!/bin/sh\n[ "$(id -un) $PWD $MODE" = "server /var/api quick" ] || exit 9\nexec api 0.0.0.0 "$1"\n'
@@ -84,10 +67,10 @@ async def test_what_an_image_starts_is_measured_in_each_environment(
         pytest.skip("there is no Docker engine to start on this host: an image of one's own was NOT run")
     monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
     name = f"own-{os.getpid()}"
-    assert len(STUDY.strip().splitlines()) <= 20
+    assert len(STUDY.splitlines()) <= 20
     image = await build_own(Source(name, archive, lab_image), Paths.default().cache, print)
     try:
-        found = await ran(STUDY.replace("NAME", name), home / "run")
+        found = await ran(STUDY.replace('image = "mine"', f'image = "{name}"'), home / "run")
     finally:
         await copies.remove(image, DOCKER)
         rm(Paths.default().cache, name)

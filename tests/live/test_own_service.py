@@ -48,7 +48,7 @@ async def test_the_study_of_the_manual_in_each_environment(
     if shutil.which("dockerd") is None:
         pytest.skip("there is no Docker engine to start on this host: the study of docs/services.md was NOT run")
     monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
-    (text,) = re.findall(r"```toml\n(name .*?)```", MANUAL, re.DOTALL)
+    text, _ = re.findall(r"```toml\n(name .*?)```", MANUAL, re.DOTALL)
     assert len(text.splitlines()) <= 20
     found = await ran(text, program, home / "run", QUICK)
     assert {str(one.trial.treatment["environment"]): (one.status, one.reason) for one in found} == dict.fromkeys(

@@ -131,12 +131,12 @@ async def _make_in(work: Path, source: Source, progress: Callable[[str], None]) 
     image = Image(source.name, source.key, "", folder)
     image.root.mkdir(parents=True)
     image.root.chmod(0o755)
-    kind, layers, process, group = check(source.path), [], Process(), ""
+    kind, layers, process = check(source.path), [], Process()
     if kind == "image":
         bundle = archive.read_bundle(source.path, REMEDY)
         _check_platform(bundle, source.path)
         layers = list(_list_layers(bundle, source.path))
-        process, group = read_process(bundle.config, source.path)
+        process = read_process(bundle.config, source.path)
     elif kind == "disk":
         progress("reading the disk")
         layers = [{"file": str(await _copy_out(source.path, work, environment))}]
@@ -152,7 +152,7 @@ async def _make_in(work: Path, source: Source, progress: Callable[[str], None]) 
         progress(
             f"left out, since machines have their own: device nodes {names}{f' and {more} more' if more > 0 else ''}"
         )
-    process = _name_user(process, group, told["users"], source)
+    process = _name_user(process, told["users"], source)
     progress("writing the root file system")
     await pack(image, environment)
     await disk.make(image.root, image.disk, environment)
@@ -204,24 +204,24 @@ async def _copy_out(path: Path, work: Path, environment: dict[str, str]) -> Path
     return packed
 
 
-def read_process(config: Mapping[str, Any], path: Path) -> tuple[Process, str]:
-    """What an image starts, and the group that its user is given beside the name, "" for none. BadInput. Pure."""
+def read_process(config: Mapping[str, Any], path: Path) -> Process:
+    """What an image starts. Its user's own group is taken, whatever group is named beside. BadInput. Pure."""
     try:
         argv = (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
         env = dict(one.split("=", 1) for one in config.get("Env") or ())
-        user, _, group = str(config.get("User") or "").partition(":")
+        user = str(config.get("User") or "").partition(":")[0]
         directory = str(config.get("WorkingDir") or "/")
-        words = (*argv, *env, *env.values(), user, group, directory)
+        words = (*argv, *env, *env.values(), user, directory)
         if not all(isinstance(word, str) and "\0" not in word for word in words):
             raise TypeError("not all of it is text")
         if not directory.startswith("/") or ".." in Path(directory).parts:
             raise ValueError(f"{directory!r} is no directory of the image")
     except (AttributeError, TypeError, ValueError) as error:
         raise BadInput(f"what it starts cannot be told: {str(error)[:200]}", str(path), REMEDY) from None
-    return Process(tuple(argv), env, user, directory), group
+    return Process(tuple(argv), env, user, directory)
 
 
-def _name_user(process: Process, group: str, users: Mapping[str, list[str]], source: Source) -> Process:
+def _name_user(process: Process, users: Mapping[str, list[str]], source: Source) -> Process:
     """With the name of the user, which an image may give by number. BadInput for one that is not there."""
     user = process.user
     names = {numbers[0]: name for name, numbers in reversed(list(users.items()))}
