@@ -323,6 +323,15 @@ def test_an_image_is_asked_what_it_starts(monkeypatch: pytest.MonkeyPatch, lab: 
     assert "image build --from /tmp/own.tar --name mine" in caught.value.remedy
 
 
+async def test_nobody_waits_for_a_login_that_an_image_lacks(
+    tmp_path: Path, base: bytes, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for members, has_it in (([], False), ([("usr/sbin/sshd", b"", 0o755)], True)):
+        image = await build(docker_archive(tmp_path / f"{has_it}.tar", [base, layer(members)]))
+        monkeypatch.setattr(machine, "_image", lambda name, image=image: image)
+        assert machine.has_sshd("mine") is has_it
+
+
 @pytest.mark.parametrize(("name", "said"), [("lab", "the image that studies get"), ("a/b", "no name for an image")])
 def test_a_name_that_cannot_be_is_told(tmp_path: Path, lab: Image, name: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):

@@ -26,7 +26,7 @@ from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab import others
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
-from nearmetal.lab.machine import require_programs
+from nearmetal.lab.machine import has_sshd, require_programs
 from nearmetal.lab.machines import alive
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.identity import FirstProcess
@@ -101,7 +101,7 @@ async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
     cpus = await cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
     async with meanwhile(_say, lambda: f"still waiting for {kept.name} to start"):
-        handle = await lab.create(want.environment, want.spec, "server", cpus, site, logins=True)
+        handle = await lab.create(want.environment, want.spec, "server", cpus, site, logins=has_sshd(want.spec.image))
         machine = await lab.attach(handle)
         if want.spec.brings_image:
             await require_programs(machine, want.spec.image)

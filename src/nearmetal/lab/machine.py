@@ -79,6 +79,12 @@ def find_process(name: str) -> Process:
     return found
 
 
+def has_sshd(name: str) -> bool:
+    """Whether people can log in to guests of an image by SSH; nobody waits for a server that an image lacks."""
+    found = _image(name)
+    return found is None or "process" not in found.manifest or (found.root / "usr/sbin/sshd").exists()
+
+
 def hold(name: str) -> IO[bytes] | None:
     """Keep the image of a name, until what is returned is closed; None where there is none. HostCannot."""
     found = _image(name)
