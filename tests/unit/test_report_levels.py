@@ -33,7 +33,10 @@ def test_shared_and_whole_levels_are_told_apart(factors: str, is_drawn: bool, tm
     (shared,), (whole,) = levels(report, primary=True), levels(report, primary=False)
     assert shared != whole == "95 %"
     said = told_level(report)
-    assert f"their intervals are at {shared}; those of exploratory comparisons" in said and said.endswith(f"{whole}.")
+    assert (
+        f"their intervals are at {shared}; those of exploratory comparisons" in said
+        and f"are at {whole}. Once some" in said
+    )
     exploratory = chapter(report, "exploratory")
     assert f"Each interval is at {whole}: the study's whole level" in exploratory.lead
     assert any(isinstance(block, Chart) for block in exploratory.blocks) is is_drawn
