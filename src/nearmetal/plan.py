@@ -42,20 +42,32 @@ def digest_study(study: Study) -> str:
             table = table[name]
         if table[key] == before:
             del table[key]
-    for workload in document["workloads"]:
-        if workload["under"] is None:  # as of all in version 1
-            del workload["under"]
+    _drop_later_keys(document)
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _drop_later_keys(document: Mapping[str, Any]) -> None:
+    """Workloads of version 1 had no headlines, and none ran under another's load."""
+    for workload in document["workloads"]:
+        for key in ("headlines", "under"):
+            if not workload[key]:
+                del workload[key]
 
 
 _ABOUT_THE_NUMBER = ("blocks", "seed", "margin", "alpha", "repeats", "detect", "precision", "power")
 """Keys of [design] that change no trial: only how many there are, or what is concluded."""
 
+_ABOUT_CONCLUSIONS: Mapping[str, Any] = {
+    "question": True,
+    "design": set(_ABOUT_THE_NUMBER),
+    "workloads": {"__all__": {"headlines"}},
+}
+
 
 def digest_measurement(study: Study) -> str:
     """sha256 of what a study measures: the same however many blocks and repeats it has, and whatever it concludes."""
-    document = study.model_dump(mode="json", exclude={"question": True, "design": set(_ABOUT_THE_NUMBER)})
+    document = study.model_dump(mode="json", exclude=_ABOUT_CONCLUSIONS)
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -107,7 +119,10 @@ def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[Con
                 raise BadInput(str(error), study.name, error.remedy) from None
             if identify_assignment(other) in planned:
                 for workload in study.workloads:
-                    yield ContrastPlan(workload=workload.name, treatment=treatment, reference=other)
+                    for response in (None, *workload.headlines):
+                        yield ContrastPlan(
+                            workload=workload.name, treatment=treatment, reference=other, response=response
+                        )
 
 
 def enough_blocks(contrasts: int, alpha: float, sequential: bool = False) -> int:

@@ -52,7 +52,7 @@ class PlannedOrder(Frozen):
     treatments: tuple[Assignment, ...]
     contrasts: tuple[ContrastPlan, ...]
     primaries: Mapping[str, str]
-    """Workload to the response that its contrasts are about."""
+    """Workload to its primary response, which its contrasts are about unless they name a headline."""
     level: float
     """What each primary contrast is tested at: alpha over the number of primary contrasts."""
     looks: tuple[Look, ...]

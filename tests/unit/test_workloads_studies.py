@@ -40,11 +40,11 @@ def test_three_blocks_of_each_study_may_disagree(name: str) -> None:
     assert spare is not None and spare >= 3
 
 
-def test_the_demo_of_quickstart_has_slack_for_its_four_verdicts_and_fits_in_five_minutes() -> None:
+def test_the_demo_of_quickstart_has_slack_for_its_six_verdicts_and_fits_in_five_minutes() -> None:
     (blocks,) = [given for before, given in pairwise(RUN) if before == "--blocks"]
     read = study.read(studies.text("quickstart"), "quickstart.toml", [f"design.blocks={blocks}"])
     made = plan.make(read)
-    assert len(made.contrasts) == 4
+    assert len(made.contrasts) == 6
     assert made.blocks == plan.make(study.read(studies.text("quickstart"), "quickstart.toml")).looks[0].blocks == 12
     assert count_spare(made) == 3
     boots = [boot for block in plan_blocks(made) for boot in block.boots]

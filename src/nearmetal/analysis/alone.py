@@ -78,17 +78,17 @@ def find_dropped(lone: Iterable[Alone], of: Of) -> list[Alone]:
 
 def find_planned(manifest: Manifest) -> Mapping[Planned, tuple[Assignment, Assignment]]:
     """What a run was to measure: treatments, then treatments against their references, in the order of its plan."""
-    primaries = manifest.plan.primaries
     return {
-        (of, workload, primaries[workload], key_of(treatment), key_of(reference)): (treatment, reference)
-        for of, workload, treatment, reference in _each(manifest)
+        (of, workload, response, key_of(treatment), key_of(reference)): (treatment, reference)
+        for of, workload, response, treatment, reference in _each(manifest)
     }
 
 
-def _each(manifest: Manifest) -> Iterator[tuple[Of, str, Assignment, Assignment]]:
-    for workload in manifest.plan.primaries:
+def _each(manifest: Manifest) -> Iterator[tuple[Of, str, str, Assignment, Assignment]]:
+    for workload, primary in manifest.plan.primaries.items():
         for treatment in manifest.plan.treatments:
-            yield "treatment", workload, treatment, treatment
+            yield "treatment", workload, primary, treatment, treatment
     for contrast in manifest.plan.contrasts:
         if contrast.workload in manifest.plan.primaries:
-            yield "contrast", contrast.workload, contrast.treatment, contrast.reference
+            response = manifest.plan.response_of(contrast)
+            yield "contrast", contrast.workload, response, contrast.treatment, contrast.reference

@@ -52,18 +52,21 @@ class Criterion:
 def matched_contrasts(
     plan: Plan, arms: Arms, primaries: Mapping[str, str], alpha: float, margin: float, looked: int = 0
 ) -> list[Matched]:
-    """Every planned contrast: its primary response first, then every other response that both arms have.
+    """Every planned contrast: what is judged first, then every other response that both arms have.
 
     A planned contrast is there even when nothing was measured for it: then its response is all that is known. Of a
     sequential design, primary contrasts say what they said at the look that decided them, or else at the last of
     those that were taken: those after `looked` blocks or fewer.
     """
     found: list[Matched] = []
+    judged = plan.judged | set(primaries.items())
     for planned in plan.contrasts:
         pairs = _pairs(planned, arms)
-        response = primaries[planned.workload]
+        response = planned.response or primaries[planned.workload]
         found.append(_primary(plan, planned, response, arms, pairs, margin, looked))
-        present = {name: kind for name, kind in _present(pairs).items() if name != response}
+        if planned.response is not None:  # the rest goes with the primary response
+            continue
+        present = {name: kind for name, kind in _present(pairs).items() if (planned.workload, name) not in judged}
         found += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
     for planned in _of_boots(plan, arms):
         pairs = _pairs(planned, arms)
@@ -74,7 +77,7 @@ def matched_contrasts(
 def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> list[Contrast]:
     """The primary ones alone, which is all that a look has to see."""
     return [
-        _primary(plan, one, plan.primaries[one.workload], arms, _pairs(one, arms), margin, looked).contrast
+        _primary(plan, one, plan.response_of(one), arms, _pairs(one, arms), margin, looked).contrast
         for one in plan.contrasts
     ]
 

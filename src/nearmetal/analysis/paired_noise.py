@@ -32,7 +32,7 @@ def measure_noise(manifest: Manifest, records: Sequence[TrialRecord]) -> tuple[P
     arms = arms_of_study(records, manifest.study.design)
     spent = _find_seconds(records)
     plan = manifest.plan
-    found = (_measure_contrast(one, plan.primaries[one.workload], arms, spent) for one in plan.contrasts)
+    found = (_measure_contrast(one, plan.response_of(one), arms, spent) for one in plan.contrasts)
     return tuple(one for one in found if one is not None)
 
 

@@ -85,7 +85,7 @@ def _of_runs(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun]) -> 
 
 def _of_measured(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun], source: Source) -> KnownNoise | None:
     """The differences of all these runs together, each about its own centre."""
-    wanted = _key(contrast, plan.primaries[contrast.workload])
+    wanted = _key(contrast, plan.response_of(contrast))
     found = [
         (run, one)
         for run in runs
@@ -120,7 +120,7 @@ def _of_calibrations(plan: Plan, contrast: ContrastPlan, calibrations: Sequence[
     for side in (contrast.treatment, contrast.reference):
         resolved = plan.resolved_of(side)
         spec = resolved.workload(contrast.workload)
-        found.append(_calibrated(resolved.environment, spec, plan.primaries[contrast.workload], calibrations))
+        found.append(_calibrated(resolved.environment, spec, plan.response_of(contrast), calibrations))
     known: Mapping[int, Noise] = dict(filter(None, found))
     if None in found:
         return None
@@ -170,7 +170,7 @@ def sights(plan: Plan, evidence: Evidence, design: DesignSpec) -> Iterator[Sight
             treatment, reference = known.sides or (None, None)
             yield Sight(
                 workload=contrast.workload,
-                response=plan.primaries[contrast.workload],
+                response=plan.response_of(contrast),
                 environments=known.environments,
                 made=known.made,
                 level=level,

@@ -18,14 +18,18 @@ from nearmetal.store.folder import RunFolder
 def refuse_gates(gates: Sequence[Gate], plan: Plan) -> None:
     """BadInput, before anything is measured, where a gate is about what the study will not have."""
     known = {name for resolved in plan.resolved for workload in resolved.workloads for name in workload.responses}
-    known |= {*COSTS, *plan.primaries.values()}
+    known |= {*COSTS, *(response for _, response in plan.judged)}
     refuse_unknown_responses(gates, known)
     if plan.looks:
-        primary = set(plan.primaries.values())
+        primary = {response for _, response in plan.judged}
         for gate in gates:
             if gate.response is not None and gate.response not in primary:
                 what = "a run that stops at looks is judged by its primary responses alone"
-                raise BadInput(what, f"--gate={gate.text!r}", "make it the primary one, or fix the number of blocks")
+                raise BadInput(
+                    what,
+                    f"--gate={gate.text!r}",
+                    "make it a headline of its workload, or fix the number of blocks",
+                )
 
 
 def meet_gates(folder: RunFolder, gates: Sequence[Gate], as_json: bool) -> bool:

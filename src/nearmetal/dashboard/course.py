@@ -1,6 +1,6 @@
 """How a run goes: what became of each trial, what goes on now, what went wrong. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -126,7 +126,7 @@ class Course(RunProgress):
             self._note(record.status.value, row, record.reason or "no reason was told", trial.block)
         for warning in record.warnings:
             self._note(WARNING, row, warning.text, trial.block)
-        self.records.append(lean(record, self.plan.primaries))
+        self.records.append(lean(record, self.plan.judged))
 
     def _note(self, kind: str, row: Row | None, text: str, block: int | None) -> None:
         trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, Merging(text)))
@@ -192,13 +192,13 @@ class Course(RunProgress):
         return iter(sorted(self.troubles.values(), key=lambda trouble: (trouble.kind == WARNING, -trouble.order)))
 
 
-def lean(record: TrialRecord, primaries: Mapping[str, str]) -> TrialRecord:
+def lean(record: TrialRecord, judged: Set[tuple[str, str]]) -> TrialRecord:
     """A record with no more than primary contrasts and their warnings are made of: thousands of them stay in memory."""
-    primary = primaries.get(record.trial.workload)
+    workload = record.trial.workload
     accel = record.readback.get("resources", {}).get("accel")
     return record.model_copy(
         update={
-            "responses": {name: response for name, response in record.responses.items() if name == primary},
+            "responses": {name: one for name, one in record.responses.items() if (workload, name) in judged},
             "readback": {} if accel is None else {"resources": {"accel": accel}},
             "observers": {},
             "phases_ns": {},

@@ -45,6 +45,8 @@ class ContrastPlan(Frozen):
     workload: str
     treatment: Mapping[str, Level]
     reference: Mapping[str, Level]
+    response: str | None = None
+    """A headline of the workload; None for its primary response."""
 
 
 class Look(Frozen):
@@ -67,7 +69,7 @@ class Plan(Frozen):
     """Each treatment with everything that it asks for."""
     contrasts: tuple[ContrastPlan, ...]
     primaries: Mapping[str, str]
-    """Workload to the response that its contrasts are about."""
+    """Workload to its primary response, which its contrasts are about unless they name a headline."""
     level: float
     """What each primary contrast is tested at: alpha over the number of primary contrasts."""
     looks: tuple[Look, ...] = ()
@@ -100,6 +102,15 @@ class Plan(Frozen):
     def _canonical(self) -> Mapping[int, str]:
         """By the identity of each of the plan's own mappings, which live as long as it does."""
         return {id(one): _write_canonically(one) for one in self.treatments}
+
+    def response_of(self, contrast: ContrastPlan) -> str:
+        """What a contrast of this plan is about."""
+        return contrast.response or self.primaries[contrast.workload]
+
+    @cached_property
+    def judged(self) -> frozenset[tuple[str, str]]:
+        """Workload and response of all primary contrasts; of workloads without any, the primary response."""
+        return frozenset((*self.primaries.items(), *((one.workload, self.response_of(one)) for one in self.contrasts)))
 
     def resolved_of(self, assignment: Mapping[str, Level]) -> Resolved:
         """What a treatment of this plan asks for. KeyError if the plan has no such treatment."""

@@ -163,6 +163,8 @@ class WorkloadSpec(Frozen):
     primary: Name | None = None
     under: Name | None = None
     """The workload whose load runs meanwhile."""
+    headlines: tuple[Name, ...] = ()
+    """More responses that are judged as the primary one is, each with its share of alpha."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -62,8 +62,13 @@ def is_observed(report: ReportInput) -> bool:
 
 def different(report: ReportInput) -> list[Contrast]:
     """What the study asked for and found different, the largest difference first."""
-    primary = (one for one in report.analysis.contrasts if one.primary and one.verdict is Verdict.DIFFERENT)
-    return sorted(primary, key=_size, reverse=True)
+    return sorted((one for one in asked(report) if one.verdict is Verdict.DIFFERENT), key=_size, reverse=True)
+
+
+def asked(report: ReportInput) -> list[Contrast]:
+    """Of primary responses: a headline is of the same trials, and what goes along with it is told of them once."""
+    primaries = report.manifest.plan.primaries.items()
+    return [one for one in report.analysis.contrasts if one.primary and (one.workload, one.response) in primaries]
 
 
 def largest(explained: Iterable[Explained]) -> list[Explained]:

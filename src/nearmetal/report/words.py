@@ -28,7 +28,7 @@ _COSTS = {
     "ready": "time to ready",
 }
 _CLAUSES_OF_COSTS = {
-    "cpu_per_event": "costs {ratio} × the host CPU time of {reference} for each event",
+    "cpu_per_event": "costs {ratio} × the host CPU time of {reference} for the same work",
     "ready": "takes {ratio} × as long as {reference} to be ready",
 }
 """Of the responses that every trial has, whatever its workload."""

@@ -69,7 +69,9 @@ class PlanDocument(Frozen):
     seed: int | None
     treatments: Treatments
     contrasts: tuple[tuple[str, int, int], ...]
-    """Workload, and the places of treatment and reference among the rows."""
+    """Workload, and the places of treatment and reference among the rows: of primary responses."""
+    headlines: Mapping[str, tuple[str, ...]] = {}
+    """Workload to the other responses of which each of its contrasts is made."""
     primaries: Mapping[str, str]
     level: float
     looks: tuple[Look, ...] = ()
@@ -81,7 +83,7 @@ class PlanDocument(Frozen):
     kernel_table: KernelTable | None = None
 
 
-_ALIKE = PlanDocument.model_fields.keys() - {"treatments", "contrasts"}
+_ALIKE = PlanDocument.model_fields.keys() - {"treatments", "contrasts", "headlines"}
 """What a plan and its document have in common."""
 
 
@@ -129,6 +131,10 @@ def pack_plan(plan: Plan) -> PlanDocument:
         for one in plan.resolved
     )
     first = plan.resolved[0]
+    headlines: dict[str, dict[str, None]] = {}
+    for contrast in plan.contrasts:
+        if contrast.response is not None:
+            headlines.setdefault(contrast.workload, {})[contrast.response] = None
     parts: dict[str, Any] = {name: tuple(one.parts) for name, one in tables.items()}
     treatments = Treatments.model_construct(
         factors=tuple(dict.fromkeys(name for one in plan.resolved for name in one.assignment)),
@@ -141,8 +147,11 @@ def pack_plan(plan: Plan) -> PlanDocument:
     return PlanDocument.model_construct(
         treatments=treatments,
         contrasts=tuple(
-            (one.workload, plan.place_of(one.treatment), plan.place_of(one.reference)) for one in plan.contrasts
+            (one.workload, plan.place_of(one.treatment), plan.place_of(one.reference))
+            for one in plan.contrasts
+            if one.response is None
         ),
+        headlines={workload: tuple(responses) for workload, responses in headlines.items()},
         **{name: getattr(plan, name) for name in _ALIKE},
     )
 
@@ -182,8 +191,10 @@ def unpack_plan(document: PlanDocument) -> Plan:
                 workload=workload,
                 treatment=_part(resolved, treatment).assignment,
                 reference=_part(resolved, reference).assignment,
+                response=response,
             )
             for workload, treatment, reference in document.contrasts
+            for response in (None, *document.headlines.get(workload, ()))
         )
     except (IndexError, ValueError):
         raise PydanticCustomError(damage.UNLIKE, "names a part that is not there") from None

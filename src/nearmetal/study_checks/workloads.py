@@ -84,7 +84,8 @@ def check_workload_parameters(study: Study, where: StudyText) -> None:
     """Every workload, filled with every combination of the levels that stand in it, must make sense."""
     for index, workload in enumerate(study.workloads):
         for levels, spec in iterate_filled(workload, study):
-            _primary(index, spec, _parameters(index, spec, levels, where), study.design.share_boot, where)
+            built = _parameters(index, spec, levels, where)
+            _check_judged(index, spec, built, study.design.share_boot, where)
 
 
 def iterate_filled(workload: WorkloadSpec, study: Study) -> Iterator[tuple[dict[str, Level], WorkloadSpec]]:
@@ -113,7 +114,7 @@ def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where:
     for key in spec.parameters:
         if key not in known:
             what = f"unknown key `{key}` in a workload of kind {spec.kind}"
-            remedy = did_you_mean(key, ["name", "kind", "primary", *known], "known keys")
+            remedy = did_you_mean(key, ["name", "kind", "primary", "headlines", *known], "known keys")
             raise where.wrong(("workloads", index, key), what, remedy)
     try:
         return build_workload(spec)
@@ -121,18 +122,34 @@ def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where:
         raise _wrong_parameter(error, index, spec, levels, where) from None
 
 
-def _primary(index: int, spec: WorkloadSpec, workload: Workload, share_boot: bool, where: StudyText) -> None:
+def _check_judged(index: int, spec: WorkloadSpec, workload: Workload, share_boot: bool, where: StudyText) -> None:
+    """The primary response and the headlines: each once, and each one that the workload has."""
+    if spec.primary is not None:
+        _check_response(spec.primary, ("workloads", index, "primary"), spec, workload, share_boot, where)
+    told = {spec.primary or workload.primary}
+    for name in spec.headlines:
+        at = ("workloads", index, "headlines")
+        _check_response(name, at, spec, workload, share_boot, where)
+        if name in told:
+            what = f"workload {spec.name!r} has {name!r} as its primary response, or twice as a headline"
+            raise where.wrong(at, what, "name each response once")
+        told.add(name)
+
+
+def _check_response(
+    name: str, at: KeyPath, spec: WorkloadSpec, workload: Workload, share_boot: bool, where: StudyText
+) -> None:
     """One of the workload's own, or of what every trial has; but what several workloads have of one boot is of none."""
     responses = (*workload.responses, *(cost for cost in COSTS if not (share_boot and cost in OF_THE_BOOT)))
-    if spec.primary is None or spec.primary in responses:
+    if name in responses:
         return
-    if spec.primary in OF_THE_BOOT:
-        what = f"with share_boot {spec.primary!r} is of a boot, and of no workload"
+    if name in OF_THE_BOOT:
+        what = f"with share_boot {name!r} is of a boot, and of no workload"
         remedy = "set design.share_boot to false, or choose another response"
     else:
-        what = f"workload {spec.name!r} ({spec.kind}) has no response {spec.primary!r}"
-        remedy = did_you_mean(spec.primary, responses, "responses")
-    raise where.wrong(("workloads", index, "primary"), what, remedy)
+        what = f"workload {spec.name!r} ({spec.kind}) has no response {name!r}"
+        remedy = did_you_mean(name, responses, "responses")
+    raise where.wrong(at, what, remedy)
 
 
 def _wrong_parameter(

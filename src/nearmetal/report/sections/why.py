@@ -23,7 +23,7 @@ from nearmetal.report.blocks import (
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_captures import not_whole
 from nearmetal.report.why_figures import by_chance, count_by_chance, plainly, told, verdict
-from nearmetal.report.why_found import Explained, different, explain, is_observed, largest, more_different
+from nearmetal.report.why_found import Explained, asked, different, explain, is_observed, largest, more_different
 from nearmetal.report.why_implausible import box, is_guest, is_implausible
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits, untold_steal
 
@@ -44,7 +44,7 @@ class Why:
     order = 12
 
     def render(self, report: ReportInput) -> Section | None:
-        primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+        primary = asked(report)
         if not is_observed(report):
             primary = [contrast for contrast in primary if is_implausible(contrast, report)]
         if not primary:
