@@ -231,4 +231,4 @@ async def test_its_cost_only_grows(machine: Machine) -> None:
         return
     assert after is not None
     assert after.cpu_seconds > before.cpu_seconds
-    assert after.memory_bytes > 0
+    assert after.memory_bytes is None or after.memory_bytes > 0

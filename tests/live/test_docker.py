@@ -115,7 +115,7 @@ async def test_limits_are_what_was_ordered(make: Make, notes: Notes) -> None:
     cost = await machine.cost()
     assert cost is not None
     assert cost.cpu_seconds > 0
-    assert 0 < cost.memory_bytes < 64 * MEBIBYTE
+    assert cost.memory_bytes is not None and 0 < cost.memory_bytes < 64 * MEBIBYTE
     assert notes.handles[machine.name].data["runtime"] == "runc"
     assert notes.handles[machine.name].image.storage_driver
 

@@ -100,7 +100,7 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
     assert domain.state == "running" and not machine.owned and machine.interface == "eth0"
     assert (await machine.exec(["cat", "/proc/sys/kernel/random/boot_id"])).text.strip() == machine.boot_id
     cost = await machine.cost()
-    assert cost is not None and cost.cpu_seconds > 1 and cost.memory_bytes > 64 * 2**20
+    assert cost is not None and cost.cpu_seconds > 1 and cost.memory_bytes is None
     await a_pause_is_told(domain, machine)
     await one_that_runs_goes_on(domain, notes)
     assert (await machine.exec(["true"])).status == 0

@@ -150,7 +150,8 @@ async def test_it_has_a_kernel_of_its_own_and_limits_that_hold(make: Make, notes
     group = await machine.group()
     assert (await machine.site.get(f"{group.cpuset}/cpuset.cpus")).strip() == b"0"
     cost = await machine.cost()
-    assert cost is not None and cost.cpu_seconds > 0 and 0 < cost.memory_bytes < spec.memory
+    assert cost is not None and cost.cpu_seconds > 0
+    assert cost.memory_bytes is not None and 0 < cost.memory_bytes < spec.memory
 
 
 async def test_a_quota_holds(make: Make) -> None:

@@ -85,7 +85,7 @@ async def test_limits_are_what_was_ordered(make: Make) -> None:
     cost = await machine.cost()
     assert cost is not None
     assert cost.cpu_seconds > 0
-    assert 0 < cost.memory_bytes < 64 * MEBIBYTE
+    assert cost.memory_bytes is not None and 0 < cost.memory_bytes < 64 * MEBIBYTE
 
 
 async def test_cost_counts_what_a_command_burns(make: Make) -> None:

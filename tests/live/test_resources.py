@@ -1,5 +1,6 @@
 """Resources of real machines: quotas, CPU models and disks come about, and what did not is found out."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ UNUSUAL = {
     "disk_format": "raw",
     "disk_cache": "directsync",
 }
+
+
+HELD = 64 * 2**20
 
 
 async def read_back(machine: Machine, spec: MachineSpec, lab: Lab) -> Readback:
@@ -56,6 +60,37 @@ async def test_the_quota_of_a_machine_on_the_hosts_kernel_is_seen_inside(lab_ima
         else:
             (file / "cpu.cfs_quota_us").write_text("-1")
         assert "any of their time instead of 0.25 CPUs" in (await read_back(machine, spec, lab)).reason
+
+
+@pytest.mark.parametrize("kind", ["host", "docker", "qemu"])
+async def test_memory_is_measured_alike_whatever_the_machine_is(
+    kind: str, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program's own memory counts once, what it reads through the page cache of a machine's host does not."""
+    monkeypatch.setenv("DOCKER_HOST", engine)
+    async with laboratory.laboratory() as lab:
+        machine = await laboratory.machine(lab, kind, laboratory.spec())
+        held = await _find_memory(machine)
+        assert held > 0
+        program = f"$held = str_repeat('x', {HELD}); echo strlen($held); sleep(600);"
+        running = await machine.spawn(["php", "-r", program])
+        for _ in range(600):
+            if await _find_memory(machine) - held >= HELD:
+                break
+            await asyncio.sleep(0.1)
+        grown = await _find_memory(machine) - held
+        await running.stop()
+        assert HELD <= grown < HELD * 1.5
+        if kind != "qemu":  # a guest's monitor keeps what its guest has touched
+            assert abs(await _find_memory(machine) - held) < HELD / 8
+            await machine.exec(["sh", "-c", "dd if=/dev/zero of=/var/tmp/file bs=1M count=64 && cat /var/tmp/file"])
+            assert abs(await _find_memory(machine) - held) < HELD / 8
+
+
+async def _find_memory(machine: Machine) -> int:
+    cost = await machine.cost()
+    assert cost is not None and cost.memory_bytes is not None
+    return cost.memory_bytes
 
 
 async def test_a_guest_is_made_of_what_was_ordered(lab_image: Image) -> None:

@@ -1,5 +1,6 @@
 """Control groups, on a hierarchy that is laid out as files."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import ControlGroup, Cost, MachineSpec
+from nearmetal.model import ControlGroup, MachineSpec
 
 SPEC = MachineSpec.model_validate({"memory": "64MiB"})
 
@@ -76,22 +77,43 @@ async def test_a_missing_controller_is_one_clear_error(root: Path) -> None:
         await cgroup.create("m", SPEC, "0", LocalSite(), limit_memory=True)
 
 
-async def test_cost_leaves_out_page_cache_but_not_shared_memory(root: Path) -> None:
+async def test_memory_is_that_of_processes_and_of_the_kernel_for_them_without_page_cache(root: Path) -> None:
     lay_out(
         root,
         {
             "g/cpu.stat": "usage_usec 1500000\nuser_usec 1\n",
-            "g/memory.current": "1000\n",
-            "g/memory.stat": "anon 1\nshmem 200\ninactive_file 300\nactive_file 100\n",
+            "g/cgroup.procs": f"{os.getpid()}\n",
+            "g/memory.current": "100000000000\n",
+            "g/memory.stat": "anon 1\nfile 99999999999\nkernel 500\nslab_reclaimable 200\n",
             "cpuacct/g/cpuacct.usage": "2500000000\n",
-            "memory/g/memory.usage_in_bytes": "1000\n",
-            "memory/g/memory.stat": "cache 1\ntotal_cache 500\ntotal_shmem 200\n",
+            "memory/g/below/cgroup.procs": f"{os.getpid()}\n",
+            "memory/g/memory.usage_in_bytes": "100000000000\n",
+            "memory/g/memory.kmem.usage_in_bytes": "700\n",
         },
     )
     second = ControlGroup(str(root / "g"), str(root / "g"), str(root / "g"), 2)
-    assert await cgroup.cost(second, LocalSite()) == Cost(cpu_seconds=1.5, memory_bytes=600)
     first = ControlGroup(str(root / "cpuset/g"), str(root / "cpuacct/g"), str(root / "memory/g"), 1)
-    assert await cgroup.cost(first, LocalSite()) == Cost(cpu_seconds=2.5, memory_bytes=700)
+    for group, seconds, of_kernel in ((second, 1.5, 300), (first, 2.5, 700)):
+        cost = await cgroup.cost(group, LocalSite())
+        rollup = Path("/proc/self/smaps_rollup").read_text()
+        (own,) = (int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
+        assert cost.cpu_seconds == seconds
+        assert cost.memory_bytes is not None and (cost.memory_bytes - of_kernel) % 1024 == 0
+        assert cost.memory_bytes == pytest.approx(own + of_kernel, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("told", "memory"),
+    [
+        ("Pss: 3\nPss: 4\nkernel 10\nslab_reclaimable 2\nslab_unreclaimable 1\nkernel_stack 1\nsock 1\n", 7 * 1024 + 8),
+        ("Pss: 3\nkernel_stack 5\npagetables 7\nsock 1\nslab_reclaimable 50\nslab_unreclaimable 2\n", 3 * 1024 + 15),
+        ("kmem 9\n", 9),
+        ("Pss: 3\nuntold\nkmem 9\n", None),
+        ("Pss: 3\n", None),
+    ],
+)
+def test_memory_that_cannot_be_told_whole_is_not_told(told: str, memory: int | None) -> None:
+    assert cgroup.add_memory(told) == memory
 
 
 def test_a_name_cannot_lead_elsewhere() -> None:

@@ -21,7 +21,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.lock import try_lock
-from nearmetal.model import COSTS, Finding
+from nearmetal.model import COSTS, OF_THE_BOOT, Finding
 from nearmetal.printing import console_for
 from nearmetal.run import session
 from nearmetal.store.checksum import without_checksum
@@ -76,8 +76,8 @@ def test_what_it_costs_can_be_what_a_verdict_is_about(study: Path, tmp_path: Pat
     contrasts = json.loads(called("report", str(run), "--format", "json").stdout)["contrasts"]
     assert [(one["response"], one["blocks"]) for one in contrasts if one["primary"]] == [(cost, 2)]
     shared = called("plan", str(study), "--set", "design.share_boot=true")
-    assert shared.returncode == (0 if cost == "cpu_per_event" else 2)
-    assert ("is of a boot, and of no workload" in shared.stderr) == (cost != "cpu_per_event")
+    assert shared.returncode == (2 if cost in OF_THE_BOOT else 0)
+    assert ("is of a boot, and of no workload" in shared.stderr) == (cost in OF_THE_BOOT)
 
 
 def test_a_terminal_that_says_it_has_no_columns_is_written_to() -> None:

@@ -258,7 +258,8 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
         console.print(f"`reference` does not name {name}: its {levels} are not compared with each other")
     for contrast in plan.contrasts:
         treatment, reference = map(format_assignment, (contrast.treatment, contrast.reference))
-        compared = f"{contrast.workload}: {treatment} against {reference}"
+        headline = f", {contrast.response}" if contrast.response else ""
+        compared = f"{contrast.workload}{headline}: {treatment} against {reference}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
         console.print(

@@ -53,7 +53,6 @@ from nearmetal.model import (
 
 _TICK = 100
 """Ticks of a second, in which /proc/PID/stat counts on every architecture (USER_HZ)."""
-_PAGE = 4096
 
 
 class OwnDomains:
@@ -188,7 +187,7 @@ class DomainMachine(guests.QemuMachine):
         fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
         seconds = (int(fields[11]) + int(fields[12])) / _TICK
         if not self._has_own_group:
-            return Cost(cpu_seconds=seconds, memory_bytes=int(fields[21]) * _PAGE)
+            return Cost(cpu_seconds=seconds, memory_bytes=None)
         try:
             of_group = await cgroup.cost(self._group, self.site)
         except HostCannot:

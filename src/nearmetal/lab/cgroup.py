@@ -49,6 +49,41 @@ if [ "$bytes" ]; then
 fi
 echo "$version"
 """
+# The words are the file of CPU time, the group's folder of memory and one of its processes, or "". What the shell does
+# itself takes no process: a trial of a thousand clients asks for each of them. A process without memory of its own, of
+# the kernel or dead and not yet waited for, has nothing to tell.
+_COST = """
+cat "$1" || exit 1
+echo
+echo memory
+tell() {
+    while read -r name value unit; do
+        [ "$name" = Pss: ] && echo "$name $value" && return
+    done 2>/dev/null <"/proc/$1/smaps_rollup"
+    while read -r name value; do
+        [ "$name" = VmSize: ] && echo untold
+    done 2>/dev/null <"/proc/$1/status"
+}
+for list in "$2"/cgroup.procs "$2"/*/cgroup.procs "$2"/*/*/cgroup.procs "$2"/*/*/*/cgroup.procs; do
+    [ -f "$list" ] && while read -r pid; do tell "$pid"; done <"$list"
+done
+if [ "$3" ]; then
+    while read -r name value; do
+        [ "$name" = PPid: ] && parent=$value
+    done 2>/dev/null <"/proc/$3/status"
+    read -r name 2>/dev/null <"/proc/$parent/comm" && case $name in containerd-shim*|conmon) tell "$parent" ;; esac
+fi
+if [ -f "$2/memory.kmem.usage_in_bytes" ]; then
+    read -r value <"$2/memory.kmem.usage_in_bytes" && echo "kmem $value"
+else
+    while read -r name value; do
+        case $name in
+            kernel|kernel_stack|slab_reclaimable|slab_unreclaimable|sock|pagetables|percpu) echo "$name $value" ;;
+        esac
+    done 2>/dev/null <"$2/memory.stat"
+fi
+:
+"""
 # Its words are the folders of groups. A process that forks while the list is read escapes the round, so there are
 # rounds until the group can be removed. A machine may have made groups below its own.
 REMOVE = """
@@ -152,28 +187,37 @@ async def of_process(pid: int, site: Site) -> ControlGroup:
     return _second_version(unified) if await version(site) == 2 else _first_version(paths)
 
 
-async def cost(group: ControlGroup, site: Site) -> Cost:
-    """What the group has used since it was made: CPU seconds, and memory now without reclaimable page cache."""
-    if group.version == 2:
-        lines = await must(
-            site, "cat", f"{group.cpuacct}/cpu.stat", f"{group.memory}/memory.current", f"{group.memory}/memory.stat"
-        )
-        words = _pairs(lines.decode())
-        seconds = int(words["usage_usec"]) / 1e6
-        cache = int(words.get("inactive_file", 0)) + int(words.get("active_file", 0))
-    else:
-        lines = await must(
-            site,
-            "cat",
-            f"{group.cpuacct}/cpuacct.usage",
-            f"{group.memory}/memory.usage_in_bytes",
-            f"{group.memory}/memory.stat",
-        )
-        words = _pairs(lines.decode())
-        seconds = int(lines.split()[0]) / 1e9
-        cache = int(words.get("total_cache", 0)) - int(words.get("total_shmem", 0))
-    singles = [line for line in lines.decode().splitlines() if line.isdigit()]
-    return Cost(cpu_seconds=seconds, memory_bytes=max(0, int(singles[-1]) - cache))
+async def cost(group: ControlGroup, site: Site, first: int | None = None) -> Cost:
+    """What the group has used since it was made: CPU seconds, and memory now.
+
+    Memory is the proportional set size of all its processes and the kernel's memory on their behalf, page cache that
+    nobody has mapped apart: what its host would get back, should it go. None where one of them cannot be told.
+    `first` is a process in it whose parent, if it is a container engine's shim, goes with the group.
+    """
+    stat = "cpu.stat" if group.version == 2 else "cpuacct.usage"
+    told = await must(
+        site, "sh", "-c", _COST, "cost", f"{group.cpuacct}/{stat}", group.memory, "" if first is None else str(first)
+    )
+    spent, _, held = told.decode().partition("\nmemory\n")
+    seconds = int(_pairs(spent)["usage_usec"]) / 1e6 if group.version == 2 else int(spent) / 1e9
+    return Cost(cpu_seconds=seconds, memory_bytes=add_memory(held))
+
+
+def add_memory(told: str) -> int | None:
+    """Bytes, of what `_COST` tells of memory."""
+    sizes = [line.split() for line in told.splitlines()]
+    if any(name == "untold" for name, *_ in sizes):
+        return None
+    processes = sum(int(value) * 1024 for name, value, *_ in sizes if name == "Pss:")
+    kernel = {name: int(value) for name, value, *_ in sizes if name != "Pss:"}
+    if "kmem" in kernel:
+        return processes + kernel["kmem"]
+    if "kernel" in kernel:
+        return processes + kernel["kernel"] - kernel.get("slab_reclaimable", 0)
+    parts = ("slab_unreclaimable", "kernel_stack", "sock")  # before Linux 5.18 nobody adds them up
+    if not all(name in kernel for name in parts):
+        return None
+    return processes + sum(kernel[name] for name in (*parts, "pagetables", "percpu") if name in kernel)
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -159,7 +159,9 @@ class Cost(Frozen):
     """What the host spends on a machine, the virtual machine monitor included, since it was made."""
 
     cpu_seconds: float
-    memory_bytes: int
+    memory_bytes: int | None
+    """The proportional set size of all processes of it, and the kernel's memory on their behalf; page cache apart.
+    None where that cannot be told: no other measure of memory is to stand beside it."""
 
 
 class Order(Frozen):

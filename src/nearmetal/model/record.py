@@ -41,7 +41,7 @@ class ResponseKind(Frozen):
         return Response(value=value, unit=self.unit, better=self.better, scale=self.scale, **more)
 
 
-COSTS = ("cpu_per_event", "memory_overhead", "ready")
+COSTS = ("cpu_per_event", "host_memory", "memory_overhead", "ready")
 """Responses that every trial has, whatever its workload: what the machine cost its host."""
 
 OF_THE_BOOT = frozenset({"memory_overhead", "ready"})

@@ -24,11 +24,13 @@ SAME = "the same in all blocks"
 
 _COSTS = {
     "cpu_per_event": "host CPU time per event",
+    "host_memory": "memory of the host",
     "memory_overhead": "memory beyond the guest's own",
     "ready": "time to ready",
 }
 _CLAUSES_OF_COSTS = {
     "cpu_per_event": "costs {ratio} × the host CPU time of {reference} for the same work",
+    "host_memory": "takes {ratio} × the memory of {reference} from its host",
     "ready": "takes {ratio} × as long as {reference} to be ready",
 }
 """Of the responses that every trial has, whatever its workload."""

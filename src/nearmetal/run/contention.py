@@ -161,6 +161,13 @@ def spent(before: Sequence[Cost | None], after: Sequence[Cost | None], which: It
     return total
 
 
+def held(costs: Sequence[Cost | None], which: Iterable[int]) -> int | None:
+    """Bytes of the host's memory that some of the machines take; None as soon as one of them cannot tell."""
+    sizes = [None if (cost := costs[index]) is None else cost.memory_bytes for index in which]
+    told = [size for size in sizes if size is not None]
+    return sum(told) if len(told) == len(sizes) else None
+
+
 def warnings(found: Mapping[str, Any]) -> list[Warned]:
     """What a reader should know of a site's other work. Never a reason not to count a trial."""
     return [warning for site, shares in found.items() for warning in _warnings(site, shares)]

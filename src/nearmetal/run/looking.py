@@ -145,7 +145,7 @@ def _read(machine: Machine) -> Iterator[None]:
 async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any]) -> None:
     """What the host holds for the machine beyond what the machine itself uses; 0 where it shares the host's kernel."""
     cost = await server.cost()
-    if cost is None:
+    if cost is None or cost.memory_bytes is None:
         return
     beyond = 0
     if not kernel.is_its_hosts(server):

@@ -162,7 +162,7 @@ class _Trial:
             self._beneath = LoadBeneath(self._task.under, workload)
         try:
             await self._timed("prepare", self._prepare(workload, stage))
-            measurement, cost = await self._timed("measure", self._measure(workload, stage))
+            measurement, cost, memory = await self._timed("measure", self._measure(workload, stage))
             self._phases["measure"] -= self._phases["alive"]
         except (MachineLost, NotProvisioned):
             raise
@@ -186,6 +186,8 @@ class _Trial:
         # What the load cost cannot be told from what is measured.
         if cost is not None and measurement.events > 0 and self._beneath is None:
             self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
+        if memory is not None:
+            self._responses["host_memory"] = Response(value=memory, unit="B", better="lower")
         self._warnings += measurement.warnings
         self._warnings += gated.warnings
         self._warnings += clock_gate.warn_of_steps(task.liveness.machines, self._clocks)
@@ -292,8 +294,9 @@ class _Trial:
     def _by_workload(self) -> AbstractContextManager[None]:
         return by(f"the workload {self._task.workload.kind!r}")
 
-    async def _measure(self, workload: Workload, stage: LabStage) -> tuple[Measurement, float | None]:
-        """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
+    async def _measure(self, workload: Workload, stage: LabStage) -> tuple[Measurement, float | None, int | None]:
+        """The measurement, the host's CPU seconds meanwhile, and the bytes that it holds at the end: of servers only,
+        None where it cannot tell."""
         observers = [_observer(name, setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
@@ -324,7 +327,9 @@ class _Trial:
         await self._note_placement()
         self._note_contention(before, after)
         self._note_others()
-        return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))
+        servers = range(len(stage.servers))
+        spent = contention.spent(before.machines, after.machines, servers)
+        return measurement, spent, contention.held(after.machines, servers)
 
     async def _begin(self, stage: LabStage) -> None:
         """Read what tells afterwards of pauses and of clocks. MachineLost."""

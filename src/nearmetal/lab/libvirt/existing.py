@@ -207,6 +207,6 @@ class Domain:
     async def cost(self) -> Cost | None:
         """None where libvirt does not tell."""
         try:
-            return output.cost(await self._connection.run("domstats", "--cpu-total", "--balloon", self.uuid))
+            return output.cost(await self._connection.run("domstats", "--cpu-total", self.uuid))
         except (HostCannot, ToolFailed):
             return None

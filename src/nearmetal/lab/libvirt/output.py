@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Final
 from xml.etree import ElementTree
 
 from nearmetal.errors import ToolFailed
@@ -13,7 +12,6 @@ Address = IPv4Address | IPv6Address
 
 _LISTED = re.compile(r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) (?P<name>.*)")
 _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
-_KIB: Final = 1024
 
 
 def uuids(listed: str, name: str) -> Sequence[str]:
@@ -70,13 +68,13 @@ def _host(text: str) -> Address | None:
 
 
 def cost(stats: str) -> Cost:
-    """From `domstats --cpu-total --balloon`, which counts the whole monitor. ToolFailed where it does not tell."""
+    """From `domstats --cpu-total`, which counts the whole monitor. ToolFailed where it does not tell.
+
+    Its memory is not told: what libvirt counts includes pages that others share.
+    """
     pairs = (line.strip().partition("=") for line in stats.splitlines())
     values = {key: value for key, equals, value in pairs if equals}
     try:
-        return Cost(
-            cpu_seconds=int(values["cpu.time"]) / 1e9,
-            memory_bytes=int(values["balloon.rss"]) * _KIB,
-        )
+        return Cost(cpu_seconds=int(values["cpu.time"]) / 1e9, memory_bytes=None)
     except (KeyError, ValueError):
         raise ToolFailed(f"virsh domstats said {stats[:300]!r}") from None

@@ -70,7 +70,7 @@ class SharedKernelMachine(Commands, ABC):
         # What was killed keeps its group, and the group its figures, until somebody has noticed.
         await self.first.require(self.site, self.name)
         try:
-            return await cgroup.cost(await self.group(), self.site)
+            return await cgroup.cost(await self.group(), self.site, self.first.pid)
         except HostCannot:
             await self.first.require(self.site, self.name)
             raise
