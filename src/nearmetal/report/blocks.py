@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-Tone = Literal["better", "worse", "same", "unknown", "plain"]
+Tone = Literal["better", "worse", "same", "no-worse", "unknown", "plain"]
 """What a word means for the reader; renderers turn it into a colour and never rely on the colour alone."""
 
 

@@ -21,11 +21,12 @@ STYLES: dict[Tone, str] = {
     "better": "bold green",
     "worse": "bold red",
     "same": "bold blue",
+    "no-worse": "bold cyan",
     "unknown": "bold yellow",
     "plain": "",
 }
 
-SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "unknown": "?", "plain": " "}
+SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "no-worse": "△", "unknown": "?", "plain": " "}
 
 _WARNED = 4
 """Warnings in full below the verdicts."""

@@ -234,8 +234,10 @@ def known_truth(truth: tuple[float, float], scale: Scale, unit: str) -> str:
 
 def tone(contrast: Contrast) -> Tone:
     """What a verdict means: better and worse only where the data say that there is a difference."""
-    if contrast.verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE):
+    if contrast.verdict is Verdict.EQUIVALENT:
         return "same"
+    if contrast.verdict is Verdict.NOT_WORSE:
+        return "no-worse"
     if contrast.verdict is Verdict.WITHDRAWN:
         return "worse"
     if contrast.verdict is not Verdict.DIFFERENT:
