@@ -65,6 +65,14 @@ def test_better_is_not_worse() -> None:
     assert not any(is_worse(change) for change in quicker.values())
 
 
+def test_what_may_only_be_better_is_not_worse() -> None:
+    """A little quicker, with noise that reaches beyond the margin on that side alone."""
+    maybe = ran(lambda block, arm: 1.015 * steady(block, arm) * (1 + wobble(block, 0.03)))
+    found = changes(ran(steady), maybe)["docker"]
+    assert (found.verdict, is_worse(found)) == (Verdict.NOT_WORSE, False)
+    assert changes(maybe, ran(steady))["docker"].verdict is Verdict.UNDECIDED
+
+
 def test_the_level_is_shared_by_what_gates_and_blocks_need_not_be_as_many() -> None:
     before, after = ran(steady), ran(steady, blocks=12, alpha=0.03)
     found = changes(before, after)

@@ -334,7 +334,7 @@ def test_who_interrupts_is_told_that_it_was_heard(
     assert ended.value.code == 4
     assert capsys.readouterr().err == "nearmetal: interrupted\n"
 
-    assert run_commands._conclude(RunFolder(tmp_path / "none"), False, "", True) == 4
+    assert run_commands._conclude(RunFolder(tmp_path / "none"), False, "", "json") == 4
     told = capsys.readouterr()
     assert told.out == "" and "before anything was measured" in told.err
 

@@ -1,6 +1,8 @@
 """`nearmetal run --gate`: one run's comparisons, judged when it ends."""
 
+import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -86,3 +88,42 @@ def test_what_fails_or_cannot_be_judged_meets_no_gate() -> None:
     for treatment, reference, why in ((10, 0, "failing"), (0, 10, None)):
         failed = Failures(blocks=30, treatment=treatment, reference=reference, both=0, p=0.002)
         assert find_why(contrast(failures=failed)) == why
+
+
+def test_a_pipeline_gets_gates_as_a_comment_and_as_tests(study: Path) -> None:
+    study.write_text(STUDY.format(blocks=8))
+    run = study.parent / "run"
+    ended = called("run", str(study), "--gate", "--gate=throughput > -70%", "--format", "junit", "-o", str(run))
+    assert ended.returncode == 5
+    root = ElementTree.fromstring(ended.stdout)
+    assert [(suite.get("name"), suite.get("failures")) for suite in root] == [
+        ("gate", "1"),
+        ("gate throughput > -70%", "0"),
+    ]
+    (failure,) = root.iter("failure")
+    assert failure.get("message") == "slow vs base: surely worse than its reference, by more than the margin"
+    again = called("resume", str(run), "--format", "md")
+    assert again.returncode == 5
+    assert "- ❌ gate not met: 1 comparison surely worse" in again.stdout
+    (row,) = (line for line in again.stdout.splitlines() if line.startswith("| ▼"))
+    assert row.startswith("| ▼ different, worse | slow vs base | throughput | 0."), row
+
+
+def test_resume_and_show_know_of_the_gates_that_a_run_was_begun_with(study: Path) -> None:
+    assert gated(study, "--gate").returncode == 5
+    run = str(study.parent / "run")
+    said = "gate not met: 1 comparison surely worse than its reference, by more than the margin"
+    resumed = called("resume", run)
+    assert (resumed.returncode, said in resumed.stdout) == (5, True)
+    shown = called("show", run)
+    assert (shown.returncode, said in shown.stdout) == (0, True)
+    (gate,) = json.loads(called("show", run, "--json").stdout)["gates"]
+    assert (gate["gate"], gate["met"], gate["cases"][0]["why"]) == ("worse", False, "worse")
+
+
+def test_junit_needs_a_gate(study: Path) -> None:
+    ended = gated(study, "--format", "junit")
+    assert (ended.returncode, "there is no gate" in ended.stderr) == (2, True)
+    assert gated(study, blocks="2").returncode == 0
+    resumed = called("resume", str(study.parent / "run"), "--format", "junit")
+    assert (resumed.returncode, "this run has none" in resumed.stderr) == (2, True)

@@ -87,7 +87,7 @@ def readers(folder: RunFolder, cache: Path) -> Iterator[Callable[[], object]]:
     yield lambda: read_run(folder)
     yield lambda: run.show(folder.path, as_json=True)
     yield lambda: run.report(folder.path, "md", None)
-    yield lambda: run.resume(folder.path, as_json=True)
+    yield lambda: run.resume(folder.path, form="json")
     yield lambda: compare.compare([folder.path], [folder.path.parent / "other"], form="json")
     yield RunView(folder.path).follow
     yield lambda: query.ask("SELECT count(*) FROM trials", [folder.path], cache, lambda _: None)

@@ -250,9 +250,9 @@ def _judge(samples: _Samples, level: float, margin: float) -> _Judged:
     if centre.interval is None:
         short, at_fault, needs = _find_shortage(samples, level)
         return _Judged(Verdict.UNDECIDED, short, at_fault, centre, equivalence, needs)
-    verdict, why = judge(centre.interval, equivalence, neutral=1.0 if is_ratio else 0.0)
+    verdict, why = judge(centre.interval, equivalence, 1.0 if is_ratio else 0.0, samples.kind.better)
     at_fault = None
-    if verdict is Verdict.EQUIVALENT and _fail_unlike(samples, margin):
+    if verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE) and _fail_unlike(samples, margin):
         verdict, why = Verdict.UNDECIDED, "failures-unlike"
     elif verdict is Verdict.UNDECIDED and (unknown := _find_unknown(samples, centre.interval)):
         why, at_fault = unknown

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nearmetal.analysis.gates import GateOutcome
 from nearmetal.analysis.results import Analysis, Concluded
 from nearmetal.model import Document, TrialCounts, Warned
 from nearmetal.store.runs import State
@@ -23,9 +24,11 @@ class Summary(Document):
     contrasts: tuple[Concluded, ...]
     warnings: tuple[Warned, ...]
     """About the run as a whole."""
+    gates: tuple[GateOutcome, ...] = ()
+    """What became of those that the run was started with; none while it has not come to its end."""
 
 
-def summary(analysis: Analysis, run: str, study: str, state: State) -> Summary:
+def summary(analysis: Analysis, run: str, study: str, state: State, gates: tuple[GateOutcome, ...] = ()) -> Summary:
     return Summary(
         run=run,
         study=study,
@@ -33,4 +36,5 @@ def summary(analysis: Analysis, run: str, study: str, state: State) -> Summary:
         trials=analysis.trials,
         contrasts=analysis.contrasts,
         warnings=analysis.warnings,
+        gates=gates,
     )

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nearmetal.errors import BadInput
+
 if TYPE_CHECKING:
     from nearmetal.analysis.gates import Gate
 
@@ -36,6 +38,26 @@ def _write_values(args: Sequence[str]) -> list[str]:
 
 def gate_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option("--gate", "gates", multiple=True, metavar="[=GATE]", callback=_parse_gates, help=_HELP)
+
+
+def format_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "md", "junit", "json"]),
+        help="md is for a comment, junit has a test case for each comparison that a gate is about.",
+    )
+
+
+def choose_format(command: str, form: str | None, as_json: bool, is_gated: bool = True) -> str:
+    """What `--format` and `--json` ask for together. BadInput."""
+    if form and as_json:
+        raise BadInput("--json and --format are two words for one thing", command, "write one of them")
+    if form == "junit" and not is_gated:
+        raise BadInput(
+            "junit has a test case for each comparison of a gate, and there is no gate", command, "add --gate"
+        )
+    return "json" if as_json else form or "text"
 
 
 def _parse_gates(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> "tuple[Gate, ...]":

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nearmetal.arguments.completion import complete_run
-from nearmetal.arguments.gates import GatedCommand, gate_option
+from nearmetal.arguments.gates import GatedCommand, choose_format, format_option, gate_option
 from nearmetal.arguments.options import FileToWrite, json_option
 from nearmetal.errors import BadInput
 
@@ -130,12 +130,7 @@ def _runs_option(name: str, parameter: str) -> Callable[[Callable[..., Any]], Ca
 @_runs_option("--after", "afters")
 @click.option("--margin", metavar="SHARE", callback=_share, help="Closer than this is the same; else the study's own.")
 @gate_option()
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "md", "junit", "json"]),
-    help="md is for a comment, junit has a test case for each comparison that a gate is about.",
-)
+@format_option()
 @json_option("compare.v1")
 def compare(
     before: Path | None,
@@ -153,15 +148,10 @@ def compare(
     several each: --before RUN RUN --after RUN RUN.
     """
     sides = _choose_sides(before, after, befores, afters)
-    if form and as_json:
-        raise BadInput("--json and --format are two words for one thing", "compare", "write one of them")
-    if form == "junit" and not gates:
-        raise BadInput(
-            "junit has a test case for each comparison of a gate, and there is no gate", "compare", "add --gate"
-        )
+    form = choose_format("compare", form, as_json, bool(gates))
     from nearmetal.commands import compare as command
 
-    return command.compare(*sides, margin, gates, "json" if as_json else form or "text")
+    return command.compare(*sides, margin, gates, form)
 
 
 def _choose_sides(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nearmetal.arguments.completion import complete_run, complete_study
-from nearmetal.arguments.gates import GatedCommand, gate_option
+from nearmetal.arguments.gates import GatedCommand, choose_format, format_option, gate_option
 from nearmetal.arguments.options import json_option
 from nearmetal.errors import ExitCode
 
@@ -72,26 +72,30 @@ def plan(study: str, pilot: bool, as_json: bool, **options: Any) -> int:
 @_study_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
 @gate_option()
+@format_option()
 @json_option("summary.v1")
-def run(study: str, output: Path | None, gates: Any, as_json: bool, **options: Any) -> int:
+def run(study: str, output: Path | None, gates: Any, form: Any, as_json: bool, **options: Any) -> int:
     """Run a study.
 
     By its file, its built-in name, or as it comes through stdin (-).
     """
+    form = choose_format("run", form, as_json, bool(gates))
     from nearmetal.commands import run as command
     from nearmetal.commands.study import read_study
 
-    return command.run(read_study(study, **options), output, options["available"], as_json, gates)
+    return command.run(read_study(study, **options), output, options["available"], form, gates)
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@format_option()
 @json_option("summary.v1")
-def resume(run: Path, as_json: bool) -> int:
+def resume(run: Path, form: Any, as_json: bool) -> int:
     """Go on with a run that was interrupted."""
+    form = choose_format("resume", form, as_json)
     from nearmetal.commands import run as command
 
-    return command.resume(run, as_json)
+    return command.resume(run, form)
 
 
 @click.command()

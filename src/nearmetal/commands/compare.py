@@ -15,6 +15,7 @@ from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json, unfolded
 from nearmetal.report import figures
 from nearmetal.report.comparison import make_labels, print_comparison, print_gates
+from nearmetal.report.gate_formats import GatePage, describe_compared, render_junit, render_markdown
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study_text import did_you_mean
@@ -68,13 +69,15 @@ def compare(
         print_comparison(found, *ran, states, console)
         print_gates(found, console)
     else:
-        from nearmetal.report.gate_formats import render_junit, render_markdown
-
-        render = render_junit if form == "junit" else render_markdown
-        text = render(found, make_labels(found, read), ran[1][0].manifest.study.name)
-        with suppress(BrokenPipeError):  # whoever reads it has had enough
-            pipes.write_whole(sys.stdout.buffer, text.encode())
+        print_page(describe_compared(found, make_labels(found, read), ran[1][0].manifest.study.name), form)
     return ExitCode.DONE if all(outcome.met for outcome in found.gates) else ExitCode.GATE_NOT_MET
+
+
+def print_page(page: GatePage, form: str) -> None:
+    """As "md" or "junit", on stdout."""
+    text = render_junit(page) if form == "junit" else render_markdown(page)
+    with suppress(BrokenPipeError):  # whoever reads it has had enough
+        pipes.write_whole(sys.stdout.buffer, text.encode())
 
 
 def refuse_unknown_responses(gates: Sequence[Gate], known: Collection[str]) -> None:

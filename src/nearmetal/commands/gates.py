@@ -1,17 +1,20 @@
-"""`nearmetal run --gate`: whether the comparisons of one run meet gates."""
+"""`nearmetal run --gate`: whether the comparisons of one run meet gates, also those that it was begun with."""
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.gates import Gate, GatedContrast, Why, judge_gates
+from nearmetal.analysis.gates import Gate, GatedContrast, GateOutcome, Why, judge_gates, parse_gate
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.commands.compare import refuse_unknown_responses
 from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, Plan
-from nearmetal.printing import console_for, unfolded
-from nearmetal.report.gate_words import describe_outcome
-from nearmetal.store import journal
+from nearmetal.report.gate_formats import GatePage, describe_judged, describe_outcomes
+from nearmetal.report.reading import ReportInput
+from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
 
 
@@ -32,15 +35,39 @@ def refuse_gates(gates: Sequence[Gate], plan: Plan) -> None:
                 )
 
 
-def meet_gates(folder: RunFolder, gates: Sequence[Gate], as_json: bool) -> bool:
-    """Whether a run's comparisons meet all gates, each told in a line."""
-    evidence = [GatedContrast(one, find_why(one), _find_base(one)) for one in _judge_contrasts(folder, gates)]
-    outcomes = judge_gates(gates, evidence)
-    console = unfolded(console_for(as_json))
-    for outcome in outcomes:
-        line = describe_outcome(outcome, "comparison", "its reference")
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """What became of a run's gates, and the comparisons that they are about."""
+
+    outcomes: tuple[GateOutcome, ...] = ()
+    contrasts: tuple[Contrast, ...] = ()
+
+    @property
+    def is_met(self) -> bool:
+        return all(outcome.met for outcome in self.outcomes)
+
+
+def judge_run(folder: RunFolder) -> JudgedRun:
+    """By the gates that it was begun with; none is judged before it has come to its end."""
+    gates = [parse_gate(text) for text in folder.manifest().gates]
+    if not gates or runs.state(folder.journal) != "ended":
+        return JudgedRun()
+    contrasts = tuple(_judge_contrasts(folder, gates))
+    evidence = [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts]
+    return JudgedRun(tuple(judge_gates(gates, evidence)), contrasts)
+
+
+def print_outcomes(judged: JudgedRun, console: Console) -> None:
+    """A line for each gate."""
+    for outcome, line in zip(judged.outcomes, describe_outcomes(judged.outcomes), strict=True):
         console.print(line, style="bold green" if outcome.met else "bold red")
-    return all(outcome.met for outcome in outcomes)
+
+
+def describe_run(judged: JudgedRun, report: ReportInput) -> GatePage:
+    """What Markdown and JUnit are made of; of a run without gates, its primary comparisons."""
+    contrasts = judged.contrasts or tuple(one for one in report.analysis.contrasts if one.primary)
+    notes = [warning.text for warning in report.analysis.warnings]
+    return describe_judged(contrasts, judged.outcomes, notes, report.labels, report.manifest.study.name)
 
 
 def _judge_contrasts(folder: RunFolder, gates: Sequence[Gate]) -> list[Contrast]:

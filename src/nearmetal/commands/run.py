@@ -20,7 +20,7 @@ from nearmetal import plan as planning
 from nearmetal.commands.output import check_output, write_output
 from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_missing
 from nearmetal.config import Paths
-from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce
+from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.plain import plain
@@ -51,7 +51,9 @@ _WIDEST = 10_000
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(opened: Opened, output: Path | None, available: bool, as_json: bool, gates: "Sequence[Gate]" = ()) -> int:
+def run(opened: Opened, output: Path | None, available: bool, form: str, gates: "Sequence[Gate]" = ()) -> int:
+    """`form` is that of the result: "text", "json", "md" or "junit"."""
+    as_json = form != "text"
     study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
     console = unfolded(console_for(as_json))
@@ -61,7 +63,14 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool, gat
     left_out = [treatment for treatment, _ in missing]
     plan = planning.make(study, left_out, resolved)
     request = session.Request(
-        opened.study, opened.source, opened.overrides, opened.quick, folder, available, beside=opened.beside
+        opened.study,
+        opened.source,
+        opened.overrides,
+        opened.quick,
+        folder,
+        available,
+        beside=opened.beside,
+        gates=tuple(gate.text for gate in gates),
     )
     if opened.study.design.blocks == "auto":
         study, sizing = evidence.fix_blocks(opened.study, plan, evidence.gather_evidence(study))
@@ -88,17 +97,16 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool, gat
         # There is no run yet that one could go on with.
         raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
     took = f" in {show_elapsed(time.monotonic() - began)}"
-    status = _conclude(RunFolder(request.folder), finished, took, as_json)
-    if gates and finished and status != ExitCode.INTERRUPTED:
-        from nearmetal.commands.gates import meet_gates
-
-        return status if meet_gates(RunFolder(request.folder), gates, as_json) else ExitCode.GATE_NOT_MET
-    return status
+    return _conclude(RunFolder(request.folder), finished, took, form)
 
 
-def resume(path: Path, as_json: bool) -> int:
+def resume(path: Path, form: str) -> int:
+    """By the gates that the run was begun with. `form` is that of the result, as of `run`."""
+    as_json = form != "text"
     folder = RunFolder.open(path)
     manifest = folder.manifest()
+    if form == "junit" and not manifest.gates:
+        raise BadInput("junit has a test case for each comparison of a gate, and this run has none", str(path))
     console = unfolded(console_for(as_json))
     before = journal.read_lines(folder.journal)  # a damaged one is refused before anything is made
     state = runs.state(folder.journal)
@@ -106,7 +114,7 @@ def resume(path: Path, as_json: bool) -> int:
         raise taken(folder.journal)
     if state == "ended":
         console.print("nothing is left to do: this run has come to its end")
-        return _conclude(folder, True, "", as_json)
+        return _conclude(folder, True, "", form)
     began = time.monotonic()
     is_measured = session.lacks_its_end_alone(folder, manifest, Progress.of(before))
     if not is_measured:
@@ -118,7 +126,7 @@ def resume(path: Path, as_json: bool) -> int:
         _interrupted(folder)
         raise
     took = f"; going on took {show_elapsed(time.monotonic() - began)}"
-    return _conclude(folder, finished, took, as_json)
+    return _conclude(folder, finished, took, form)
 
 
 def watcher(
@@ -134,20 +142,22 @@ def watcher(
     return Watcher(console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.of(before))
 
 
-def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
-    """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
+def _conclude(folder: RunFolder, finished: bool, took: str, form: str) -> int:
+    """Write the report, show the verdicts, say what came of how many trials and of gates, and how to go on."""
     if not finished:
         if folder.has_manifest:
             # Whoever does not wait for all that can ask for it again.
             with suppress(KeyboardInterrupt):
-                _tell(folder, took, as_json)
+                _tell(folder, took, form)
         return _interrupted(folder)
     try:
-        trials = _tell(folder, took, as_json)
+        trials, is_met = _tell(folder, took, form)
     except KeyboardInterrupt:
         again = f"nearmetal report {quote(str(folder.path))}"
         beside(f"interrupted; all trials are recorded; write the report by: {again}")
         return ExitCode.INTERRUPTED
+    if not is_met:
+        return ExitCode.GATE_NOT_MET
     return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
 
 
@@ -164,27 +174,37 @@ def _how_to_go_on(folder: RunFolder) -> str:
     return f"go on with: {command}{quote(str(folder.path))}"
 
 
-def _tell(folder: RunFolder, took: str, as_json: bool) -> TrialCounts:
-    """Verdicts and counts as they are shown, and the report written; how many trials ended how."""
+def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
+    """Verdicts and counts as they are shown, and the report written; how many trials ended how, and whether gates are
+    met."""
+    from nearmetal.commands.gates import describe_run, judge_run, print_outcomes
     from nearmetal.report.reading import read as read_run
     from nearmetal.report.terminal import counts_line
 
     results = read_run(folder)
     analysis = results.analysis
-    console = console_for(as_json)
-    if as_json:
+    judged = judge_run(folder)
+    console = console_for(form != "text")
+    if form == "json":
         from nearmetal.analysis.summary import summary
 
         state = runs.state(folder.journal)
-        print_json(summary(analysis, str(folder.path), results.manifest.study.name, state))
+        print_outcomes(judged, unfolded(console))
+        print_json(summary(analysis, str(folder.path), results.manifest.study.name, state, judged.outcomes))
+    elif form != "text":
+        from nearmetal.commands.compare import print_page
+
+        print_outcomes(judged, unfolded(console))
+        print_page(describe_run(judged, results), form)
     else:
         _print_verdicts(results)
         console.print(counts_line(analysis.trials).append(took))
     # Last: a disk that is full takes the report, not the verdicts.
     page = _written(folder)
-    if not as_json:
+    if form == "text":
         console.print(f"report: {page}", soft_wrap=True)
-    return analysis.trials
+        print_outcomes(judged, unfolded(console))
+    return analysis.trials, judged.is_met
 
 
 def _written(folder: RunFolder) -> Path:
@@ -227,21 +247,24 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
 
 
 def show(path: Path, as_json: bool) -> None:
+    from nearmetal.commands.gates import judge_run, print_outcomes
     from nearmetal.report.reading import read as read_run
     from nearmetal.report.terminal import counts_line
 
     folder = RunFolder.open(path)
     results = read_run(folder)
     state = runs.state(folder.journal)
+    judged = judge_run(folder)
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        print_json(summary(results.analysis, str(folder.path), results.manifest.study.name, state))
+        print_json(summary(results.analysis, str(folder.path), results.manifest.study.name, state, judged.outcomes))
         return
     console = unfolded(console_for(False))
     about = Text(f"{results.manifest.study.name} of {results.manifest.created}, {state}: ")
     console.print(about.append_text(counts_line(results.analysis.trials)))
     _print_verdicts(results)
+    print_outcomes(judged, console)
     if state == "interrupted":
         console.print(_how_to_go_on(folder), soft_wrap=True)
 

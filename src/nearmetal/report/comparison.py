@@ -108,6 +108,8 @@ def tell_verdict(change: Change) -> tuple[str, Tone]:
     if change.verdict is Verdict.WITHDRAWN:
         return "withdrawn", "worse"
     tone = words.tone(change)
+    if change.verdict is Verdict.NOT_WORSE:
+        return "not worse", tone
     return f"{change.verdict}{f', {tone}' if tone in ('better', 'worse') else ''}", tone
 
 

@@ -1,62 +1,150 @@
-"""A comparison of runs with its gates, for other programs: Markdown for a comment, JUnit's XML for a table of tests."""
+"""What gates are about, for other programs: Markdown for a comment, JUnit's XML for a table of tests.
 
-from collections.abc import Iterator, Sequence
+Of a comparison of runs, or of the comparisons that one run makes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-from nearmetal.analysis.changes import Change
 from nearmetal.analysis.gates import Case, GateOutcome
 from nearmetal.analysis.responses import key_of
+from nearmetal.analysis.results import Concluded, Contrast
 from nearmetal.analysis.two_runs import Compared
 from nearmetal.plain import plain
+from nearmetal.report import words
+from nearmetal.report.blocks import Tone
 from nearmetal.report.comparison import describe_change, describe_gates, describe_size, name_change, tell_verdict
 from nearmetal.report.formats import escape_markdown
-from nearmetal.report.gate_words import describe_gate, describe_why
+from nearmetal.report.gate_words import describe_gate, describe_outcome, describe_why
+from nearmetal.report.terminal import SIGNS
 from nearmetal.report.words import Labels
 
-_SIGNS = {"better": "▲", "worse": "▼", "same": "=", "unknown": "?", "plain": " "}
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """A comparison in words."""
+
+    key: tuple[str, ...]
+    verdict: str
+    tone: Tone
+    name: str
+    """ "web, docker vs host"; without the workload where there is only one."""
+    response: str
+    size: str
+    """Estimate and interval; "" if there are none."""
+    rest: str
+    """Why there is no verdict, and what else is told of it alone."""
+    told: str
+    """Size and all that is told of it."""
 
 
-def render_markdown(found: Compared, labels: Labels, study: str) -> str:
-    """Gates, then a row for each comparison, then what it is warned of. GitHub and GitLab show it."""
-    lines = [f"### nearmetal: {_escape(study)}", ""]
-    for outcome, line in zip(found.gates, describe_gates(found), strict=True):
-        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape(line)}")
-    lines += ["", "| verdict | comparison | response | after against before | |", "| --- | --- | --- | --- | --- |"]
+@dataclass(frozen=True, slots=True)
+class GatePage:
+    """What both formats are made of."""
+
+    study: str
+    heading: str
+    """Over the sizes: "after against before"."""
+    before: str
+    """What a comparison is held against, in a sentence."""
+    outcomes: Sequence[GateOutcome]
+    lines: Sequence[str]
+    """An outcome each."""
+    rows: Sequence[GateRow]
+    labels: Labels
+    notes: Sequence[str] = field(default=())
+
+
+def describe_compared(found: Compared, labels: Labels, study: str) -> GatePage:
+    """A comparison of runs."""
+    rows = []
     for change in found.changes:
+        size = describe_size(change) if change.ratio is not None or change.difference is not None else ""
         verdict, tone = tell_verdict(change)
-        has_size = change.ratio is not None or change.difference is not None
-        cells = (
-            f"{_SIGNS[tone]} {verdict}",
-            name_change(change, found, labels),
-            labels.response(change.workload, change.response),
-            describe_size(change) if has_size else "",
-            describe_change(change, [warning.text for warning in change.warnings]).removeprefix(
-                describe_size(change) if has_size else ""
-            ),
+        rest = describe_change(change, [warning.text for warning in change.warnings])
+        rows.append(
+            GateRow(
+                key=_key(change),
+                verdict=verdict,
+                tone=tone,
+                name=name_change(change, found, labels),
+                response=labels.response(change.workload, change.response),
+                size=size,
+                rest=rest.removeprefix(size).removeprefix("; "),
+                told=describe_change(change),
+            )
         )
-        lines.append("| " + " | ".join(_escape(cell.removeprefix("; ")) for cell in cells) + " |")
-    told = dict.fromkeys(_tell_warnings(found, labels))
+    names = [name_change(change, found, labels) for change in found.changes]
+    told = dict.fromkeys(_tell_warnings(found.changes, names))
     told |= dict.fromkeys(f"{warning.run}: {warning.text}" for warning in found.warnings)
     told |= dict.fromkeys(
         f"not the same, {row.group}, {row.fact}: {row.values.get('before', 'not there')} → "
         f"{row.values.get('after', 'not there')}"
         for row in found.apart
     )
-    if told:
-        lines += ["", "<details><summary>What to know of it</summary>", ""]
-        lines += [f"- {_escape(text)}" for text in told]
-        lines += ["", "</details>"]
-    return "\n".join(lines) + "\n"
+    lines = describe_gates(found)
+    return GatePage(study, "after against before", "before", found.gates, lines, rows, labels, tuple(told))
 
 
-def _tell_warnings(found: Compared, labels: Labels) -> Iterator[str]:
+def describe_judged(
+    contrasts: Sequence[Contrast], outcomes: Sequence[GateOutcome], notes: Iterable[str], labels: Labels, study: str
+) -> GatePage:
+    """The comparisons of one run."""
+    has_several = len({one.workload for one in contrasts}) > 1
+    rows = []
+    for one in contrasts:
+        size = words.estimate(one) if one.ratio is not None or one.difference is not None else ""
+        rest = "; ".join(filter(None, (words.reason(one), *words.degree(one), *words.failures(one, labels))))
+        badge = words.verdict(one)
+        rows.append(
+            GateRow(
+                key=_key(one),
+                verdict=badge.text,
+                tone=words.tone(one),
+                name=f"{words.workload(one.workload)}, {labels.versus(one)}" if has_several else labels.versus(one),
+                response=labels.response(one.workload, one.response),
+                size=size,
+                rest=rest,
+                told="; ".join(filter(None, (size, rest, *(warning.text for warning in one.warnings)))),
+            )
+        )
+    told = dict.fromkeys((*notes, *_tell_warnings(contrasts, [row.name for row in rows])))
+    return GatePage(
+        study, "treatment against reference", "its reference", outcomes, describe_outcomes(outcomes), rows, labels,
+        tuple(told),
+    )  # fmt: skip
+
+
+def describe_outcomes(outcomes: Iterable[GateOutcome]) -> list[str]:
+    """A sentence for each gate of one run."""
+    return [describe_outcome(outcome, "comparison", "its reference") for outcome in outcomes]
+
+
+def _tell_warnings(compared: Sequence[Concluded | Contrast], names: Sequence[str]) -> Iterator[str]:
     """Each with the comparisons that have it, unless all have."""
     having: dict[str, list[str]] = {}
-    for change in found.changes:
-        for text in dict.fromkeys(warning.text for warning in change.warnings):
-            having.setdefault(text, []).append(name_change(change, found, labels))
-    for text, names in having.items():
-        yield text if len(names) == len(found.changes) else f"{', '.join(dict.fromkeys(names))}: {text}"
+    for one, name in zip(compared, names, strict=True):
+        for text in dict.fromkeys(warning.text for warning in one.warnings):
+            having.setdefault(text, []).append(name)
+    for text, of in having.items():
+        yield text if len(of) == len(compared) else f"{', '.join(dict.fromkeys(of))}: {text}"
+
+
+def render_markdown(page: GatePage) -> str:
+    """Gates, then a row for each comparison, then what it is warned of. GitHub and GitLab show it."""
+    lines = [f"### nearmetal: {_escape(page.study)}", ""]
+    for outcome, line in zip(page.outcomes, page.lines, strict=True):
+        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape(line)}")
+    lines += ["", f"| verdict | comparison | response | {page.heading} | |", "| --- | --- | --- | --- | --- |"]
+    for row in page.rows:
+        cells = (f"{SIGNS[row.tone]} {row.verdict}", row.name, row.response, row.size, row.rest)
+        lines.append("| " + " | ".join(map(_escape, cells)) + " |")
+    if page.notes:
+        lines += ["", "<details><summary>What to know of it</summary>", ""]
+        lines += [f"- {_escape(text)}" for text in page.notes]
+        lines += ["", "</details>"]
+    return "\n".join(lines) + "\n"
 
 
 def _escape(text: str) -> str:
@@ -64,43 +152,38 @@ def _escape(text: str) -> str:
     return escape_markdown(text).replace("@", "@\N{WORD JOINER}")
 
 
-def render_junit(found: Compared, labels: Labels, study: str) -> str:
+def render_junit(page: GatePage) -> str:
     """A suite for each gate, in which each comparison is a test case."""
-    root = ElementTree.Element("testsuites", name=plain(f"nearmetal {study}"))
-    changes = {_key(change): change for change in found.changes}
-    for outcome in found.gates:
-        _add_suite(root, outcome, changes, found, labels, study)
-    _count(root, [case for outcome in found.gates for case in outcome.cases])
+    root = ElementTree.Element("testsuites", name=plain(f"nearmetal {page.study}"))
+    rows = {row.key: row for row in page.rows}
+    for outcome in page.outcomes:
+        _add_suite(root, outcome, rows, page)
+    _count(root, [case for outcome in page.outcomes for case in outcome.cases])
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def _add_suite(
-    root: ElementTree.Element,
-    outcome: GateOutcome,
-    changes: dict[tuple[str, ...], Change],
-    found: Compared,
-    labels: Labels,
-    study: str,
+    root: ElementTree.Element, outcome: GateOutcome, rows: Mapping[tuple[str, ...], GateRow], page: GatePage
 ) -> None:
     suite = ElementTree.SubElement(root, "testsuite", name=plain(describe_gate(outcome)))
     _count(suite, outcome.cases)
     for case in outcome.cases:
-        change = changes.get(_key(case))
-        what = name_change(change, found, labels) if change else labels.treatment(case.treatment)
-        response = labels.response(case.workload, case.response)
+        row = rows.get(_key(case))
+        what = row.name if row else page.labels.treatment(case.treatment)
+        response = page.labels.response(case.workload, case.response)
         test = ElementTree.SubElement(
-            suite, "testcase", classname=plain(f"{study}.{case.workload}"), name=plain(f"{what}: {response}")
+            suite, "testcase", classname=plain(f"{page.study}.{case.workload}"), name=plain(f"{what}: {response}")
         )
-        told = plain(describe_change(change)) if change else ""
+        told = plain(row.told) if row else ""
         if case.why is not None:
-            message = plain(f"{what}: {describe_why(case.why, 'before')}")
+            message = plain(f"{what}: {describe_why(case.why, page.before)}")
             ElementTree.SubElement(test, "failure", type=case.why, message=message).text = told
         elif told:
             ElementTree.SubElement(test, "system-out").text = told
 
 
-def _key(one: Change | Case) -> tuple[str, ...]:
+def _key(one: Concluded | Case) -> tuple[str, ...]:
     return one.workload, one.response, key_of(one.treatment), key_of(one.reference)
 
 

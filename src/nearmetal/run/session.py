@@ -61,6 +61,9 @@ class Request:
     beside: Path = Path()
     """The folder in which relative paths of the study begin."""
 
+    gates: tuple[str, ...] = ()
+    """As `Manifest.gates`."""
+
     def with_blocks(self, study: Study, sizing: Sizing | None) -> "Request":
         """The same with the number of blocks that was fixed, as if the command line had set it."""
         overrides = (*self.overrides, f"design.blocks={study.design.most_blocks}")
@@ -301,6 +304,7 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         host=await host_facts(),
         kept_free=await _kept_free(),
         sizing=request.sizing,
+        gates=request.gates,
     )
 
 

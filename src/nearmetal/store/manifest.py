@@ -301,6 +301,8 @@ class Manifest(Document):
     """CPUs of the host that `nearmetal isolate` kept from the run when it began, in the kernel's notation."""
     sizing: Sizing | None = None
     """How the number of blocks was fixed, of a study that said `blocks = "auto"`."""
+    gates: tuple[str, ...] = ()
+    """What the command line asked of the run's comparisons, as `--gate` takes it: `resume` and `show` ask it again."""
     fairness: Annotated[tuple[MachineFacts, ...], Field(exclude=True)] = ()
     """What the machines turned out to be. The journal has that (`FactsSeen`); a manifest of version 1 had it itself."""
 
