@@ -12,8 +12,8 @@ from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Study
-from nearmetal.plan_sight import show_aim
 from nearmetal.report import figures
+from nearmetal.report.sizing import show_aim
 from nearmetal.store import calibrations, journal, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
@@ -88,16 +88,16 @@ def open_number(study: Study) -> Study:
     return study if study.design.blocks != "auto" else _with_blocks(study, 1)
 
 
-def fix_blocks(study: Study, plan: Plan, evidence: "Evidence") -> "tuple[Study, Sizing | None]":
+def fix_blocks(study: Study, plan: Plan, evidence: "Evidence", place: str = "") -> "tuple[Study, Sizing | None]":
     """The study with the number of blocks that its aim takes, where it says "auto". BadInput where that is not known.
 
-    `plan` is of the study by `open_number`: it has the comparisons.
+    `plan` is of the study by `open_number`: it has the comparisons. `place` is where it says so, for errors.
     """
     if study.design.blocks != "auto":
         return study, None
     from nearmetal.analysis import sight
 
-    place = study.name
+    place = place or study.name
     if not plan.contrasts:
         raise BadInput('blocks = "auto", and nothing is compared', place, "fix the number: --blocks 12")
     if unknown := sight.list_unknown(plan, evidence):

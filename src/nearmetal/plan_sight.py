@@ -1,6 +1,5 @@
 """In words what a study as it is planned can see here, by noise that was measured before. Pure."""
 
-import datetime
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
@@ -8,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from nearmetal.model import DesignSpec, Plan, Scale
 from nearmetal.report import figures, words
+from nearmetal.report.sizing import describe_source, show_aim
 from nearmetal.units import show_share
 
 if TYPE_CHECKING:
-    from nearmetal.store.calibration import Sight, Sizing
+    from nearmetal.store.calibration import Sight
     from nearmetal.store.pilot import Pilot
 
 
@@ -37,29 +37,10 @@ def sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
     within = f"; within the margin of {share(margin)} it counts as equivalent" if is_within else ""
     least = f" (in that of {comparisons} comparisons which varies most)" if comparisons > 1 else ""
     return (
-        f"{words.workload(one.workload)}: by {_source(one)}, "
+        f"{words.workload(one.workload)}: by {describe_source(one)}, "
         f"{figures.count(finds.blocks, 'block')} tell a difference of {shown(finds.smallest)} in "
         f"{words.response(one.response)} from none in {show_share(one.power)} of studies{least}{within}; "
         f"noise is known so far that it is {shown(finds.low)} {upto}"
-    )
-
-
-def _source(one: "Sight | Sizing") -> str:
-    dates = figures.listing(list(dict.fromkeys(_date(made) for made in one.made)))
-    if one.source == "pilot":
-        return f"the pilot of {dates}"
-    if one.source == "runs":
-        return f"the run of {dates}" if len(one.made) == 1 else f"{len(one.made)} runs of {dates}"
-    were = "calibrations" if len(one.made) > 1 else "calibration"
-    kinds = getattr(one, "environments", ())
-    return f"the {were} of {dates}" + (f" ({' and '.join(kinds)})" if kinds else "")
-
-
-def about_sizing(sizing: "Sizing", design: DesignSpec) -> str:
-    """ "blocks = "auto": 17, by the pilot of 28 Nov 2026 (detect 5 % with a power of 0.8; web takes the most)"."""
-    return (
-        f'blocks = "auto": {sizing.blocks}, by {_source(sizing)} ({show_aim(design)} with a power of {sizing.power:g}; '
-        f"{words.workload(sizing.workload)} takes the most)"
     )
 
 
@@ -94,12 +75,6 @@ def about_unknown(unknown: int, plan: Plan, pilot: "Pilot | None") -> str | None
     )
 
 
-def show_aim(design: DesignSpec) -> str:
-    if design.detect is not None:
-        return f"detect {show_share(design.detect)}"
-    return f"precision {show_share(design.precision or 0.0)}"
-
-
 def _shown(scale: Scale, unit: str) -> Callable[[float], str]:
     return share if scale == "ratio" else partial(figures.quantity, unit=unit)
 
@@ -108,8 +83,3 @@ def share(value: float) -> str:
     """ "0.042 %", "4.2 %", "31 %": two digits, and all before the point; never an exponent."""
     percent = value * 100
     return f"{percent:.0f} %" if value >= 0.0995 else f"{Decimal(f'{percent:#.2g}'):f} %"
-
-
-def _date(made: str) -> str:
-    when = datetime.datetime.fromisoformat(made)
-    return f"{when.day} {when:%b %Y}"

@@ -42,6 +42,16 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     return small_study if quick else whole
 
 
+def locate_key(text: str, file: str, overrides: Sequence[str], quick: bool, path: KeyPath) -> str:
+    """Where a study that was read by `read` has a key: its file and line, or the override that sets it."""
+    where = StudyText(text, file)
+    scaled_down = where.raw.pop("quick", None) or {}
+    where.quick_workloads = _quick_workloads(where.raw, scaled_down, where)
+    where.is_quick = quick
+    _found([_parse_override(one, file) for one in overrides], where.raw, where)
+    return where.place_of(path)
+
+
 def _merge(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
     """Lay one table over another; [[workloads]] are met by name."""
     for key, value in over.items():

@@ -56,9 +56,10 @@ class StudyText:
 
     def wrong(self, path: KeyPath, what: str, remedy: str) -> BadInput:
         """The error that points at a key, or at the nearest table around it."""
-        return BadInput(_printable(what), self._place(path), _printable(remedy))
+        return BadInput(_printable(what), self.place_of(path), _printable(remedy))
 
-    def _place(self, path: KeyPath) -> str:
+    def place_of(self, path: KeyPath) -> str:
+        """Where a key stands, or the nearest table around it: the file and line, or what the command line said."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.overrides:
                 return f"{self.file}, {_printable(self.overrides[path[:length]])}"

@@ -1,12 +1,13 @@
 """How small a difference is found, by noise that was measured: against theory, and against simulated studies."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from nearmetal.analysis.power import Noise, doubt, smallest
+from nearmetal.analysis.power import Noise, count_blocks, doubt, half_width, smallest
 from nearmetal.analysis.signed_rank import signed_rank
 
 LEVEL = 0.05
@@ -83,3 +84,18 @@ def test_of_noise_that_one_block_alone_has_nothing_is_known() -> None:
     values = np.zeros((8, 2))
     values[3, 0] = 1.0
     assert Noise.of(values).doubt == math.inf
+
+
+def test_failures_cost_power() -> None:
+    """The signed rank of 40 blocks of which some, by failures of either side, are beyond all others."""
+    sound = normal(0.02)
+    found = [smallest([replace(sound, failing=share)], 40, LEVEL) for share in (0.0, 0.05, 0.15)]
+    assert None not in found
+    assert found[0] < 0.95 * found[1] < 0.9 * found[2]  # type: ignore[operator]
+    blocks = [count_blocks(smallest, 0.02, [replace(sound, failing=share)], LEVEL) for share in (0.0, 0.15)]
+    assert blocks[0] is not None and blocks[1] is not None and blocks[0] < blocks[1]
+
+
+def test_nothing_is_found_where_most_blocks_have_a_failure() -> None:
+    failing = replace(normal(0.02), failing=0.9)
+    assert smallest([failing], 40, LEVEL) is None and half_width([failing], 40, LEVEL) is None

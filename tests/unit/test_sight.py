@@ -1,6 +1,8 @@
 """What a plan sees by pilots and earlier runs, and how many blocks its aim takes."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,12 @@ from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.slack import count_spare, warn_of_no_slack
 from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Scale, Study
+from nearmetal.report.reading import read as read_run
+from nearmetal.report.sections import method
+from nearmetal.report.sizing import about_sizing
+from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import PairedNoise, Pilot, find_pilot, keep_pilot
-from nearmetal.study import read
+from nearmetal.study import locate_key, read
 
 MADE = "2025-03-01T12:00:00+00:00"
 STUDY = """
@@ -158,11 +164,37 @@ def test_auto_is_fixed_and_says_by_what() -> None:
     of = study()
     fixed, sizing = evidence.fix_blocks(of, planned(of), Evidence(BOTH))
     assert sizing is not None and fixed.design.blocks == sizing.blocks
-    told = plan_sight.about_sizing(sizing, fixed.design)
+    told = about_sizing(sizing, fixed.design)
     expected = f'blocks = "auto": {sizing.blocks}, by the pilot of 1 Mar 2025 (detect 5 % with a power of 0.8; web '
     assert told.startswith(expected)
     other = study("design.blocks=8")
     assert evidence.fix_blocks(other, planned(other), Evidence()) == (other, None)
+
+
+def test_auto_that_cannot_be_fixed_is_told_at_its_line() -> None:
+    line = 1 + STUDY[: STUDY.index('blocks = "auto"')].count("\n")
+    assert locate_key(STUDY, "sized.toml", (), False, ("design", "blocks")) == f"sized.toml:{line}"
+    override = "design.blocks=auto"
+    assert override in locate_key(STUDY, "sized.toml", [override], False, ("design", "blocks"))
+    with pytest.raises(BadInput, match=f"sized.toml:{line}"):
+        evidence.fix_blocks(study(), planned(study()), Evidence(), f"sized.toml:{line}")
+
+
+def test_failures_of_earlier_runs_take_more_blocks() -> None:
+    of = study()
+    failing = Evidence(pilot(noise(failing=0.1), noise("primes", 0.01)))
+    numbers = [size_blocks(planned(of), one, of.design) for one in (Evidence(BOTH), failing)]
+    assert numbers[0] is not None and numbers[1] is not None and numbers[0].blocks < numbers[1].blocks
+
+
+def test_the_report_says_how_the_number_of_blocks_was_fixed() -> None:
+    report = read_run(RunFolder.open(Path(__file__).parents[1] / "golden" / "run"))
+    of = study()
+    fixed, sizing = evidence.fix_blocks(of, planned(of), Evidence(BOTH))
+    manifest = report.manifest.model_copy(update={"sizing": sizing, "study": fixed, "plan": planning.make(fixed)})
+    text = str(method.plugin.render(replace(report, manifest=manifest)).blocks[0])
+    assert sizing is not None and f'blocks = "auto": {sizing.blocks}, by the pilot of 1 Mar 2025' in text
+    assert f"k = {count_spare(manifest.plan)}" in text
 
 
 def test_advice_says_how_many_blocks_an_aim_takes() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearmetal.analysis import power
-from nearmetal.analysis.responses import Arms, Replicate, arms_of_study, pairs_of
+from nearmetal.analysis.responses import Arms, Replicate, arms_of_study, has_failed, outcomes_of
 from nearmetal.analysis.signed_rank import Floats
 from nearmetal.model import ContrastPlan, Scale, TrialRecord, identify_assignment
 from nearmetal.store.manifest import Manifest
@@ -39,10 +39,12 @@ def measure_noise(manifest: Manifest, records: Sequence[TrialRecord]) -> tuple[P
 def _measure_contrast(
     planned: ContrastPlan, response: str, arms: Arms, spent: "Mapping[str, _Spent]"
 ) -> PairedNoise | None:
+    outcomes = outcomes_of(arms, planned.treatment, planned.reference, planned.workload)
+    failing = sum(one.has_failed != other.has_failed for one, other in outcomes)
     pairs = [
         pair
-        for pair in pairs_of(arms, planned.treatment, planned.reference, planned.workload)
-        if all(response in one.values and not one.values[response].problem for one in pair)
+        for pair in outcomes
+        if not has_failed(pair) and all(response in one.values and not one.values[response].problem for one in pair)
     ]
     if len(pairs) < power.FEWEST:
         return None
@@ -63,6 +65,7 @@ def _measure_contrast(
         typical=statistics.median(one.values[response].value for _, one in pairs),
         differences=tuple(centred.tolist()),
         components=_find_components(pairs, response, kind.scale, float(differences.var(ddof=1)), spent),
+        failing=failing / len(outcomes),
     )
 
 

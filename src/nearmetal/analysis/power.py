@@ -31,6 +31,9 @@ _STUDIES = 2_000
 """That are simulated. The percentile then has a standard error of one to two percent of itself."""
 _SIMULATED = 64
 """Blocks up to which studies are simulated; beyond, noise falls with the square root of their number."""
+_FAILED = 1e15
+"""A difference in which one side failed. It is far beyond all that is measured, and sums of it with its opposite are 0,
+which no infinity gives."""
 _AT_ONCE = 2_000_000
 """Numbers that are in memory at once."""
 
@@ -45,6 +48,8 @@ class Noise:
     differences: Floats
     arms: int
     """Boots in each block that were alike."""
+    failing: float = 0.0
+    """The share of blocks in which one of two boots that are compared fails: its difference is beyond all others."""
 
     @classmethod
     def of(cls, values: Floats) -> "Noise":
@@ -82,7 +87,7 @@ def smallest(noises: Sequence[Noise], blocks: int, level: float, power: float = 
     `noises` holds one, or that of each of the two sides compared. None where so few blocks find nothing at all.
     """
     ends = _find_ends(noises, blocks, level)
-    return None if ends is None else max(0.0, float(np.quantile(-ends[0], power)))
+    return None if ends is None else _keep_bounded(max(0.0, float(np.quantile(-ends[0], power))))
 
 
 def half_width(noises: Sequence[Noise], blocks: int, level: float, power: float = POWER) -> float | None:
@@ -91,7 +96,12 @@ def half_width(noises: Sequence[Noise], blocks: int, level: float, power: float 
     On the scale of the noise. None where so few blocks have no interval.
     """
     ends = _find_ends(noises, blocks, level)
-    return None if ends is None else float(np.quantile((ends[1] - ends[0]) / 2, power))
+    return None if ends is None else _keep_bounded(float(np.quantile((ends[1] - ends[0]) / 2, power)))
+
+
+def _keep_bounded(found: float) -> float | None:
+    """None where failures leave the end of an interval open in too many studies."""
+    return found if found < _FAILED / 4 else None
 
 
 Measure = Callable[[Sequence[Noise], int, float, float], float | None]
@@ -146,6 +156,8 @@ def _find_ends(noises: Sequence[Noise], blocks: int, level: float) -> tuple[Floa
 def _drawn(noise: Noise, blocks: int, generator: np.random.Generator) -> Floats:
     """Studies x blocks."""
     chosen = generator.choice(noise.differences.ravel(), size=(_STUDIES, blocks))
+    if noise.failing:
+        chosen[generator.random(chosen.shape) < noise.failing] = _FAILED
     return np.asarray(chosen * np.where(generator.random(chosen.shape) < 0.5, 1.0, -1.0))
 
 

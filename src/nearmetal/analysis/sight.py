@@ -101,13 +101,19 @@ def _of_measured(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun],
         source=source,
         made=tuple(run.made for run, _ in found),
         environments=tuple(dict.fromkeys(environments)),
-        noises=(power.Noise(differences[:, None], 2),),
+        noises=(power.Noise(differences[:, None], 2, _share_failing(found)),),
         scale=last.scale,
         unit=last.unit,
         typical=last.typical,
         key=(source, *wanted),
         sides=(contrast.treatment, contrast.reference),
     )
+
+
+def _share_failing(found: Sequence[tuple[EarlierRun, PairedNoise]]) -> float:
+    """Over all runs, each as often as it had blocks that worked."""
+    weights = [len(one.differences) for _, one in found]
+    return float(np.average([one.failing for _, one in found], weights=weights))
 
 
 def _key(one: ContrastPlan | PairedNoise, response: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import evidence, plan_sight, system_errors
+from nearmetal import evidence, system_errors
 from nearmetal import plan as planning
 from nearmetal.commands.output import check_output, write_output
 from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_missing
@@ -25,6 +25,7 @@ from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.plain import plain
 from nearmetal.printing import beside, console_for, print_json, print_table, unfolded, warn
+from nearmetal.report.sizing import about_sizing
 from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
@@ -73,11 +74,13 @@ def run(opened: Opened, output: Path | None, available: bool, form: str, gates: 
         gates=tuple(gate.text for gate in gates),
     )
     if opened.study.design.blocks == "auto":
-        study, sizing = evidence.fix_blocks(opened.study, plan, evidence.gather_evidence(study))
+        study, sizing = evidence.fix_blocks(
+            opened.study, plan, evidence.gather_evidence(study), opened.place_of(("design", "blocks"))
+        )
         request = request.with_blocks(study, sizing)
         plan = planning.make(study, left_out, resolved)
         if sizing is not None:
-            console.print(plan_sight.about_sizing(sizing, study.design))
+            console.print(about_sizing(sizing, study.design))
     if plan.treatments and not plan.contrasts:
         console.print(NOTHING_COMPARED)
     if gates:

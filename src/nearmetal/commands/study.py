@@ -15,16 +15,18 @@ from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import run_until_done
 from nearmetal.levels import format_assignment
+from nearmetal.lines import KeyPath
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
 from nearmetal.model.services import SERVER
 from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json, print_table, unfolded
 from nearmetal.report import figures
+from nearmetal.report.sizing import about_sizing
 from nearmetal.resolve import find_one_under_two_names, installed_names, resolve_treatments
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.run.missing import Missing, by_finding
-from nearmetal.study import parsed_override, read
+from nearmetal.study import locate_key, parsed_override, read
 from nearmetal.study_files import FileReader
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
@@ -43,13 +45,21 @@ _NAMED = 4
 class Opened:
     """A study as read, with the text it came from and what the command line set over it."""
 
-    def __init__(self, study: Study, source: str, overrides: Sequence[str], quick: bool, beside: Path = Path()) -> None:
+    def __init__(
+        self, study: Study, source: str, overrides: Sequence[str], quick: bool, beside: Path = Path(), name: str = ""
+    ) -> None:
         """`beside` is the folder in which relative paths of the study begin."""
         self.beside = beside
         self.study = study
         self.source = source
         self.overrides = tuple(overrides)
         self.quick = quick
+        self.name = name
+        """Of its file, or the built-in one's."""
+
+    def place_of(self, path: KeyPath) -> str:
+        """Where it says something: its file and line, or what the command line set over it."""
+        return locate_key(self.source, self.name, self.overrides, self.quick, path)
 
 
 _LONGEST = 16 * 2**20
@@ -96,7 +106,7 @@ def read_study(
             _refuse_both(f"--{key} {value}", ("design", key), overrides)
             wanted.append(f"design.{key}={value}")
     beside = path.parent if _is_file(path) and not is_stdin else Path()
-    return Opened(read(source, study, wanted, quick), source, wanted, quick, beside)
+    return Opened(read(source, study, wanted, quick), source, wanted, quick, beside, study)
 
 
 def _refuse_both(option: str, path: tuple[str, str], overrides: Sequence[str]) -> None:
@@ -156,7 +166,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     left_out = [treatment for treatment, _ in missing] if available else []
     plan = planning.make(study, left_out, resolved)
     known = evidence.gather_evidence(study)
-    study, sizing = evidence.fix_blocks(opened.study, plan, known)
+    study, sizing = evidence.fix_blocks(opened.study, plan, known, opened.place_of(("design", "blocks")))
     if sizing is not None:
         plan = planning.make(study, left_out, resolved)
     refused = bool(missing) and not (available and plan.treatments)
@@ -285,7 +295,7 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
     for warning in warn_of_no_slack(plan):
         console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
     if outlook.sizing is not None:
-        console.print(plan_sight.about_sizing(outlook.sizing, study.design))
+        console.print(about_sizing(outlook.sizing, study.design))
     for sentence in plan_sight.sentences(outlook.seen, study.design):
         console.print(Padding(sentence, (0, 0, 0, 2), expand=False))
     told = (

@@ -46,6 +46,8 @@ class PairedNoise(Frozen):
     """Of each block about their centre; on a ratio scale of logarithms. As wide as those of the whole population."""
     components: Components | None = None
     """None where no boot had two trials, or where their time is not known."""
+    failing: float = 0.0
+    """The share of blocks in which one side failed and the other did not."""
 
 
 class Pilot(Document):

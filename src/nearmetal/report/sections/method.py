@@ -4,9 +4,11 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nearmetal.analysis.slack import count_spare
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Section, Source, Table, Terms
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.sizing import about_sizing
 from nearmetal.store.earlier_runs import count_earlier_runs
 
 _PROVISIONS = {
@@ -52,6 +54,14 @@ class Method:
         return Section(self.name, self.title, lead, tuple(blocks))
 
 
+def _tell_sizing(report: ReportInput) -> Iterable[str]:
+    """How the number was fixed, and how many blocks may disagree."""
+    manifest = report.manifest
+    if manifest.sizing is not None:
+        k = f"; k = {count_spare(manifest.plan)} of them may lie the other way by little, and a difference be found"
+        yield f"{words.plain(about_sizing(manifest.sizing, manifest.study.design))}{k}."
+
+
 def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
     manifest = report.manifest
     design, plan = manifest.study.design, manifest.plan
@@ -59,6 +69,7 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
     return (
         ("Run", f"{words.plain(manifest.run)}, made {words.plain(manifest.created)}"),
         ("Blocks", f"{report.blocks}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
+        *(("Number of blocks", text) for text in _tell_sizing(report)),
         *(("Earlier runs", text) for text in _tell_earlier_runs(report)),
         *(("Looks", text) for text in _looks(report)),
         (
