@@ -94,6 +94,13 @@ def test_a_manifest_keeps_headlines() -> None:
     assert again.contrasts == plan.contrasts
 
 
+def test_a_contrast_of_a_workload_that_is_not_there_is_damage() -> None:
+    document = pack_plan(with_headline().plan)
+    ((_, *places),) = document.contrasts
+    with pytest.raises(ValueError, match="names a part that is not there"):
+        unpack_plan(document.model_copy(update={"contrasts": (("gone", *places),)}))
+
+
 def test_headlines_change_no_measurement_and_their_absence_no_digest() -> None:
     plain, more = manifest().study, with_headline().study
     assert planning.digest_measurement(plain) == planning.digest_measurement(more)

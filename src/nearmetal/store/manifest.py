@@ -186,6 +186,8 @@ def unpack_plan(document: PlanDocument) -> Plan:
                     settings=set_by,
                 )
             )
+        if {workload for workload, *_ in document.contrasts} - document.primaries.keys():
+            raise IndexError("a contrast of no workload")
         contrasts = tuple(
             ContrastPlan.model_construct(
                 workload=workload,
