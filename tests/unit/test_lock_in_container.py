@@ -31,10 +31,10 @@ def test_what_a_dead_run_left_is_waited_for(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("untold")
-@pytest.mark.parametrize("says", [f"process {os.getpid()}", "", "rubbish", "process x"])
+@pytest.mark.parametrize("says", ["process {own}", "", "rubbish", "process x"])
 def test_nobody_else_is_waited_for(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "lock"
-    file.write_text(says)
+    file.write_text(says.format(own=os.getpid()))
     held = os.open(file, os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
     monkeypatch.setattr("nearmetal.lab.lock.time.sleep", lambda seconds: pytest.fail("it waited"))
