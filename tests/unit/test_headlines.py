@@ -76,7 +76,7 @@ def test_a_run_goes_on_until_its_headlines_are_decided() -> None:
             update={
                 "responses": {
                     **one.responses,
-                    COST: one.responses[COST].model_copy(update={"value": 1e-4 * (1 + wobble(one.trial.block, 0.2))}),
+                    COST: one.responses[COST].model_copy(update={"value": 1e-4 * (1 + wobble(one.trial.block, 0.04))}),
                 }
             }
         )

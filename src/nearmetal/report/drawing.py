@@ -173,9 +173,10 @@ class Drawers:
     ) -> None:
         with self._changing:
             self._is_over = True
+        self._waiting.shutdown(wait=False, cancel_futures=True)
         for drawer in self._drawers:
             drawer.kill()  # or whoever waits for its picture would wait on
-        self._waiting.shutdown(cancel_futures=True)
+        self._waiting.shutdown()
         for drawer in self._drawers:
             drawer.close()
 
