@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.live.two_hosts import Pair, kill_tree
 
 from .places import Place
-from .victims import Victim, find_guests, find_victims, kill_agent
+from .victims import Victim, find_victims
 
 PATIENCE = 280.0
 """Seconds for a command that nobody kills any more."""
@@ -92,8 +92,6 @@ class Killed:
         for victim in self.victims():
             by_name.setdefault(victim.name, []).append(victim)
         helpers = sorted(name for name in by_name if name not in self.of_the_run)
-        if guests := find_guests():
-            helpers.append("agent")
         # Half of all kills are of helpers, if there are any.
         runs = ("controller", "group", "all of it") if process.poll() is None else ()
         of_run = [name for name in self.of_the_run if name in by_name or name in runs]
@@ -106,9 +104,6 @@ class Killed:
                 os.killpg(process.pid, signal.SIGKILL)
             elif what == "all of it":
                 kill_tree(process.pid)
-            elif what == "agent":
-                if not kill_agent(self.random.choice(guests)):
-                    return None
             else:
                 pid = process.pid if what == "controller" else self.random.choice(by_name[what]).pid
                 os.kill(pid, signal.SIGKILL)

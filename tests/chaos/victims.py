@@ -1,17 +1,12 @@
 """The processes of a run that may be killed, each by the name of what it does."""
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearmetal import plugins
-from nearmetal.errors import NearmetalError
-from nearmetal.lab.changes.ledger import ledgers_folder, outstanding
-from nearmetal.lab.site import LocalSite
-from nearmetal.model import Handle
+from nearmetal.lab.changes.ledger import ledgers_folder
 
 _NAMES = {
     "nm-block": "block",
@@ -71,26 +66,3 @@ def find_victims(home: Path, *folders: Path, first: int | None = None) -> Iterat
 
 def _namespace(pid: int) -> str:
     return str(Path(f"/proc/{pid}/ns/pid").readlink())
-
-
-def find_guests() -> list[Handle]:
-    """Of QEMU's guests that a lab of this home has now, in which an agent may be killed."""
-    with contextlib.suppress(OSError, NearmetalError):
-        found = [outstanding(ledger).handles for ledger in ledgers_folder().glob("*.jsonl")]
-        return [handle for handles in found for handle in handles if handle.kind == "qemu"]
-    return []
-
-
-def kill_agent(guest: Handle) -> bool:
-    """Kill the agent of a guest from within; whether it was there to be asked."""
-
-    async def kill() -> None:
-        async with asyncio.timeout(5):
-            machine = await plugins.load("environments", "qemu").attach(guest, LocalSite())
-            await machine.exec(["pkill", "-KILL", "nearmetal-probe"], timeout=3)
-
-    try:
-        asyncio.run(kill())
-    except (NearmetalError, OSError, TimeoutError) as error:
-        return "connection" in str(error)  # which ended with it
-    return True
