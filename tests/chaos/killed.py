@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,8 @@ class Surroundings:
     services: dict[str, Service] = field(default_factory=dict)
     """By the place that they are of."""
     pair: Pair | None = None
+    killed: Counter[str] = field(default_factory=Counter)
+    """How often each helper was killed, by its name."""
 
 
 class Killed:
@@ -97,7 +100,12 @@ class Killed:
         of_run = [name for name in self.of_the_run if name in by_name or name in runs]
         if not helpers and not of_run:
             return None
-        what = self.random.choice(helpers if helpers and (not of_run or self.random.random() < 0.5) else of_run)
+        if helpers and (not of_run or self.random.random() < 0.5):
+            # Those that live for a short time only would hardly ever be met.
+            least = min(self.around.killed[name] for name in helpers)
+            what = self.random.choice([name for name in helpers if self.around.killed[name] == least])
+        else:
+            what = self.random.choice(of_run)
         pid = process.pid
         try:
             if what == "group":
@@ -111,6 +119,7 @@ class Killed:
             return None
         self.kills += 1
         self.killed.append(what)
+        self.around.killed[what] += 1
         self._note(f"{what} ({pid})")
         return what
 
