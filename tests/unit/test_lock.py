@@ -31,7 +31,11 @@ def test_who_waits_for_what_a_dead_run_puts_right_is_told_so(tmp_path: Path, mon
     said: list[str] = []
     with path.open("w") as heir:
         number = heir.fileno()
-        take = f"import fcntl; fcntl.flock({number}, fcntl.LOCK_EX)"
+        take = f"""
+import fcntl, os
+fcntl.flock({number}, fcntl.LOCK_EX)
+os.write({number}, b"process %d" % os.getpid())  # which a process namespace needs
+"""
         subprocess.run([sys.executable, "-c", take], pass_fds=[number], check=True)
         assert not lock.try_lock(os.open(path, os.O_RDONLY))
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,11 @@ LOCK_FILE = ".lock"
 
 
 _MEASURING = "measuring.lock"
+_NAMED = re.compile(rb'^process ([0-9]+)$|"process": ?([0-9]+)')
 _AGAIN = 0.05
 """Seconds between two attempts."""
+_LOOKS = 3
+"""Into /proc/locks, before it is believed that nobody took a lock who could be seen."""
 _TOLD = 1.0
 """Seconds after which it is said what is waited for."""
 
@@ -90,9 +94,15 @@ def lock_after_the_dead(file: int | Opened, limit: float, say: Say = silent) -> 
     """
     began = time.monotonic()
     is_told = False
+    unseen = 0
     while not (is_ours := try_lock(file)) and time.monotonic() < began + limit:
         taker = _taker(file) or _named(file)
-        if taker is None or Path(f"/proc/{taker}").exists():
+        if taker is None:  # the lock has become free just now, or others have, which hides lines of /proc/locks
+            unseen += 1
+            if unseen == _LOOKS:
+                break
+            continue
+        if Path(f"/proc/{taker}").exists():
             break
         if not is_told and time.monotonic() > began + _TOLD:
             say(f"a run whose controller was killed still puts right what it made: it has up to {limit:g} s")
@@ -112,11 +122,11 @@ def _taker(file: int | Opened) -> int | None:
 
 
 def _named(file: int | Opened) -> int | None:
-    """The process that a file names as its holder (`exclusive`). In a process namespace, as of a container,
-    /proc/locks leaves out locks that a process took which is dead by now."""
-    said = os.pread(file if isinstance(file, int) else file.fileno(), 64, 0).decode("utf-8", "replace")
-    words = said.split()
-    return int(words[1]) if len(words) == 2 and words[0] == "process" and words[1].isdecimal() else None
+    """The process that a file names as its holder, as `exclusive` and ledgers do. In a process namespace, as of a
+    container, /proc/locks leaves out locks that a process took which is dead by now."""
+    said = os.pread(file if isinstance(file, int) else file.fileno(), 512, 0)
+    found = _NAMED.search(said)
+    return int(found[1] or found[2]) if found else None
 
 
 @contextmanager

@@ -162,7 +162,7 @@ class Ledger:
 
     def _begin(self) -> None:
         try:
-            self._append({"op": "begun", "origin": origin.here().model_dump(mode="json")})
+            self._append({"op": "begun", "origin": origin.here().model_dump(mode="json"), "process": os.getpid()})
         except OSError:
             self.close()
             raise
