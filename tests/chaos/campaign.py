@@ -121,8 +121,9 @@ def _list_files(folder: Path) -> list[str]:
 
 def _leave_out(groups: list[str], others: set[str]) -> list[str]:
     """Groups of version 1 or 2, by their paths, without those that others use and what these lie in."""
+    first = 4 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 5  # below a controller, in version 1
     used = {str(Path(path)) for other in others for path in (Path(other), *Path(other).parents)}
-    return [group for group in groups if f"/{'/'.join(Path(group).parts[5:])}" not in used]
+    return [group for group in groups if f"/{'/'.join(Path(group).parts[first:])}" not in used]
 
 
 def _list_host(own: Path) -> list[str]:

@@ -60,7 +60,7 @@ def find_victims(home: Path, *folders: Path, first: int | None = None) -> Iterat
                 or (namespace is not None and _namespace(pid) == namespace and pid != first)
             )
             if is_ours:
-                verb = words.split(b"\0")[1].decode() if name == "probe" else ""
+                verb = b"".join(words.split(b"\0")[1:2]).decode() if name == "probe" else ""
                 yield Victim(f"{name} {verb}".strip(), pid)
 
 

@@ -384,6 +384,7 @@ async def suffer(line: Line, kind: str, head: str, folder: Path, monkeypatch: py
     _, records = await mock_run.run(folder, head + line.work, misfortune.see)
     bad = [record for record in records if record.status is not TrialStatus.OK]
     took = misfortune.ended_at - misfortune.done_at if misfortune.ended_at else None
+    assert misfortune.done_at or line.deed is None, "nothing befell it"
     keep(f"{line.name} ({kind})", took, bad)
     if line.found == "ok":
         assert bad == []

@@ -7,7 +7,8 @@ import pytest
 
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
-from nearmetal.model import Completed, TrialRecord, TrialStatus
+from nearmetal.model import Completed, TrialRecord, TrialStatus, WorkloadSpec
+from nearmetal.resolve import build_workload, resolve_workload
 from nearmetal.run import runner, session, under
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records as records_of
@@ -93,3 +94,15 @@ async def test_a_load_that_fails_fails_the_trial_under_it(tmp_path: Path, monkey
     assert found["web"].status is TrialStatus.OK
     assert found["sums"].status is TrialStatus.FAILED
     assert "it broke" in str(found["sums"].reason)
+
+
+def test_a_load_of_iperf3_goes_on_for_as_long_as_what_is_measured() -> None:
+    """Its intervals are of a minute at most, whatever of them the study says."""
+    load, ping = (
+        resolve_workload(WorkloadSpec.model_validate(one))
+        for one in (
+            {"name": "stream", "kind": "iperf3", "duration": "5s"},
+            {"name": "delay", "kind": "ping", "duration": "600s", "under": "stream"},
+        )
+    )
+    assert under.LoadBeneath(load, build_workload(ping)).name == "stream"

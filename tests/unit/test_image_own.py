@@ -217,6 +217,11 @@ BAD_LAYERS: list[tuple[list[Member], str]] = [
     ([("srv/.wh...", b"", 0o644)], "removes nothing that has a name"),
     ([entry("a", tarfile.SYMTYPE, linkname="b"), entry("b", tarfile.SYMTYPE, linkname="a"), ("a/x/y", b"", 0)], ""),
     ([entry("big", size=1 << 50)], "it unpacks to more than"),
+    ([entry("less", tarfile.DIRTYPE, size=-(1 << 52)), entry("big", size=1 << 50)], "it unpacks to more than"),
+    ([("../room/x", b"", 0o644)], "a name in it leads out of it: ../room/x"),
+    ([("a/" * 1500 + "x", b"", 0o644)], "layer 2 of 2: it is damaged: "),
+    ([entry("etc/passwd", tarfile.FIFOTYPE)], ""),
+    ([("etc/passwd", b"".join(b"user%d:x:%d:1::/:\n" % (one, one) for one in range(5000)), 0o644)], ""),
     ([("bin/.wh.sh", b"", 0o644), ("bin/.wh.cat", b"", 0o644)], "it has no sh, cat, by which the probe"),
     ([("bin/busybox", _elf(183), 0o755)], "its programs are for the architecture arm64"),
     ([("bin/busybox", _elf(62), 0o755)], "its shell does not run"),
@@ -228,7 +233,7 @@ async def test_a_layer_that_cannot_be_is_told(
     tmp_path: Path, base: bytes, build: Build, members: list[Member], said: str
 ) -> None:
     path = docker_archive(tmp_path / "image.tar", [base, layer(members)])
-    if not said:  # a link that leads in circles is replaced, as an engine does
+    if not said:  # a link that leads in circles is replaced, as an engine does; what lists users may be anything
         assert (await build(path)).root.is_dir()
         return
     with pytest.raises(BadInput) as caught:
@@ -239,7 +244,7 @@ async def test_a_layer_that_cannot_be_is_told(
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])
-@pytest.mark.parametrize("damage", ["cut", "changed", "nothing", "no tar"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "nothing", "no tar", "checksum"])
 async def test_a_broken_layer_is_told(
     tmp_path: Path, build: Build, pack: Callable[[bytes], bytes], damage: str
 ) -> None:
@@ -248,6 +253,7 @@ async def test_a_broken_layer_is_told(
     def broken(content: bytes) -> bytes:
         whole = pack(content)
         changed = {"cut": whole[: len(whole) // 2], "nothing": b"", "no tar": pack(b"no tar" * 1000)}
+        changed["checksum"] = whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:]
         return changed.get(damage) or (pack(content.replace(b"yy", b"yz")) if damage == "changed" else b"")
 
     path = docker_archive(tmp_path / "image.tar", [good], pack=broken)

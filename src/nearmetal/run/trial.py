@@ -176,8 +176,10 @@ class _Trial:
                 with self._by_workload():
                     await workload.finish(stage)
             finally:
-                await self._end_beneath(stage)
-                self._said_by_services = await self._task.services.end(lifetimes=("trial",))
+                try:
+                    await self._end_beneath(stage)
+                finally:
+                    self._said_by_services = await self._task.services.end(lifetimes=("trial",))
         task = self._task
         gated = clock_gate.gate_responses(measurement, task.workload.primary, task.clocks)
         uneven = clock_gate.find_uneven_start(task.liveness.machines, self._clocks, stage.offsets, task.clocks)

@@ -1,7 +1,6 @@
 """The load of one workload, kept up while another one is measured: delay under load, to begin with."""
 
 import asyncio
-import contextlib
 from math import ceil
 from typing import Any
 
@@ -25,7 +24,7 @@ class LoadBeneath:
         self.begun = 0
         """How often it was begun: once, unless what is measured took very long."""
         longest = ceil(SETTLED + measured.preparing + measured.duration + _SPARE)
-        self._workload = build_workload(load.model_copy(update={"parameters": _lengthen(load.parameters, longest)}))
+        self._workload = build_workload(load.model_copy(update={"parameters": _lengthen(load, longest)}))
         self._running: asyncio.Task[None] | None = None
 
     async def begin(self, stage: Stage) -> None:
@@ -46,8 +45,7 @@ class LoadBeneath:
         try:
             if self._running is not None:
                 self._running.cancel()
-                with contextlib.suppress(asyncio.CancelledError, NearmetalError):
-                    await self._running
+                await asyncio.gather(self._running, return_exceptions=True)
         finally:
             await self._workload.finish(stage)
 
@@ -58,8 +56,8 @@ class LoadBeneath:
             await asyncio.sleep(0)
 
 
-def _lengthen(parameters: Any, seconds: int) -> dict[str, Any]:
-    """The same load for longer. iperf3 reports in intervals, of a minute at most."""
-    longer = {name: value for name, value in parameters.items() if name not in ("requests", "connections")}
+def _lengthen(load: ResolvedWorkload, seconds: int) -> dict[str, Any]:
+    """The parameters of the same load for longer. iperf3 reports in intervals, of a minute at most."""
+    longer = {name: value for name, value in load.parameters.items() if name not in ("requests", "connections")}
     longer |= {"duration": f"{seconds}s"}
-    return longer | ({"intervals": ceil(seconds / 10)} if "intervals" in longer or "protocol" in longer else {})
+    return longer | ({"intervals": ceil(seconds / 10)} if load.kind == "iperf3" else {})

@@ -127,6 +127,7 @@ async def build_own(source: Source, cache: Path, progress: Callable[[str], None]
 
 async def _make_in(work: Path, source: Source, progress: Callable[[str], None]) -> None:
     environment = tools_environment()
+    work.chmod(0o700)  # what it brings may run as root for whoever gets there
     folder = work / "image"
     image = Image(source.name, source.key, "", folder)
     image.root.mkdir(parents=True)
@@ -298,7 +299,7 @@ async def _unpack(
         told: dict[str, Any] = json.loads(text.rpartition("\n")[2])
     except ValueError:
         raise ToolFailed(f"unpacking ended with status {status}: {text[-300:]}", str(source.path)) from None
-    if "room" in told.get("error", ""):
+    if told.get("is_too_large"):
         what = f"it unpacks to more than {show_size(task['limit'])}"
         raise BadInput(what, str(source.path), "free some space, or take a smaller one: at most 8 GiB")
     if "error" in told:

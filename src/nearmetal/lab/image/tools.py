@@ -16,6 +16,8 @@ CONTAINED = (
 
 LIMIT = 3600.0
 """Seconds for one tool. The slowest fetches 200 MB of packages."""
+_LONGEST_LINE = 1 << 24
+"""Bytes that a tool may print before it ends a line."""
 
 PACKAGES = {
     "mmdebstrap": "mmdebstrap",
@@ -59,6 +61,7 @@ async def run(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        limit=_LONGEST_LINE,
         env=dict(environment),
         cwd=folder,
     )

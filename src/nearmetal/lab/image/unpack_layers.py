@@ -39,12 +39,21 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _KEPT_ATTRIBUTES = ("security.capability", "user.")
 """Of files. Others mean something to an overlay file system, or to a security module of another host."""
 _ATTRIBUTE = "SCHILY.xattr."
+_DAMAGED = (
+    *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError),
+    *(OverflowError, ValueError, KeyError, RecursionError),
+)
+"""What is raised where a layer has rubbish."""
 _PATH = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 _ELF_MACHINE = slice(18, 20)
 
 
 class Malformed(Exception):
     """A layer is not made as it should be."""
+
+
+class TooLarge(Exception):
+    """There is not so much room."""
 
 
 class _Hashed:
@@ -75,7 +84,7 @@ class Unpacking:
         """Of folders, by their names: set at the end, when nothing is written into them any more."""
 
     def add(self, archive: tarfile.TarFile, *, whiteouts: bool, lays: bool) -> None:
-        """One layer over what there is. Malformed, OSError, and what `tarfile` raises."""
+        """One layer over what there is. Malformed, TooLarge, OSError, and what `tarfile` raises."""
         written: set[str] = set()
         for member in archive:
             name = _clean(member.name)
@@ -88,9 +97,9 @@ class Unpacking:
                 os.chmod("/", stat.S_IMODE(member.mode))
                 self._times[""] = member.mtime
             elif not (lays and member.isdir() and os.path.isdir(f"/{name}")):
-                self._room -= member.size
+                self._room -= max(member.size, 0)  # a header may say less than nothing
                 if self._room < 0:
-                    raise Malformed("it unpacks to more than there is room for")
+                    raise TooLarge
                 self._make_parents(folder)
                 self._place(archive, member, name)
                 written.add(name)
@@ -228,9 +237,13 @@ def unpack(task: dict[str, Any]) -> dict[str, Any]:
                     os.chroot(".")
             if layer.get("digest") not in (None, digest):
                 raise Malformed("it is damaged: its checksum is not the one that the image names")
+        except TooLarge:
+            return {"error": "it is too large", "is_too_large": True}
         except Malformed as error:
             return {"error": f"{which}{error}"}
-        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OverflowError, ValueError, KeyError) as error:
+        except (OSError, *_DAMAGED) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # of a checksum of gzip or bzip2 it has none
+                raise
             return {"error": f"{which}it is damaged: {str(error)[:200] or type(error).__name__}"}
     os.chroot(task["root"])
     os.chdir("/")
@@ -255,6 +268,8 @@ def _find_program(name: str) -> int:
 
 def _read_users() -> dict[str, list[str]]:
     """Of /etc/passwd: names with the numbers of user and group."""
+    if not os.path.isfile("/etc/passwd"):  # a pipe would be waited for
+        return {}
     try:
         with open("/etc/passwd", encoding="utf-8", errors="replace") as file:
             lines = [line.split(":") for line in file.read(1 << 20).splitlines()]
