@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def sentences(found: "Sequence[Sight]", design: DesignSpec) -> Iterator[str]:
-    """One for each workload and source: of the comparison that sees the least."""
-    groups: dict[tuple[str, str, object], list[Sight]] = {}
+    """One for each workload, response and source: of the comparison that sees the least."""
+    groups: dict[tuple[str, str, str, object], list[Sight]] = {}
     for one in found:
         apart = one.environments if one.source == "calibration" else one.made
-        groups.setdefault((one.workload, one.source, apart), []).append(one)
+        groups.setdefault((one.workload, one.response, one.source, apart), []).append(one)
     for group in groups.values():
         yield sentence(max(group, key=lambda one: one.finds.smallest), design.margin, len(group))
 

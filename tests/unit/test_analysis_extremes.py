@@ -12,6 +12,7 @@ from nearmetal.analysis import contrasts
 from nearmetal.analysis.contrasts import Criterion
 from nearmetal.analysis.responses import Replicate, Value, kind_of
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.model import ContrastPlan, Response, TrialRecord, TrialStatus
 from tests.analysed import manifest, only, plain, ratio, record, run, whole_run
 
@@ -125,3 +126,8 @@ def test_a_million_trials_of_two_sides(scale: Any) -> None:
     assert (found.verdict, found.blocks) == (Verdict.EQUIVALENT, 500_000)
     assert found.p is not None and found.p < 0.05
     assert found.p_dependent is not None and found.p_lopsided is not None
+
+
+def test_a_long_run_that_no_look_was_taken_of_is_judged_by_none() -> None:
+    """Before its first look a comparison's level is 0."""
+    assert signed_rank(np.arange(1100.0) - 3, 0.0, 1e-12).interval is None

@@ -1,5 +1,6 @@
 """Headlines: responses beside the primary one that are judged as it is."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +9,13 @@ from nearmetal import plan as planning
 from nearmetal import studies, study
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.commands.gates import judge_measured
 from nearmetal.errors import BadInput
 from nearmetal.model import Response, TrialRecord
 from nearmetal.run.looks import look_after
 from nearmetal.store.manifest import Manifest, pack_plan, unpack_plan
 from tests.analysed import manifest, ratio, record, wobble
+from tests.command_line import called
 from tests.unit.study_text import GOOD
 
 COST = "cpu_per_event"
@@ -126,3 +129,55 @@ def test_a_headline_that_cannot_be_is_refused_at_its_line(written: str, what: st
 def test_built_in_studies_judge_what_the_work_costs(name: str) -> None:
     made = planning.make(study.read(studies.text(name), f"{name}.toml"))
     assert COST in {made.response_of(one) for one in made.contrasts}
+
+
+def test_a_gate_of_the_primaries_judges_as_the_report_does() -> None:
+    """Also what only a step of Holm's finds."""
+    of = manifest(("host", "docker", "qemu"), blocks=8, margin=0.001).model_copy(update={"gates": ("worse",)})
+    qemu = (1.0001, 1.00002, *(0.80 - 0.01 * block for block in range(6)))
+    values = {"host": [1.0] * 8, "docker": [1.5 + 0.01 * block for block in range(8)], "qemu": qemu}
+    records = [
+        record(name, block, {"throughput": ratio(value)})
+        for name, of_blocks in values.items()
+        for block, value in enumerate(of_blocks)
+    ]
+    judged = judge_measured(of, records, [])
+    told = {one.treatment["environment"]: one for one in judged.contrasts}
+    assert told["qemu"].verdict is Verdict.DIFFERENT and told["qemu"].beyond_margin
+    assert not judged.is_met
+
+
+def test_a_run_that_stops_at_looks_is_gated_on_no_exploratory_comparison() -> None:
+    """A headline of one workload may be exploratory in another."""
+    made = with_headline(blocks={"min": 12, "max": 16}).model_copy(update={"gates": ("cpu_per_event < 50%",)})
+    judged = judge_measured(made, measure(made, 1.0, 1.0), [])
+    assert [one.response for one in judged.contrasts] == [COST]
+    without = manifest(blocks={"min": 12, "max": 16}).model_copy(update={"gates": ("cpu_per_event < 50%",)})
+    assert judge_measured(without, measure(made, 1.0, 1.0), []).contrasts == ()
+
+
+@pytest.mark.usefixtures("one_picture")
+def test_each_headline_has_pictures_of_its_own(tmp_path: Path) -> None:
+    study = tmp_path / "drifting.toml"
+    study.write_text("""
+name = "drifting"
+reference = { environment = "base" }
+[environments.base]
+kind = "mock"
+[environments.slow]
+kind = "mock"
+[factors]
+environment = ["base", "slow"]
+[clients]
+environment = "mock"
+[[workloads]]
+name = "web"
+kind = "http"
+duration = "1s"
+headlines = ["latency_p50"]
+[design]
+blocks = 2
+""")
+    assert called("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
+    drawn = {path.stem for path in (tmp_path / "run/report").glob("drift-*.svg")}
+    assert drawn >= {f"drift-web-{response}-blocks" for response in ("throughput", "latency_p50")}

@@ -99,3 +99,9 @@ def test_failures_cost_power() -> None:
 def test_nothing_is_found_where_most_blocks_have_a_failure() -> None:
     failing = replace(normal(0.02), failing=0.9)
     assert smallest([failing], 40, LEVEL) is None and half_width([failing], 40, LEVEL) is None
+
+
+def test_an_interval_that_failures_leave_open_has_no_width() -> None:
+    """Also where one end alone is open."""
+    differences = np.random.default_rng(0).normal(size=20)[:, None] * 1000
+    assert half_width([Noise(differences, 2, failing=0.09)], 14, 0.05) is None

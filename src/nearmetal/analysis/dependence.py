@@ -90,8 +90,8 @@ def find_inflation(autocorrelation: float, blocks: int) -> float:
 
 def is_dependent(contrast: Contrast) -> bool:
     """Whether a difference is found only if blocks are independent."""
-    level = contrast.level if contrast.look_level is None else contrast.look_level
-    return contrast.verdict is Verdict.DIFFERENT and contrast.p_dependent is not None and contrast.p_dependent > level
+    p = contrast.p_dependent
+    return contrast.verdict is Verdict.DIFFERENT and p is not None and p > contrast.tested_at
 
 
 def warn_of_dependence(contrast: Contrast) -> Contrast:

@@ -87,7 +87,7 @@ def smallest(noises: Sequence[Noise], blocks: int, level: float, power: float = 
     `noises` holds one, or that of each of the two sides compared. None where so few blocks find nothing at all.
     """
     ends = _find_ends(noises, blocks, level)
-    return None if ends is None else _keep_bounded(max(0.0, float(np.quantile(-ends[0], power))))
+    return None if ends is None else _keep_bounded(max(0.0, float(np.quantile(-ends[0], power, method="higher"))))
 
 
 def half_width(noises: Sequence[Noise], blocks: int, level: float, power: float = POWER) -> float | None:
@@ -96,12 +96,12 @@ def half_width(noises: Sequence[Noise], blocks: int, level: float, power: float 
     On the scale of the noise. None where so few blocks have no interval.
     """
     ends = _find_ends(noises, blocks, level)
-    return None if ends is None else _keep_bounded(float(np.quantile((ends[1] - ends[0]) / 2, power)))
+    return None if ends is None else _keep_bounded(float(np.quantile((ends[1] - ends[0]) / 2, power, method="higher")))
 
 
 def _keep_bounded(found: float) -> float | None:
     """None where failures leave the end of an interval open in too many studies."""
-    return found if found < _FAILED / 4 else None
+    return found if found < _FAILED / 8 else None
 
 
 Measure = Callable[[Sequence[Noise], int, float, float], float | None]

@@ -153,6 +153,11 @@ class Concluded(Frozen):
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()
 
+    @property
+    def tested_at(self) -> float:
+        """The level that p is held against."""
+        return self.level if self.look_level is None else self.look_level
+
 
 class Contrast(Concluded):
     """With what each block contributed."""

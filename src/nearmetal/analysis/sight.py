@@ -111,8 +111,8 @@ def _of_measured(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun],
 
 
 def _share_failing(found: Sequence[tuple[EarlierRun, PairedNoise]]) -> float:
-    """Over all runs, each as often as it had blocks that worked."""
-    weights = [len(one.differences) for _, one in found]
+    """Over all runs, each as often as it had blocks."""
+    weights = [len(one.differences) / (1 - one.failing) for _, one in found]
     return float(np.average([one.failing for _, one in found], weights=weights))
 
 
@@ -138,7 +138,7 @@ def _of_calibrations(plan: Plan, contrast: ContrastPlan, calibrations: Sequence[
         scale="ratio",
         unit="",
         typical=next(iter(known.values())).typical,
-        key=("calibration", contrast.workload, *known),
+        key=("calibration", contrast.workload, plan.response_of(contrast), *known),
     )
 
 

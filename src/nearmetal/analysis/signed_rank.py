@@ -135,7 +135,7 @@ def _value_of(steps: int, share: int, resolution: float) -> float:
 
 def enough(blocks: int, level: float) -> bool:
     """Whether the most extreme outcome of this many blocks, p = 2^(1 - n), can be significant at all."""
-    return blocks > 0 and 2.0 ** (1 - blocks) <= level
+    return blocks > 0 and level > 0 and 2.0 ** (1 - blocks) <= level
 
 
 def inverted(steps: Integers, sums: Integers, level: float) -> tuple[tuple[int, int], float]:

@@ -37,8 +37,8 @@ def find_lopsided_p(differences: Floats, p: float | None, resolution: float) -> 
 
 def is_lopsided(contrast: Contrast) -> bool:
     """Whether a difference is found only if block differences are symmetric."""
-    level = contrast.level if contrast.look_level is None else contrast.look_level
-    return contrast.verdict is Verdict.DIFFERENT and contrast.p_lopsided is not None and contrast.p_lopsided > level
+    p = contrast.p_lopsided
+    return contrast.verdict is Verdict.DIFFERENT and p is not None and p > contrast.tested_at
 
 
 def warn_of_lopsidedness(contrast: Contrast) -> Contrast:

@@ -1,21 +1,24 @@
 """`nearmetal run --gate`: whether the comparisons of one run meet gates, also those that it was begun with."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.gates import Gate, GatedContrast, GateOutcome, Why, judge_gates, parse_gate
+from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.commands.compare import refuse_unknown_responses
 from nearmetal.errors import BadInput
-from nearmetal.model import COSTS, Plan
+from nearmetal.model import COSTS, Plan, TrialRecord
 from nearmetal.report.gate_formats import GatePage, describe_judged, describe_outcomes
 from nearmetal.report.reading import ReportInput
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 
 
 def refuse_gates(gates: Sequence[Gate], plan: Plan) -> None:
@@ -49,12 +52,30 @@ class JudgedRun:
 
 def judge_run(folder: RunFolder) -> JudgedRun:
     """By the gates that it was begun with; none is judged before it has come to its end."""
-    gates = [parse_gate(text) for text in folder.manifest().gates]
-    if not gates or runs.state(folder.journal) != "ended":
+    manifest = folder.manifest()
+    if not manifest.gates or runs.state(folder.journal) != "ended":
         return JudgedRun()
-    contrasts = tuple(_judge_contrasts(folder, gates))
-    evidence = [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts]
-    return JudgedRun(tuple(judge_gates(gates, evidence)), contrasts)
+    return judge_measured(manifest, *journal.read(folder.journal))
+
+
+def judge_measured(
+    manifest: Manifest, records: Sequence[TrialRecord], events: Sequence[Mapping[str, Any]]
+) -> JudgedRun:
+    """By the gates of a manifest. Those without a response go by what the report says of primary comparisons."""
+    gates = [parse_gate(text) for text in manifest.gates]
+    whole = analyse(manifest, records, events, manifest.plan.primaries)
+    primary = [one for one in whole.contrasts if one.primary]
+    named = _judge_named(manifest, records, events, whole, {gate.response for gate in gates if gate.response})
+    outcomes = [
+        outcome for gate in gates for outcome in judge_gates([gate], _weigh(named if gate.response else primary))
+    ]
+    of_primaries = [] if all(gate.response for gate in gates) else primary
+    shown = {(one.workload, one.response, key_of(one.treatment)): one for one in [*named, *of_primaries]}
+    return JudgedRun(tuple(outcomes), tuple(shown.values()))
+
+
+def _weigh(contrasts: Sequence[Contrast]) -> list[GatedContrast]:
+    return [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts]
 
 
 def print_outcomes(judged: JudgedRun, console: Console) -> None:
@@ -70,11 +91,16 @@ def describe_run(judged: JudgedRun, report: ReportInput) -> GatePage:
     return describe_judged(contrasts, judged.outcomes, notes, report.labels, report.manifest.study.name)
 
 
-def _judge_contrasts(folder: RunFolder, gates: Sequence[Gate]) -> list[Contrast]:
-    """Those that gates are about. Where the number of blocks is fixed, they share the study's alpha among them."""
-    records, events = journal.read(folder.journal)
-    manifest = folder.manifest()
-    chosen = _choose(analyse(manifest, records, events, manifest.plan.primaries), gates)
+def _judge_named(
+    manifest: Manifest,
+    records: Sequence[TrialRecord],
+    events: Sequence[Mapping[str, Any]],
+    whole: Analysis,
+    responses: Collection[str],
+) -> list[Contrast]:
+    """The contrasts of responses that gates bound. Where the number of blocks is fixed, they share the study's alpha
+    among them alone, and no step of the study's own family counts: it holds for "different", not for a bound."""
+    chosen = _choose(whole, responses, manifest.plan)
     if manifest.plan.looks or not chosen:
         return chosen
     level = manifest.study.design.alpha / len(chosen)
@@ -84,13 +110,12 @@ def _judge_contrasts(folder: RunFolder, gates: Sequence[Gate]) -> list[Contrast]
         "plan": manifest.plan.model_copy(update={"level": level}),
     }
     again = manifest.model_copy(update=shared)
-    return _choose(analyse(again, records, events, manifest.plan.primaries), gates)
+    return _choose(analyse(again, records, events, manifest.plan.primaries), responses, manifest.plan)
 
 
-def _choose(analysis: Analysis, gates: Sequence[Gate]) -> list[Contrast]:
-    named = {gate.response for gate in gates if gate.response}
-    has_primary = any(gate.response is None for gate in gates)
-    return [one for one in analysis.contrasts if one.response in named or (one.primary and has_primary)]
+def _choose(analysis: Analysis, responses: Collection[str], plan: Plan) -> list[Contrast]:
+    """Exploratory ones only where the number of blocks is fixed: a look's level is for those it was planned for."""
+    return [one for one in analysis.contrasts if one.response in responses and (one.primary or not plan.looks)]
 
 
 _OF_ITS_NUMBER = ("too-few-blocks", "not-looked-yet")

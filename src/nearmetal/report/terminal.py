@@ -130,9 +130,9 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
     number = figures.count(blocks[0], "block") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} blocks"
     if all(contrast.interval is None for contrast in primary):
         return Text(number, style="dim")
-    levels = dict.fromkeys(figures.percent(1 - level) for level in sorted({contrast.level for contrast in primary}))
-    intervals = f"the {'to the '.join(f'{level} ' for level in levels)}interval"
-    return Text(f"{number}; in brackets {intervals}", style="dim")
+    levels = [contrast.level for contrast in primary]
+    ends = dict.fromkeys(figures.percent(1 - level) for level in (max(levels), min(levels)))
+    return Text(f"{number}; in brackets the {' to '.join(ends)} interval", style="dim")
 
 
 def _warned(primary: Sequence[Contrast], analysis: Analysis) -> list[str]:

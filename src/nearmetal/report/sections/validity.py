@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nearmetal.analysis.alike import Alike, grouped
+from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.in_short import in_short
-from nearmetal.levels import format_assignment
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table, Value
@@ -163,40 +163,34 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
         if any(len(group.points) > 1 for group in groups):
             title = f"{words.plain(workload)}: drift over blocks"
             yield Panel(
-                f"{workload}-blocks", charts.lines(title, report.labels.response(workload, response), "block", groups)
+                f"{workload}-{response}-blocks",
+                charts.lines(title, report.labels.response(workload, response), "block", groups),
             )
 
 
 def _over_positions(report: ReportInput) -> Iterable[Panel]:
     """All treatments of an environment together, by the place of the trial in its block."""
-    cells = _primary_cells(report)
-    medians = {
-        (workload, format_assignment(cell.treatment)): cell.median
-        for (workload, _), found in cells.items()
-        for cell in found
-        if _has_scale(cell)
-    }
-    response_of = dict(cells.keys())
-    points: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for record in report.records:
-        trial = record.trial
-        response = record.responses.get(response_of.get(trial.workload, ""))
-        median = medians.get((trial.workload, format_assignment(trial.treatment)))
-        if record.status is TrialStatus.OK and response is not None and median is not None:
-            environment = str(trial.treatment.get("environment", ""))
-            points[trial.workload][environment].append((trial.position + 1, response.value / median - 1))
-    for workload, response_name in response_of.items():
-        found = points[workload]
+    for (workload, response), cells in _primary_cells(report).items():
+        medians = {key_of(cell.treatment): cell.median for cell in cells if _has_scale(cell)}
+        points: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for record in report.records:
+            trial = record.trial
+            told, median = record.responses.get(response), medians.get(key_of(trial.treatment))
+            is_ok = trial.workload == workload and record.status is TrialStatus.OK
+            if is_ok and told is not None and median is not None:
+                environment = str(trial.treatment.get("environment", ""))
+                points[environment].append((trial.position + 1, told.value / median - 1))
         groups = [
-            charts.Line(words.plain(name), colour, tuple(found[name]))
+            charts.Line(words.plain(name), colour, tuple(points[name]))
             for name, colour in report.colours.items()
-            if name in found
+            if name in points
         ]
         if any(len({x for x, _ in group.points}) > 1 for group in groups):
             title = f"{words.plain(workload)}: place in the block"
-            subtitle = report.labels.response(workload, response_name)
+            subtitle = report.labels.response(workload, response)
             yield Panel(
-                f"{workload}-positions", charts.lines(title, subtitle, "place in the order of the block", groups)
+                f"{workload}-{response}-positions",
+                charts.lines(title, subtitle, "place in the order of the block", groups),
             )
 
 
