@@ -76,8 +76,9 @@ class Wire:
         return ended.stdout
 
     def capture(self, side: int, file: Path, *options: str, interface: str = "link0") -> Program:
-        # Without immediate mode, what is captured in the last second is lost when tcpdump is told to end.
-        how = ("--immediate-mode", "-B", "65536", "-Z", "root")
+        # Without immediate mode, what is captured in the last second is lost when tcpdump is told to end. Its buffer
+        # has a place of 64 KiB for each packet: 4,000 of them, for a tcpdump that a busy host lets wait.
+        how = ("--immediate-mode", "-B", "262144", "-Z", "root")
         tcpdump = ("tcpdump", "-i", interface, *how, "-w", str(file), *options)
         program = self.program(side, *tcpdump)
         program.wait_for("listening on", "stderr")
