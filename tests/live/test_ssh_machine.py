@@ -209,8 +209,7 @@ async def test_a_machine_that_goes_away_in_the_middle_loses_the_trial(pair: Pair
     run = tmp_path / "run"
     running = asyncio.ensure_future(pair.nearmetal("run", written(tmp_path, pair.far, text), "-o", str(run), "--json"))
     await until(lambda: "lighttpd" in pair.far.run("ps", "-eo", "comm"))
-    sessions = pair.far.run("ps", "-eo", "pid,args").splitlines()
-    pair.far.run("kill", "-9", *(line.split()[0] for line in sessions if "sshd: root" in line))
+    pair.far.cut_sessions()
     status, _, stderr = await running
     (lost,) = found_in(run)
     assert lost.status is TrialStatus.LOST and lost.reason and "connection" in lost.reason
@@ -318,8 +317,7 @@ async def test_a_machine_that_stays_away_is_not_waited_for_without_end(
     monkeypatch.setattr(environment, "ANSWER", 0.5)
     await make()
     far.run("sh", "-c", "kill $(cat /run/sshd.pid)")
-    sessions = far.run("ps", "-eo", "pid,args").splitlines()
-    far.run("kill", "-9", *(line.split()[0] for line in sessions if "sshd: root" in line))
+    far.cut_sessions()
     with pytest.raises(NotProvisioned, match="does not answer any more"):
         await make()
     far.run("/usr/sbin/sshd", "-f", "/etc/far/sshd_config")
