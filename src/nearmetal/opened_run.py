@@ -30,7 +30,7 @@ class Run:
 
     @property
     def path(self) -> Path:
-        return self._folder.path
+        return self._folder.named
 
     def trials(self, kind: Kind | None = None) -> Any:
         """A row for each value that a trial measured; one without a value for a trial that measured none."""

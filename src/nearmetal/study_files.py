@@ -16,12 +16,16 @@ LARGEST = 256 * 2**20
 class FileReader:
     """Reads each file once, from where a study names it."""
 
-    def __init__(self, beside: Path = Path(), known: Iterable[Resolved] = ()) -> None:
-        """`beside`: the folder that relative paths begin in. Files of `known` treatments are as they were read then."""
+    def __init__(self, beside: Path = Path(), known: Iterable[Resolved] = (), kept: Path | None = None) -> None:
+        """`beside`: the folder that relative paths begin in. Files of `known` treatments are as they were read then;
+        `kept` is where `write` put them. OSError."""
         self._beside = beside
         self._read = {f"{one.source}:{one.destination}": one for one in collect_files(known)}
         self.contents: dict[str, bytes] = {}
         """Of all that was read, by SHA-256."""
+        if kept is not None:
+            for file in self._read.values():
+                self.contents[file.sha256] = (kept / file.sha256).read_bytes()
 
     def read(self, text: str, where: str) -> PlacedFile:
         """The file that "SOURCE:DESTINATION" names. BadInput, said of `where`, when it cannot be read."""

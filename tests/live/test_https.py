@@ -13,6 +13,7 @@ from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from nearmetal.study import read
+from nearmetal.study_files import FileReader
 from tests.tls_server import new_authority
 
 pytestmark = pytest.mark.live
@@ -69,7 +70,7 @@ async def test_a_service_is_asked_by_https_and_its_certificate_is_checked(tmp_pa
     text = STUDY.replace("@FILES@", ", ".join(f'"{one}"' for one in files))
     text = text.replace("@CA@", str(authority.file)).replace("@OTHER@", str(other.file))
     study = read(text, "https.toml")
-    request = session.Request(study, text, (), False, home / "run", available=False, beside=tmp_path)
+    request = session.Request(study, text, (), False, home / "run", available=False, files=FileReader(tmp_path))
     await session.start(request, print, ())
     found: list[TrialRecord] = list(records(RunFolder(home / "run").journal))
     for one in found:

@@ -13,6 +13,7 @@ from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from nearmetal.study import read
+from nearmetal.study_files import FileReader
 
 pytestmark = pytest.mark.live
 
@@ -36,7 +37,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def ran(text: str, program: Path, folder: Path, overrides: tuple[str, ...] = ()) -> list[TrialRecord]:
     study = read(text, "own-service.toml", overrides)
-    request = session.Request(study, text, overrides, False, folder, available=False, beside=program.parent)
+    request = session.Request(study, text, overrides, False, folder, available=False, files=FileReader(program.parent))
     await session.start(request, print, ())
     return list(records(RunFolder(folder).journal))
 

@@ -49,7 +49,7 @@ def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def ran(folder: Path, text: str) -> list[TrialRecord]:
     study = read(text, "own.toml")
-    request = session.Request(study, text, (), False, folder / "run", available=False, beside=folder)
+    request = session.Request(study, text, (), False, folder / "run", available=False, files=FileReader(folder))
     await session.start(request, lambda text: None, ())
     return list(records_of(RunFolder(folder / "run").journal))
 

@@ -13,6 +13,7 @@ from nearmetal.run import runner, session, under
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records as records_of
 from nearmetal.study import read
+from nearmetal.study_files import FileReader
 
 LOADED = """
 name = "loaded"
@@ -45,7 +46,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def ran(folder: Path) -> dict[str, TrialRecord]:
     request = session.Request(
-        read(LOADED, "loaded.toml"), LOADED, (), False, folder / "run", available=False, beside=folder
+        read(LOADED, "loaded.toml"), LOADED, (), False, folder / "run", available=False, files=FileReader(folder)
     )
     await session.start(request, lambda text: None, ())
     return {record.trial.workload: record for record in records_of(RunFolder(folder / "run").journal)}

@@ -56,6 +56,20 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.option("-o", "--output", type=FileToWrite(), help="Write this file; else one here, called as the run.")
+def bundle(run: Path, output: Path | None) -> None:
+    """Put a run into one file, for others.
+
+    All that its folder holds, with the SHA-256 of each file. `report`, `show`, `verify`, `compare` and `export` read a
+    bundle as they read a run; `run BUNDLE` measures it once more, and compares.
+    """
+    from nearmetal.commands import bundle as command
+
+    command.bundle(run, output)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
 @json_option("summary.v1")
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""

@@ -27,7 +27,7 @@ _TWO_RUNS = "name two runs; `nearmetal ls` lists them"
 
 def _read(folder: RunFolder) -> Ran:
     records, events = journal.read(folder.journal)
-    return Ran(folder.manifest().with_facts(events), records, events, str(folder.path))
+    return Ran(folder.manifest().with_facts(events), records, events, str(folder.named))
 
 
 def compare(

@@ -20,7 +20,6 @@ from nearmetal.run import session
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import Pilot, keep_pilot
-from nearmetal.study_files import FileReader
 from nearmetal.units import show_duration, show_share
 
 BOOTS = 6
@@ -34,8 +33,8 @@ def make_pilot(opened: Opened, available: bool, as_json: bool) -> bool:
     study = _shorten(opened.study)
     overrides = (*opened.overrides, f"design.blocks={BOOTS}", f"design.repeats={TRIALS}")
     path = _new_folder(study)
-    request = session.Request(study, opened.source, overrides, opened.quick, path, available, beside=opened.beside)
-    resolved = resolve_treatments(study, FileReader(opened.beside))
+    request = session.Request(study, opened.source, overrides, opened.quick, path, available, files=opened.files)
+    resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
     console.print(f"a pilot of {BOOTS} boots of each treatment measures the noise; its verdicts do not matter")

@@ -34,7 +34,6 @@ from nearmetal.store import journal, runs
 from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress, seconds_each
-from nearmetal.study_files import FileReader
 from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
@@ -58,7 +57,7 @@ def run(opened: Opened, output: Path | None, available: bool, form: str, gates: 
     study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
     console = unfolded(console_for(as_json))
-    resolved = resolve_treatments(study, FileReader(opened.beside))
+    resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     say_missing(missing, "left out", console)
     left_out = [treatment for treatment, _ in missing]
@@ -70,7 +69,7 @@ def run(opened: Opened, output: Path | None, available: bool, form: str, gates: 
         opened.quick,
         folder,
         available,
-        beside=opened.beside,
+        files=opened.files,
         gates=tuple(gate.text for gate in gates),
     )
     if opened.study.design.blocks == "auto":
@@ -100,13 +99,20 @@ def run(opened: Opened, output: Path | None, available: bool, form: str, gates: 
         # There is no run yet that one could go on with.
         raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
     took = f" in {show_elapsed(time.monotonic() - began)}"
-    return _conclude(RunFolder(request.folder), finished, took, form)
+    status = _conclude(RunFolder(request.folder), finished, took, form)
+    if opened.repeats is not None and finished and form == "text":
+        from nearmetal.commands.compare import compare
+
+        compare([opened.repeats], [request.folder])
+    return status
 
 
 def resume(path: Path, form: str) -> int:
     """By the gates that the run was begun with. `form` is that of the result, as of `run`."""
     as_json = form != "text"
     folder = RunFolder.open(path)
+    if folder.bundle is not None:
+        raise BadInput("a bundle is not gone on with", str(path), f"measure it anew: nearmetal run {quote(str(path))}")
     manifest = folder.manifest()
     if form == "junit" and not manifest.gates:
         raise BadInput("junit has a test case for each comparison of a gate, and this run has none", str(path))
@@ -243,8 +249,11 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     folder = RunFolder.open(path)
     check_output(output, folder)
     if form == "html" and output is None:
-        click.echo(_written(folder))
-        return
+        if folder.bundle is None:
+            click.echo(_written(folder))
+            return
+        output = folder.bundle.with_name(f"{folder.bundle.name.split('.')[0]}.html")
+        click.echo(output)
     content = render(folder, form, warn)
     write_output(content, output)
 
@@ -261,7 +270,7 @@ def show(path: Path, as_json: bool) -> None:
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        print_json(summary(results.analysis, str(folder.path), results.manifest.study.name, state, judged.outcomes))
+        print_json(summary(results.analysis, str(folder.named), results.manifest.study.name, state, judged.outcomes))
         return
     console = unfolded(console_for(False))
     about = Text(f"{results.manifest.study.name} of {results.manifest.created}, {state}: ")

@@ -26,6 +26,8 @@ from nearmetal.resolve import find_one_under_two_names, installed_names, resolve
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.run.missing import Missing, by_finding
+from nearmetal.store.bundle import is_bundle
+from nearmetal.store.folder import RunFolder
 from nearmetal.study import locate_key, parsed_override, read
 from nearmetal.study_files import FileReader
 from nearmetal.study_text import did_you_mean
@@ -46,10 +48,19 @@ class Opened:
     """A study as read, with the text it came from and what the command line set over it."""
 
     def __init__(
-        self, study: Study, source: str, overrides: Sequence[str], quick: bool, beside: Path = Path(), name: str = ""
+        self,
+        study: Study,
+        source: str,
+        overrides: Sequence[str],
+        quick: bool,
+        files: FileReader | None = None,
+        name: str = "",
+        repeats: Path | None = None,
     ) -> None:
-        """`beside` is the folder in which relative paths of the study begin."""
-        self.beside = beside
+        self.files = files or FileReader()
+        """What the study carries into machines."""
+        self.repeats = repeats
+        """The bundle whose run this is once more."""
         self.study = study
         self.source = source
         self.overrides = tuple(overrides)
@@ -79,6 +90,8 @@ def read_study(
     if is_stdin:
         study = "/dev/stdin"
     path = Path(study)
+    if not is_stdin and is_bundle(path):
+        return _open_bundle(path, overrides, blocks, seed, quick)
     if _is_file(path) or (is_stdin and path.is_char_device()):
         try:
             with path.open("rb") as file:
@@ -100,13 +113,32 @@ def read_study(
         remedy = did_you_mean(study, studies.names(), "give a file, or one of")
         what = "there is no such file, and" if path.suffix == ".toml" or path.name != study else "there is"
         raise BadInput(f"{what} no study {study[:200]!r}", remedy=remedy)
+    wanted = _add_options(overrides, blocks, seed)
+    beside = path.parent if _is_file(path) and not is_stdin else Path()
+    return Opened(read(source, study, wanted, quick), source, wanted, quick, FileReader(beside), study)
+
+
+def _open_bundle(path: Path, overrides: Sequence[str], blocks: int | None, seed: int | None, quick: bool) -> Opened:
+    """The study of a bundle's run, with what its command line set, in a new order."""
+    folder = RunFolder.open(path)
+    manifest = folder.manifest()
+    before = [text for text in manifest.overrides if parsed_override(text).path != ("design", "seed")]
+    wanted = _add_options(overrides, blocks, seed)
+    again = {parsed_override(text).path for text in wanted}
+    wanted = [*(text for text in before if parsed_override(text).path not in again), *wanted]
+    quick = quick or manifest.quick
+    study = read(manifest.source, str(path), wanted, quick)
+    files = FileReader(known=manifest.plan.resolved, kept=folder.files)
+    return Opened(study, manifest.source, wanted, quick, files, str(path), path)
+
+
+def _add_options(overrides: Sequence[str], blocks: int | None, seed: int | None) -> list[str]:
     wanted = list(overrides)
     for key, value in (("blocks", blocks), ("seed", seed)):
         if value is not None:
             _refuse_both(f"--{key} {value}", ("design", key), overrides)
             wanted.append(f"design.{key}={value}")
-    beside = path.parent if _is_file(path) and not is_stdin else Path()
-    return Opened(read(source, study, wanted, quick), source, wanted, quick, beside, study)
+    return wanted
 
 
 def _refuse_both(option: str, path: tuple[str, str], overrides: Sequence[str]) -> None:
@@ -161,7 +193,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     from nearmetal.analysis.sight import list_unknown, sights  # loads numpy
 
     study = evidence.open_number(opened.study)
-    resolved = resolve_treatments(study, FileReader(opened.beside))
+    resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved))
     left_out = [treatment for treatment, _ in missing] if available else []
     plan = planning.make(study, left_out, resolved)

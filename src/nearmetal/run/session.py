@@ -5,7 +5,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -58,8 +58,8 @@ class Request:
     sizing: Sizing | None = None
     """How the number of blocks was fixed, where the study leaves it open."""
 
-    beside: Path = Path()
-    """The folder in which relative paths of the study begin."""
+    files: FileReader = field(default_factory=FileReader)
+    """What the study carries into machines."""
 
     gates: tuple[str, ...] = ()
     """As `Manifest.gates`."""
@@ -87,7 +87,7 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
         refuse_what_is_there(request.folder)
         await _put_right(say)
         must_be_able_to_make(request.study)
-        reader = FileReader(request.beside)
+        reader = request.files
         resolved = resolve_treatments(request.study, reader)
         hosts = collect_hosts(request.study)
         if preparing.lacks_image(request.study):

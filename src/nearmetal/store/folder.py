@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from nearmetal.errors import BadInput
 from nearmetal.files import read_regular, write_whole
 from nearmetal.model import Artifact
-from nearmetal.store import damage
+from nearmetal.store import bundle, damage
 from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.upgrade import upgrade_v1
@@ -28,10 +28,12 @@ def _not_for_this_user(path: Path) -> BadInput:
 
 
 class RunFolder:
-    """The files of one run. Reading needs nothing but the folder."""
+    """The files of one run. Reading needs nothing but the folder, or a bundle of it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.bundle: Path | None = None
+        """Where it was unpacked from: then nothing is written to `path`, which goes with this process."""
         self.journal = path / "journal.jsonl"
         self.artifacts = path / "artifacts"
         self.files = path / "files"
@@ -43,6 +45,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
+        if bundle.is_bundle(path):
+            unpacked = cls.open(bundle.unpack(path))
+            unpacked.bundle = path
+            return unpacked
         folder = cls(path)
         if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
             raise _not_for_this_user(path)
@@ -55,6 +61,11 @@ class RunFolder:
         else:
             what = "this is a file, and not a run's folder" if path.exists() else "there is no such folder"
         raise BadInput(what, str(path), "`nearmetal ls` names runs")
+
+    @property
+    def named(self) -> Path:
+        """As whoever reads it knows it: its bundle, or the folder."""
+        return self.bundle or self.path
 
     @property
     def has_manifest(self) -> bool:

@@ -61,7 +61,7 @@ def verify(path: Path, step: Step) -> Verified:
     """Look at all that a run's folder holds. BadInput when it is no run's folder; OSError."""
     folder = RunFolder(path)
     if not folder.journal.exists():
-        RunFolder.open(path)
+        folder = RunFolder.open(path)
     damaged: list[Damage] = []
     step("the manifest")
     manifest = _check_manifest(folder, damaged)

@@ -1,0 +1,109 @@
+"""`bundle`: a run in one file, for those who shall check or repeat it."""
+
+import mmap
+import re
+from pathlib import Path
+
+import click
+
+from nearmetal import files
+from nearmetal.commands.output import check_output
+from nearmetal.errors import BadInput
+from nearmetal.printing import beside
+from nearmetal.report.figures import count, listing
+from nearmetal.store import journal, runs
+from nearmetal.store.bundle import About, pack
+from nearmetal.store.checksum import add_checksum, without_checksum
+from nearmetal.store.claim import taken
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.verify import verify
+from nearmetal.study_files import collect_files
+
+_ENDING = ".nearmetal.tar.gz"
+_HOME = re.compile(rb"/(?:home|Users)/[^/\\\s\"':,]+")
+"""A person's home, which names them. That of root names nobody."""
+_NAMED = 3
+
+
+def bundle(path: Path, output: Path | None) -> None:
+    """BadInput of a run that goes on, or that is damaged; OSError."""
+    folder = RunFolder.open(path)
+    if folder.bundle is not None:
+        raise BadInput("this is a bundle already", str(path), "name the run's folder")
+    if runs.state(folder.journal) == "running":
+        raise taken(folder.journal)
+    output = output or Path(folder.path.resolve().name + _ENDING)
+    check_output(output, folder)
+    parts, homes = _collect(folder)
+    about = _describe(folder)
+    new = output.with_name(f".{output.name}.new")
+    try:
+        with new.open("wb") as to:
+            pack(about, parts, to)
+        if (found := verify(new, lambda what: None)).damaged:
+            first = found.damaged[0]
+            remedy = "name files by paths outside of a home folder" if homes else f"nearmetal verify {path}"
+            raise BadInput(f"it cannot be packed: {first.what}", first.file, remedy)
+        new.replace(output)
+    finally:
+        new.unlink(missing_ok=True)
+    if homes:
+        beside(f"{count(homes, 'path')} in a home folder: only what follows it is in the bundle, after ~")
+    telling = [name for name, part in parts.items() if isinstance(part, Path) and _names_a_home(part)]
+    if telling:
+        shown = listing(telling[:_NAMED]) + (" and more" if len(telling) > _NAMED else "")
+        beside(f"{count(len(telling), 'file')} of trials name a home folder, and are packed as they are: {shown}")
+    click.echo(output)
+
+
+def _describe(folder: RunFolder) -> About:
+    manifest = folder.manifest()
+    version = manifest.versions.get("nearmetal", "unknown")
+    about = manifest.study.question or f"A run of the study {manifest.study.name}, measured by nearmetal."
+    return About(f"{manifest.study.name} of {manifest.created[:10]}", about, manifest.created, version)
+
+
+def _collect(folder: RunFolder) -> tuple[dict[str, bytes | Path], int]:
+    """What a bundle holds, by path, and how many paths of homes were shortened."""
+    parts: dict[str, bytes | Path] = {}
+    homes = 0
+    for name in ("manifest.json", folder.journal.name):
+        if (file := folder.path / name).exists():
+            parts[name], found = _shorten_homes(files.read_regular(file, "restore it from a copy of the run's folder"))
+            homes += found
+    carried = {one.sha256 for one in collect_files(folder.manifest().plan.resolved)}
+    parts |= {f"files/{sha256}": folder.files / sha256 for sha256 in carried}
+    for record in journal.records(folder.journal):
+        for artifact in record.artifacts:
+            try:
+                parts[artifact.path] = folder.place_artifact(artifact.path)
+            except OSError as error:
+                raise BadInput(f"a file of a trial is gone: {error.strerror}", artifact.path) from None
+    return parts, homes
+
+
+def _shorten_homes(content: bytes) -> tuple[bytes, int]:
+    """Lines of JSON objects, each with its checksum renewed where it names a home folder."""
+    if not _HOME.search(content):
+        return content, 0
+    if content.startswith(b"{\n"):  # a manifest is one object on several lines
+        return _shorten_in_object(content)
+    lines = [_shorten_in_object(line) for line in content.splitlines(keepends=True)]
+    return b"".join(line for line, _ in lines), sum(found for _, found in lines)
+
+
+def _shorten_in_object(content: bytes) -> tuple[bytes, int]:
+    whole = content.removesuffix(b"\n")
+    bare = without_checksum(whole)
+    short, found = _HOME.subn(b"~", bare)
+    if not found:
+        return content, 0
+    return (add_checksum(short) if bare != whole else short) + content[len(whole) :], found
+
+
+def _names_a_home(file: Path) -> bool:
+    with file.open("rb") as content:
+        if not file.stat().st_size:
+            return False
+        with mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ) as held:
+            return _HOME.search(held) is not None
