@@ -168,7 +168,7 @@ def test_what_is_not_as_listed_is_refused(tmp_path: Path) -> None:
         (lambda document: rename(document, "artifacts/a"), None, "is not listed"),
     ):
         with pytest.raises(BadInput, match=why):
-            unpack(write(tmp_path, change, members))  # type: ignore[arg-type]
+            unpack(write(tmp_path, change, members))
 
 
 def test_a_link_and_a_cut_bundle_are_refused(tmp_path: Path, bundle: Path) -> None:

@@ -180,7 +180,7 @@ def _read_list(content: bytes) -> dict[str, _File]:
     document = json.loads(content)
     graph = document.get("@graph") if isinstance(document, dict) else None
     if not isinstance(graph, list):
-        raise ValueError(f"its {LIST} has no graph")  # noqa: TRY004: of what it says, not of our own types
+        raise ValueError(f"its {LIST} has no graph")
     try:
         files = [_File.model_validate(one) for one in graph if isinstance(one, dict) and one.get("@type") == "File"]
     except ValidationError as error:
