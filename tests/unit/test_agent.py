@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearmetal.errors import BadInput, MachineLost, NotProvisioned
+from nearmetal.errors import BadInput, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.reached import agent
 from tests.agent_server import agent_machine, agent_process, agent_serving, needs_probe
@@ -228,3 +229,34 @@ async def test_who_closes_a_machine_leaves_nothing_that_reads(tmp_path: Path) ->
         assert asyncio.all_tasks() == before
         with pytest.raises(MachineLost):
             await running.wait(0)
+
+
+async def test_files_are_read_again_on_the_connection_of_the_first_time(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a\n\xe4\n")
+    os.mkfifo(tmp_path / "fifo")
+    paths = [str(tmp_path / name) for name in ("text", "fifo", "nowhere")] + ["/proc/uptime"]
+    async with agent_process(tmp_path) as (process, endpoint):
+        machine = agent_machine(endpoint)
+        for _ in range(2):
+            read = await machine.read_files(paths)
+            assert set(read.texts) == {paths[0], "/proc/uptime"} and read.texts[paths[0]] == "a\n\xe4\n"
+            assert read.asked <= read.answered and read.least_ns <= 0 <= read.most_ns, "it is one clock"
+            assert len(children(process.pid)) == 1
+        (serving,) = children(process.pid)
+        os.kill(serving, signal.SIGKILL)
+        assert await machine.read_files(["/nowhere"]), "its connection may end, and another is made"
+        await machine.close()
+        (tmp_path / "text").write_bytes(bytes(1 << 20))
+        with pytest.raises(ToolFailed, match="more than"):
+            await machine.read_files(paths)
+        machine.boot_id = "as it was before"
+        with pytest.raises(MachineLost, match="booted anew"):
+            await machine.read_files(paths)
+        process.kill()
+        await process.wait()
+        with pytest.raises(MachineLost):
+            await agent_machine(endpoint).read_files(paths)
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

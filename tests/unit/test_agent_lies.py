@@ -41,6 +41,18 @@ FRAMES: list[bytes] = [
 ]
 
 
+FILES: list[bytes] = [
+    *(b"[]", b"{}", b"", b"\xff", b"[" * 60_000, b"9" * 5_000),
+    *(json.dumps({"files": odd, "started_ns": 1, "ended_ns": 1}).encode() for odd in ODD if odd not in ([], {}, "")),
+    *(
+        json.dumps({"files": {"a": odd}, "started_ns": 1, "ended_ns": 1}).encode()
+        for odd in ODD
+        if type(odd) is not str
+    ),
+    *(json.dumps({"files": {}, "started_ns": 1, "ended_ns": odd}).encode() for odd in ODD if type(odd) is not int),
+]
+
+
 @contextlib.asynccontextmanager
 async def lying(greeting: bytes, proof: bytes | None, frames: bytes = b"") -> AsyncIterator[agent.AgentMachine]:
     """`proof`: what is sent in place of one that is right."""
@@ -96,3 +108,10 @@ async def test_a_frame_that_no_agent_sends_is_told() -> None:
     async with lying(json.dumps(GREETING).encode(), None, frame(b"x", b"00")) as machine:
         with pytest.raises(NearmetalError, match=r"a frame b'x' of 2 bytes that none sends"):
             await machine.exec(["true"])
+
+
+async def test_files_that_are_none_are_told() -> None:
+    for sent in (*(frame(b"f", content) for content in FILES), *FRAMES):
+        async with lying(json.dumps(GREETING).encode(), None, sent) as machine:
+            with pytest.raises((MachineLost, ToolFailed)):
+                await machine.read_files(["a"])

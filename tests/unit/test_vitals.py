@@ -1,15 +1,17 @@
-"""What machines tell of themselves at one instant, by one command each, and how far their clocks are ahead of ours."""
+"""What machines tell of themselves at one instant, by one exchange each, and how far their clocks are ahead of ours."""
 
 import base64
 import json
 import os
 import time
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from nearmetal.errors import MachineLost, ToolFailed
+from nearmetal.lab.read_files import FilesRead
 from nearmetal.model import Completed
-from nearmetal.run.vitals import MEMORY, UPTIME, Vitals, read_vitals
+from nearmetal.run.vitals import MEMORY, UPTIME, Clock, Vitals, read_vitals
 from tests.unit.workloads_stage import ScriptedMachine
 
 HOUR_NS = 3_600_000_000_000
@@ -70,3 +72,29 @@ async def test_a_machine_that_cannot_be_asked_tells_nothing_and_one_that_is_lost
     machine.lost = True
     with pytest.raises(MachineLost):
         await read_vitals([machine], {})
+
+
+class ReadingMachine(ScriptedMachine):
+    """Its agent reads files by itself, unless it is one of an earlier version."""
+
+    texts: Mapping[str, str] | None = None
+
+    async def read_files(self, paths: Sequence[str]) -> FilesRead:
+        if self.texts is None:
+            raise ToolFailed("this is no request")
+        return FilesRead({path: self.texts[path] for path in paths if path in self.texts}, 1.0, 1.5, -2, 8)
+
+
+async def test_an_agent_that_reads_files_starts_nothing() -> None:
+    machine = ReadingMachine("server", "10.0.0.1", lambda argv: told(""))
+    machine.texts = {UPTIME: "7.50 3.00\n", MEMORY: "MemTotal: 7 kB\nMemFree: 1 kB\n", "/else": "1"}
+    (vitals,) = await read_vitals([machine], {})
+    assert machine.ran == []
+    assert vitals.lines == {UPTIME: ("7.50 3.00",), MEMORY: ("MemTotal: 7 kB",)}
+    assert vitals.clock == Clock(1.0, 1.5, 7.5, -2, 8)
+
+
+async def test_one_that_cannot_has_a_command_do_so() -> None:
+    machine = ReadingMachine("server", "10.0.0.1", lambda argv: told(f"{UPTIME}:7.50 3.00\n"))
+    (vitals,) = await read_vitals([machine], {})
+    assert len(machine.ran) == 1 and vitals.lines == {UPTIME: ("7.50 3.00",)}

@@ -7,6 +7,7 @@
 //! | `i` | controller | for its standard input; none at all ends it |
 //! | `o`, `e` | guest | from its standard output, its standard error |
 //! | `x` | guest | it has ended, and so has its output: its status as a shell tells it, one byte |
+//! | `f` | guest | files, in JSON |
 //! | `!` | guest | the request cannot be carried out, and why |
 
 use std::io::{self, Read};
@@ -16,6 +17,7 @@ pub const INPUT: u8 = b'i';
 pub const OUTPUT: u8 = b'o';
 pub const ERRORS: u8 = b'e';
 pub const ENDED: u8 = b'x';
+pub const FILES: u8 = b'f';
 pub const REFUSED: u8 = b'!';
 
 const HEADER: usize = 5;

@@ -17,6 +17,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::{interface, output, process};
 
 pub mod ask;
+mod files;
 mod frames;
 mod handshake;
 mod request;

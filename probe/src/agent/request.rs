@@ -1,9 +1,10 @@
-//! What is asked of a guest, one request to a connection.
+//! What is asked of a guest: one request to a connection, or one reading of files after another.
 
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
+use super::files::Wanted;
 use crate::process;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +12,7 @@ use crate::process;
 pub enum Request {
     Run(Run),
     Signal(ToGroup),
+    Read(Wanted),
 }
 
 /// Start a program.
@@ -75,6 +77,12 @@ mod tests {
             number: 15,
         };
         assert_eq!(Request::parse(line).unwrap(), Request::Signal(signal));
+        let line = r#"{"read": {"paths": ["/proc/uptime"]}}"#;
+        let paths = vec!["/proc/uptime".into()];
+        assert_eq!(
+            Request::parse(line).unwrap(),
+            Request::Read(Wanted { paths })
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 
+use super::files::Wanted;
 use super::frames::{self, frame};
 use super::handshake::{self, Secret};
 use super::request::{Request, Run};
@@ -34,21 +35,33 @@ pub fn serve(connection: TcpStream, secret: &Secret) -> anyhow::Result<()> {
     connection.set_read_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(&connection);
     handshake::shake(&mut reader, &mut &connection, secret)?;
-    if reader.fill_buf()?.is_empty() {
-        return Ok(()); // it only wanted to know who we are
-    }
-    let request = Request::parse(&line(&mut reader)?);
-    let arrived = reader.buffer().to_vec();
-    let outcome = match request {
-        Ok(Request::Run(run)) => return attend(&connection, arrived, &run),
-        Ok(Request::Signal(signal)) => signal.send(),
-        Err(error) => Err(error),
+    let outcome = loop {
+        if reader.fill_buf()?.is_empty() {
+            return Ok(()); // it only wanted to know who we are, or wants no more files
+        }
+        match Request::parse(&line(&mut reader)?) {
+            Ok(Request::Run(run)) => return attend(&connection, reader.buffer().to_vec(), &run),
+            Ok(Request::Signal(signal)) => break signal.send(),
+            Ok(Request::Read(wanted)) => {
+                // The same are read again and again: a connection each time would take longer than they do.
+                (&connection).write_all(&show_files(&wanted)?)?;
+                connection.set_read_timeout(None)?;
+            }
+            Err(error) => break Err(error),
+        }
     };
     let answer = match outcome {
         Ok(()) => frame(frames::ENDED, &[0]),
         Err(error) => frame(frames::REFUSED, format!("{error:#}").as_bytes()),
     };
     part(&connection, &answer)
+}
+
+fn show_files(wanted: &Wanted) -> anyhow::Result<Vec<u8>> {
+    Ok(match wanted.read() {
+        Ok(found) => frame(frames::FILES, &serde_json::to_vec(&found)?),
+        Err(error) => frame(frames::REFUSED, format!("{error:#}").as_bytes()),
+    })
 }
 
 /// Say the last, and wait until the other side has gone: were it still sending, the end would overtake what was said.

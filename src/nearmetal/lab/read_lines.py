@@ -46,6 +46,13 @@ def parse_grep(status: int, text: str, paths: Sequence[str]) -> Lines | None:
     return {path: tuple(lines) for path, lines in found.items()}
 
 
+def choose_lines(pattern: str, texts: Mapping[str, str]) -> Lines:
+    """The same of files that were read as a whole. Pure."""
+    meant = re.compile(pattern)
+    chosen = {path: [line.strip() for line in text.split("\n") if meant.search(line)] for path, text in texts.items()}
+    return {path: tuple(lines) for path, lines in chosen.items() if lines}
+
+
 async def read_lines(where: Commands, pattern: str, paths: Sequence[str]) -> Lines | None:
     """None if nobody can tell. MachineLost."""
     if isinstance(where, LocalSite):
@@ -61,17 +68,15 @@ async def read_lines(where: Commands, pattern: str, paths: Sequence[str]) -> Lin
 
 def _read_here(pattern: str, paths: Sequence[str]) -> Lines:
     """A process of its own would take a hundred times as long."""
-    meant = re.compile(pattern)
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, str] = {}
     for path in paths:
         for file in _find_files(path):
             try:
                 text = file.read_text("utf-8", "replace")
             except OSError:  # a process that has ended, or a file that this kernel lacks
                 continue
-            if lines := [line.strip() for line in text.split("\n") if meant.search(line)]:
-                found[str(file)] = tuple(lines)
-    return found
+            found[str(file)] = text
+    return choose_lines(pattern, found)
 
 
 def _find_files(path: str) -> Iterator[Path]:

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import struct
+import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +21,14 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+from nearmetal.errors import MALFORMED, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import Gathering
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.answering import AGAIN, first_to_speak
 from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.reached.remote import RemoteCommands
+from nearmetal.lab.read_files import FilesRead
 from nearmetal.model import Site
 from nearmetal.units import show_size
 
@@ -94,6 +96,12 @@ class AgentCommands(RemoteCommands):
 
     async def asked(self, request: Mapping[str, Any]) -> _Connection:
         """A connection on which the guest has been asked something. MachineLost."""
+        reader, writer = await self.connected()
+        _ask(writer, request)
+        return reader, writer
+
+    async def connected(self) -> _Connection:
+        """A connection on which both sides have proved who they are. MachineLost."""
         if self.trouble:  # it is not waited for
             raise self.trouble
         try:
@@ -111,7 +119,6 @@ class AgentCommands(RemoteCommands):
                     self.opening.discard(writer)
         except (OSError, EOFError, TimeoutError, NotProvisioned) as error:
             raise self.lost(error) from None
-        writer.write(json.dumps(request).encode() + b"\n")
         return reader, writer
 
     async def signal(self, group: int, number: signal.Signals) -> None:
@@ -151,11 +158,45 @@ class AgentMachine(AgentCommands, ReachedMachine):
         super().__init__(name=name, role=role, site=site, owned=owned, address=address, peer=peer)
         self.endpoint = endpoint
         self._programs: WeakSet[_Program] = WeakSet()
+        self._for_files: _Connection | None = None
+        """Kept from one reading to the next: to open one takes an emulated guest longer than to read."""
+        self._is_reading = asyncio.Lock()
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
         program = await super().start(argv, env, stdin)
         self._programs.add(program)
         return program
+
+    async def read_files(self, paths: Sequence[str]) -> FilesRead:
+        async with self._is_reading:
+            if self._for_files is not None:
+                with contextlib.suppress(OSError, EOFError):  # it has ended meanwhile
+                    return await self._read_files(self._for_files, paths)
+            self._for_files = await self.connected()
+            try:
+                return await self._read_files(self._for_files, paths)
+            except (OSError, EOFError) as error:
+                raise self.lost(error) from None
+
+    async def _read_files(self, connection: _Connection, paths: Sequence[str]) -> FilesRead:
+        """MachineLost, ToolFailed; OSError and EOFError if the connection ends."""
+        reader, writer = connection
+        asked, asked_ns = time.monotonic(), time.time_ns()
+        try:
+            _ask(writer, {"read": {"paths": list(paths)}})
+            async with asyncio.timeout(LIMITS.command):
+                letter, content = await _frame(reader, self)
+            answered, answered_ns = time.monotonic(), time.time_ns()
+            if letter != b"f":
+                raise ToolFailed(f"its agent sends a frame {letter!r} in place of files", self.name)
+            files, started_ns, ended_ns = _parse_files(content, self.name)
+        except BaseException as error:
+            self._for_files = None
+            writer.transport.abort()
+            if isinstance(error, TimeoutError):
+                raise self.lost(error) from None
+            raise
+        return FilesRead(files, asked, answered, ended_ns - answered_ns, started_ns - asked_ns)
 
     async def reach(self) -> None:
         try:
@@ -179,7 +220,8 @@ class AgentMachine(AgentCommands, ReachedMachine):
 
     def abort(self) -> None:
         """Each program has a connection of its own, with which it ends."""
-        for writer in self.opening:
+        kept = [self._for_files[1]] if self._for_files else []
+        for writer in (*self.opening, *kept):
             writer.transport.abort()
         for program in self._programs:
             program.abandon()
@@ -187,6 +229,22 @@ class AgentMachine(AgentCommands, ReachedMachine):
     async def close(self) -> None:
         await super().close()
         await asyncio.gather(*(program.over() for program in self._programs))
+
+
+def _ask(writer: StreamWriter, request: Mapping[str, Any]) -> None:
+    writer.write(json.dumps(request).encode() + b"\n")
+
+
+def _parse_files(content: bytes, name: str) -> tuple[dict[str, str], int, int]:
+    """Texts by their paths, and when the first and the last were read, in ns. ToolFailed for what is none."""
+    try:
+        document = json.loads(content)
+        files, times = dict(document["files"]), [document["started_ns"], document["ended_ns"]]
+    except (*MALFORMED, RecursionError):
+        files, times = {"": None}, []
+    if not all(isinstance(one, str) for one in files.values()) or not all(type(one) is int for one in times):
+        raise ToolFailed("what its agent sends are no files", name)
+    return files, times[0], times[1]
 
 
 async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) -> Greeting:
