@@ -1,21 +1,29 @@
 """The matrix of faults, a line each: what befalls a running study, who is to blame, and that nothing is left of it."""
 
 import asyncio
+import contextlib
+import mmap
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.clean import clean
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.image import Image
+from nearmetal.lab.image.own import Source, build_own
+from nearmetal.lab.lock import LOCK_FILE
+from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import reading
 from nearmetal.run import session
@@ -24,8 +32,10 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.workloads.command import Command
 from nearmetal.workloads.http import Http
 from nearmetal.workloads.ping import Ping
+from tests import own_image
 from tests.order import mock_run
 from tests.order.in_process import InProcess
+from tests.small_disk import small_disk
 
 from . import faults
 from .far_host import FarHost
@@ -398,15 +408,19 @@ async def suffer(line: Line, kind: str, head: str, folder: Path, monkeypatch: py
 
 
 def keep(what: str, took: float | None, bad: Sequence[TrialRecord]) -> None:
+    keep_line(what, took, str(bad[0].reason) if bad else "", describe_fault(bad[0]) if bad else "ok")
+
+
+def keep_line(what: str, took: float | None, reason: str, found: str = "ended with 3") -> None:
     """Print what became of it and, if NEARMETAL_FAULTS names a file, put that in the place of its line there."""
     when = "" if took is None else f" after {took:.1f} s"
-    found = f"{describe_fault(bad[0])}{when}: {' '.join(str(bad[0].reason).split())[:300]}" if bad else "ok"
-    print(f"\n{what}: {found}")
+    line = f"{what}: {found}{when}{f': {words[:300]}' if (words := ' '.join(reason.split())) else ''}"
+    print(f"\n{line}")
     if name := os.environ.get("NEARMETAL_FAULTS"):
         file = Path(name)
         lines = file.read_text().splitlines() if file.is_file() else []
-        others = [line for line in lines if not line.startswith(f"{what}: ")]
-        file.write_text("".join(f"{line}\n" for line in sorted([*others, f"{what}: {found}"])))
+        others = [one for one in lines if not one.startswith(f"{what}: ")]
+        file.write_text("".join(f"{one}\n" for one in sorted([*others, line])))
 
 
 @pytest.mark.long
@@ -425,6 +439,57 @@ async def test_an_engine_that_is_killed(
         assert (await clean()).left == ()
         assert await mock_run.left_over() == []
         assert [one for token in tokens for one in stays(token)] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("what", "size"), [("as its guest boots", "256m"), ("as its memory is written", "24m")])
+async def test_a_cache_that_is_full_while_a_snapshot_is_made(
+    what: str, size: str, home: Path, tmp_path: Path, lab_image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, waiting = home / "cache", identity.waiting
+    shared = cache.resolve()
+    cache.unlink()
+    cache.mkdir()
+    for one in shared.iterdir():
+        if one.name != "snapshots":
+            (cache / one.name).symlink_to(one)
+
+    async def wait_filled(*words: Any) -> None:
+        if size == "256m":
+            with contextlib.suppress(OSError), (small / "much").open("ab", buffering=0) as much:
+                while True:
+                    much.write(bytes(mmap.PAGESIZE))
+        await waiting(*words)
+
+    monkeypatch.setattr(identity, "waiting", wait_filled)
+    began = time.monotonic()
+    with small_disk(cache / "snapshots", size) as small:
+        with pytest.raises(HostCannot, match=r"no guest can be saved: .*(disk is full|No space left)") as told:
+            await mock_run.run(tmp_path / "run", HEAD.format(kind='qemu"\nprovision = "restore') + WEB)
+        assert [one for one in small.iterdir() if one.is_dir()] == []
+    keep_line(
+        f"cache full {what}, for a snapshot (qemu)",
+        time.monotonic() - began,
+        str(told.value).replace(str(tmp_path), ""),
+    )
+    assert "NEARMETAL_HOME" in told.value.remedy and str(small) in str(told.value)
+    assert await mock_run.left_over() == []
+
+
+@pytest.mark.parametrize(("what", "size"), [("before", "1m"), ("as it is unpacked", "1m"), ("as it is packed", "8m")])
+async def test_a_cache_that_is_full_while_an_image_is_made(
+    what: str, size: str, tmp_path: Path, lab_image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if what != "before":
+        monkeypatch.setattr(sys.modules["nearmetal.lab.image.build"], "SPACE", 0)
+    archive = own_image.docker_archive(tmp_path / "own.tar", [own_image.layer(own_image.busybox())])
+    began = time.monotonic()
+    with small_disk(tmp_path / "cache", size) as small:
+        with pytest.raises((HostCannot, ToolFailed), match=r"MiB are free|No space left") as told:
+            await build_own(Source("full", archive, lab_image), small, print)
+        assert [file for file in small.rglob("*") if file.is_file() and file.name != LOCK_FILE] == []
+    keep_line(f"cache full {what} (image)", time.monotonic() - began, str(told.value).replace(str(tmp_path), ""))
+    assert told.value.remedy and str(small) in str(told.value)
 
 
 async def test_a_login_that_is_cut(

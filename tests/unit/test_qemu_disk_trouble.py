@@ -2,6 +2,7 @@
 
 import pytest
 
+from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab.qemu import disk_trouble
 
 # As told by QEMU 7.2, whose `nospace` is only true of a guest that it has halted.
@@ -22,3 +23,10 @@ def test_any_other_error_is_told_in_its_own_words(operation: str, done: str) -> 
     lost = disk_trouble.lost(told, "nm-a-1", "/var/lib/nearmetal")
     assert lost.what == f"its disk cannot be {done} by the host in /var/lib/nearmetal: Input/output error"
     assert lost.remedy
+
+
+def test_who_else_is_told_of_a_full_disk_has_the_same_remedy() -> None:
+    full = disk_trouble.lost(TOLD, "nm-a-1", "/var/lib/nearmetal")
+    said = HostCannot("`qemu-img create` failed: Could not write: No space left on device")
+    assert disk_trouble.find_remedy(said) == disk_trouble.find_remedy(full) == full.remedy
+    assert disk_trouble.find_remedy(NotProvisioned("it has no such card")) == ""

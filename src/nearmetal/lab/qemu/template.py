@@ -1,8 +1,9 @@
 """The guest that a snapshot is made of: like those ordered in all that its memory depends on, and nobody."""
 
+import asyncio
 import hashlib
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from nearmetal.lab.reached import agent
 from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 
-from . import arguments, identity, monitor, snapshot
+from . import arguments, disk_trouble, identity, monitor, snapshot
 from .arguments import Guest
 from .monitor import Monitor
 from .snapshot import Snapshot
@@ -92,12 +93,16 @@ async def provided(guest: Guest, image: Image, parts: Parts, keys: LabKeys, site
 
 async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
     initrd = unfinished.folder / arguments.INITRD
-    await must(site, *arguments.made_disk("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
-    await placed.initrd(parts.initrd, seed_archive(seed(keys, True, identity.LISTEN)), str(initrd), site)
     try:
+        await must(site, *arguments.made_disk("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
+        await placed.initrd(parts.initrd, seed_archive(seed(keys, True, identity.LISTEN)), str(initrd), site)
         await _with_qemu(arguments.saved(guest), unfinished, site, _save)
         await _with_qemu(arguments.restored(guest), unfinished, site, _try)
-    except (MachineError, ToolFailed) as error:
+    except (MachineError, ToolFailed, HostCannot) as error:
+        if remedy := disk_trouble.find_remedy(error):
+            raise HostCannot(f"no guest can be saved: {error.what}", str(snapshot.folder()), remedy) from None
+        if isinstance(error, HostCannot):
+            raise
         raise HostCannot(
             f"a guest of this kind cannot be saved: {error.what}",
             guest.nic,
@@ -129,11 +134,27 @@ async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
     folder, ended = str(unfinished.folder), partial(last_words, running)
     async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
         await qemu.go()
-    await identity.waiting(site, folder, ended)
-    async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
+        await _unless_full(qemu, identity.waiting(site, folder, ended))
         await qemu.halt()
         with unfinished.memory.open("wb") as memory:
             await qemu.save(memory, LIMITS.boot)
+
+
+async def _unless_full(qemu: Monitor, booting: Coroutine[Any, Any, None]) -> None:
+    """Until the guest has booted. MachineLost as soon as its host cannot write its disk: it would wait for ever."""
+    work, trouble = (
+        asyncio.ensure_future(booting),
+        asyncio.ensure_future(qemu.trouble(_NAME, str(snapshot.folder()))),
+    )
+    try:
+        await asyncio.wait({work, trouble}, return_when=asyncio.FIRST_COMPLETED)
+        if trouble.done():
+            raise trouble.result()
+        work.result()
+    finally:
+        for one in (work, trouble):
+            one.cancel()
+        await asyncio.gather(work, trouble, return_exceptions=True)
 
 
 async def load(saved: Snapshot, qemu: Monitor, running: Running) -> None:
