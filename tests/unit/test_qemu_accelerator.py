@@ -10,6 +10,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator
 from nearmetal.lab.qemu.accelerator import Proof
+from nearmetal.lab.qemu.arguments import PROGRAM
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site
 
@@ -21,15 +22,16 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the accelerators on which a guest was booted; those in `broken` do not work."""
     tried: list[str] = []
 
-    async def prove(accel: str, image: Image, limit: float, site: Site, machine: str) -> Proof:
-        tried.append(accel if machine == "q35" else f"{accel} on {machine}")
+    async def prove(accel: str, image: Image, limit: float, site: Site, machine: str, program: str) -> Proof:
+        by = "" if program == PROGRAM else f" by {program}, {await version(site, program)}"
+        tried.append(accel + ("" if machine == "q35" else f" on {machine}") + by)
         return Proof(accel=tried[-1], works="tcg" in accel, detail="as told")
 
-    async def version(site: Site) -> str:
+    async def version(site: Site, program: str = PROGRAM) -> str:
         return "QEMU 1"
 
     monkeypatch.setattr(accelerator, "prove", prove)
-    monkeypatch.setattr(accelerator, "_version", version)
+    monkeypatch.setattr(accelerator, "version", version)
     return tried
 
 
@@ -38,6 +40,13 @@ async def test_what_holds_on_one_machine_type_says_nothing_of_another(tmp_path: 
     for _ in range(2):
         assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite(), "pc")).works
     assert tried == ["tcg", "tcg on pc"]
+
+
+async def test_what_holds_for_one_qemu_says_nothing_of_another(tmp_path: Path, tried: list[str]) -> None:
+    for _ in range(2):
+        assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite(), program="/opt/qemu")).works
+    assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())).works
+    assert tried == ["tcg by /opt/qemu, QEMU 1", "tcg"]
 
 
 async def test_the_best_is_the_first_that_was_seen_to_boot(tmp_path: Path, tried: list[str]) -> None:
@@ -57,10 +66,10 @@ async def test_another_qemu_or_kernel_needs_another_proof(
     await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())
     await accelerator.proved("tcg", Image("lab", "other", "digest", Path("/nowhere")), tmp_path, LocalSite())
 
-    async def newer(site: Site) -> str:
+    async def newer(site: Site, program: str = PROGRAM) -> str:
         return "QEMU 2"
 
-    monkeypatch.setattr(accelerator, "_version", newer)
+    monkeypatch.setattr(accelerator, "version", newer)
     await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())
     assert tried == ["tcg", "tcg", "tcg"]
 

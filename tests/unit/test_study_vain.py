@@ -21,8 +21,14 @@ kind = "ping"
 
 @pytest.mark.parametrize("key", sorted(VIRTUAL_HARDWARE))
 def test_hardware_is_not_varied_where_there_is_none(key: str) -> None:
-    levels = {"nic": ("virtio-net", "e1000"), "disk": ("virtio-blk", "ide"), "disk_format": ("raw", "qcow2")}
-    one, other = levels.get(key, ("none", "unsafe") if key == "disk_cache" else ("auto", "max"))
+    levels = {
+        "nic": ("virtio-net", "e1000"),
+        "disk": ("virtio-blk", "ide"),
+        "disk_format": ("raw", "qcow2"),
+        "disk_cache": ("none", "unsafe"),
+        "vmm_arguments": ("-no-hpet", "-mem-prealloc"),
+    }
+    one, other = levels.get(key, ("auto", "max"))
     error = refused(compared(f'{key} = ["{one}", "{other}"]'))
     assert error.where == "s.toml:4" and "'host'" in error.what and 'environment = ["qemu"]' in error.remedy
     # One level compares nothing, and what is varied where it means something is in order.
@@ -60,3 +66,22 @@ def test_kernel_arguments_that_a_guest_was_started_without_are_found() -> None:
     facts = {"kernel": {"command_line": "console=ttyS0 quiet mitigations=auto"}}
     assert verify.lacking_arguments(spec, facts) == ["mitigations=off"]
     assert verify.lacking_arguments(MachineSpec(), facts) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "remedy"),
+    [
+        ('vmm_arguments = ["", "-m 2G"]', "QEMU's -m is set by a key of the study", "machine.memory"),
+        ('kernel = ["host", "relative/path"]', "kernel", ""),
+    ],
+)
+def test_what_no_guest_can_have_names_the_factor(line: str, what: str, remedy: str) -> None:
+    error = refused(compared(line).replace('["host", "qemu"]', '["qemu"]'))
+    assert error.where == "s.toml:4"
+    assert what in error.what and remedy in error.remedy
+
+
+def test_a_board_is_written_once() -> None:
+    twice = '[environments.qemu]\nkind = "qemu"\nmachine = "pc"\n[machine]\nboard = "q35"'
+    error = refused(compared("", twice))
+    assert "another word for it" in error.what and error.where == "s.toml:12"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.model import CpuModel, Handle, Hardware, MachineImage, MachineSpec, VirtualDisk
+from nearmetal.model import CpuModel, Handle, Hardware, MachineImage, MachineSpec, Monitoring, VirtualDisk
 from nearmetal.run import verify
 from nearmetal.study_checks.levels import MODELS
 
@@ -27,6 +27,7 @@ def facts(driver: str | None = "e1000", root: str = "/dev/vda", **limits: float)
         "memory": {"total_bytes": SPEC.memory},
         "limits": limits,
         "interfaces": {"data": {"driver": driver}},
+        "kernel": {"release": "6.1.0", "version": "#1 SMP Debian 6.1.1"},
         "filesystems": {"/": {"source": root}},
     }
 
@@ -49,7 +50,33 @@ def test_the_hardware_that_was_ordered_counts() -> None:
         "disk": "vd",
         "disk_format": "qcow2",
         "disk_cache": "writeback",
+        "kernel": "6.1.0",
     }
+
+
+def test_what_runs_a_guest_is_read_back_and_counts() -> None:
+    spec = SPEC.model_copy(update={"vmm_arguments": ("-global", "a.b=c")})
+    run_by = Monitoring(program="/opt/qemu", version="9.1.0", board="pc-q35-9.1")
+    readback = verify.resources(spec, facts(), guest(monitoring=run_by))
+    assert readback.ok
+    found = {key: readback.values[key] for key in ("vmm", "board", "vmm_arguments")}
+    assert found == {"vmm": "/opt/qemu, 9.1.0", "board": "pc-q35-9.1", "vmm_arguments": "-global a.b=c"}
+    other = run_by.model_copy(update={"unlike": ("its board is pc-q35-9.1 instead of microvm",)})
+    assert verify.resources(SPEC, facts(), guest(monitoring=other)).reason == other.unlike[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ("Linux version 6.1.0 (a@b) (gcc 12) #1 SMP Debian 6.1.1", ""),
+        ("Linux version 6.1.0 (a@b) (gcc 12) #2 SMP Debian 6.1.1", "its kernel is 6.1.0 #1 SMP Debian 6.1.1 instead"),
+        ("Linux version 6.1.0-rt (a@b) (gcc 12) #1 SMP Debian 6.1.1", "instead of 6.1.0-rt"),
+    ],
+)
+def test_a_kernel_is_known_by_its_build(asked: str, reason: str) -> None:
+    readback = verify.resources(SPEC, facts(), guest(kernel=asked))
+    assert readback.ok == (not reason)
+    assert reason in readback.reason
 
 
 IOMEM = """00000000-00000fff : Reserved

@@ -62,7 +62,12 @@ class OwnDomains:
         self._attached: dict[str, list[DomainMachine]] = defaultdict(list)
 
     def describe(self) -> Description:
-        return Description(family="guest", kernel="own", placement="switch")
+        return Description(
+            family="guest",
+            kernel="own",
+            placement="switch",
+            ignores=("board", "kernel", "network", "vmm", "vmm_arguments"),
+        )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))

@@ -68,7 +68,7 @@ class HostEnvironment:
             kernel="host",
             placement="switch",
             can_share_network=True,
-            ignores=tuple(sorted(VIRTUAL_HARDWARE)),
+            ignores=tuple(sorted({*VIRTUAL_HARDWARE, "network"})),
         )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:

@@ -7,13 +7,13 @@ runs in a control group of the machine's own, on exactly the CPUs that a contain
 with the process that made it; create it from a thread that lives as long as the machine shall.
 docs/adr/vcpus-and-cpusets.md says why the CPUs are shared out so.
 
-Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q35").
+Option in [environments.NAME]: `machine`, another word for machine.board, the machine type as QEMU calls it ("q35").
 """
 
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -28,10 +28,22 @@ from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
 from nearmetal.lab.networks import network
-from nearmetal.lab.qemu import arguments, identity, lacking, monitor, ordered, own_disk, snapshot, template
+from nearmetal.lab.qemu import (
+    arguments,
+    identity,
+    lacking,
+    monitor,
+    ordered,
+    own_disk,
+    own_kernel,
+    snapshot,
+    template,
+    vmm_arguments,
+)
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.door import guest_door
+from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.qemu.reaching import reach_guest
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
@@ -47,6 +59,7 @@ from nearmetal.model import (
     Login,
     MachineImage,
     MachineSpec,
+    Monitoring,
     Order,
     Port,
     Provision,
@@ -55,9 +68,11 @@ from nearmetal.model import (
     Site,
 )
 
+_NO_SUCH_PROGRAM = 127
+
 
 class Options(Frozen):
-    machine: str = arguments.MACHINE
+    machine: str | None = None
 
 
 class QemuEnvironment:
@@ -74,7 +89,13 @@ class QemuEnvironment:
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
-        return Description(family="guest", kernel="own", placement="switch")
+        """BadInput for what no guest can have."""
+        _board(options, spec)
+        vmm_arguments.check_arguments(spec.vmm_arguments)
+        if spec.kernel is not None and spec.brings_image:
+            what = f"the boot loader of {spec.image} decides which kernel runs"
+            raise BadInput(what, own_kernel.WHERE, "leave machine.kernel out, or use an image of nearmetal's")
+        return Description(family="guest", kernel="own", placement="switch", ignores=("network",))
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         if spec.provision == "restore":
@@ -84,6 +105,9 @@ class QemuEnvironment:
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        asked = await site.exec([arguments.PROGRAM, "--version"])
+        if asked.status == _NO_SUCH_PROGRAM:
+            return {}  # a study names its own: machine.vmm, which is read back from each guest's
         told = await must(site, arguments.PROGRAM, "--version")
         return {"QEMU": told.decode().partition("\n")[0].removeprefix("QEMU emulator version ")}
 
@@ -95,19 +119,20 @@ class QemuEnvironment:
         if machine.brings_image:
             return
         image = lab_machine.image(machine.image)
-        parts = await placed.parts(image, site)
+        parts = await _parts(image, machine, site)
         if spec.provision == "restore":
-            guest = await ordered.guest("", machine, _machine(spec.options), parts, network.port("", 1), site)
+            guest = await ordered.guest("", machine, _board(spec.options, machine), parts, network.port("", 1), site)
             await _snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        board = _board(order.options, order.spec)
         if order.spec.brings_image:
             parts = await own_disk.parts(order.spec.image, site)
-            guest = await ordered.guest(order.name, order.spec, _machine(order.options), parts, order.port, site)
+            guest = await ordered.guest(order.name, order.spec, board, parts, order.port, site)
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         image = lab_machine.image(order.spec.image)
-        parts = await placed.parts(image, site)
-        guest = await ordered.guest(order.name, order.spec, _machine(order.options), parts, order.port, site)
+        parts = await _parts(image, order.spec, site)
+        guest = await ordered.guest(order.name, order.spec, board, parts, order.port, site)
         if order.provision != "restore":
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         await _snapshot(guest, image, parts, site)
@@ -157,8 +182,9 @@ class QemuEnvironment:
         ended = partial(template.last_words, running)
         async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
             hardware = await qemu.hardware(start.guest.accel, folder)
-            ports = await qemu.forwarded()
-            pinned = await monitor.pin(site, await qemu.threads(), cpu_lists.parse(order.cpus))
+            ports, threads = await qemu.forwarded(), await qemu.threads()
+            monitoring = await _monitoring(start.guest, qemu, threads[0], site)
+            pinned = await monitor.pin(site, threads, cpu_lists.parse(order.cpus))
             if saved:
                 snapshot.touch(saved)
                 await template.load(saved, qemu, running)
@@ -166,7 +192,8 @@ class QemuEnvironment:
         if saved:
             await identity.tell(order.name, order.port, site, folder, ended)
         quota = await cgroup.quota(group, site)
-        return hardware.model_copy(update={"pinned": pinned, "quota": quota}), ports
+        found = {"pinned": pinned, "quota": quota, "monitoring": monitoring, "kernel": start.parts.banner or None}
+        return hardware.model_copy(update=found), ports
 
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,8 +238,49 @@ def _refuse_to_save(machine: MachineSpec) -> None:
         )
 
 
-def _machine(options: Mapping[str, Any]) -> str:
-    return Options.model_validate(dict(options)).machine
+def _board(options: Mapping[str, Any], spec: MachineSpec) -> str:
+    """The machine type. BadInput where it is written twice."""
+    machine = Options.model_validate(dict(options)).machine
+    if machine is not None and spec.board is not None:
+        what = f"`machine` of the environment is {machine!r}, and machine.board, another word for it, {spec.board!r}"
+        raise BadInput(what, "machine.board", "leave one of them out")
+    return spec.board or machine or arguments.MACHINE
+
+
+async def _parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
+    return await own_kernel.exchange(await placed.parts(image, site), spec.kernel, image, site)
+
+
+# What runs by now, whatever the name was by which it was started: a script's is that of what it starts.
+_WHICH = """
+file=$(command -v "$1")
+case $(head -c 2 -- "$file") in '#!') echo;; *) readlink -f -- "$file";; esac
+readlink "/proc/$2/exe"
+"""
+
+
+async def _monitoring(guest: Guest, qemu: Monitor, thread: int, site: Site) -> Monitoring:
+    """What runs a guest, by its own word and by the kernel's."""
+    board, is_board = await qemu.board(guest.machine)
+    asked, program = (await must(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))).decode().splitlines()
+    words = (await site.get(f"/proc/{thread}/cmdline")).decode("utf-8", "replace").split("\0")
+    unlike = {
+        f"its board is {board} instead of {guest.machine}": not is_board,
+        f"its QEMU is {program} instead of {asked}": bool(asked) and asked != program,
+        "its QEMU was started without machine.vmm_arguments": not _is_within(guest.vmm_arguments, words),
+    }
+    return Monitoring(
+        program=program,
+        version=await qemu.version(),
+        board=board,
+        unlike=tuple(sentence for sentence, holds in unlike.items() if holds),
+    )
+
+
+def _is_within(asked: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether some words stand among others, in their order and without a gap. Pure."""
+    size = len(asked)
+    return any(tuple(words[at : at + size]) == tuple(asked) for at in range(len(words) - size + 1))
 
 
 async def _snapshot(guest: Guest, image: Image, parts: Parts, site: Site) -> Snapshot:

@@ -82,7 +82,7 @@ class SshEnvironment:
             placement="host",
             is_one=True,
             host=HostSpec(ssh=given.address, trunk=given.data, key=given.key, host_key=given.host_key, jump=given.jump),
-            ignores=tuple(sorted(VIRTUAL_HARDWARE)),
+            ignores=tuple(sorted({*VIRTUAL_HARDWARE, "network"})),
         )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:

@@ -99,7 +99,7 @@ class VagrantEnvironment:
             kernel="own",
             placement="elsewhere",
             is_one=True,  # a machine of a Vagrantfile is there once, whoever brings it up
-            ignores=tuple(sorted(VIRTUAL_HARDWARE)),
+            ignores=tuple(sorted({*VIRTUAL_HARDWARE, "network"})),
         )
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────

@@ -164,7 +164,7 @@ class VmwareEnvironment:
             kernel="own",
             placement="elsewhere",
             is_one=Options.model_validate(dict(options)).template is None,
-            ignores=tuple(sorted(VIRTUAL_HARDWARE - {"nic"})),
+            ignores=tuple(sorted({*VIRTUAL_HARDWARE, "network"} - {"nic"})),
         )
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────

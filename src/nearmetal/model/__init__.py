@@ -21,6 +21,7 @@ from nearmetal.model.handle import Handle as Handle
 from nearmetal.model.handle import Hardware as Hardware
 from nearmetal.model.handle import Login as Login
 from nearmetal.model.handle import MachineImage as MachineImage
+from nearmetal.model.handle import Monitoring as Monitoring
 from nearmetal.model.handle import Port as Port
 from nearmetal.model.handle import ProcessId as ProcessId
 from nearmetal.model.handle import SharedNetwork as SharedNetwork

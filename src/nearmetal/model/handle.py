@@ -76,6 +76,18 @@ class VirtualDisk(Frozen):
     """Where its file lies on the site; "" if that is unknown."""
 
 
+class Monitoring(Frozen):
+    """The program that runs a virtual machine, and what it was started with."""
+
+    program: str
+    """Its file, by its whole path."""
+    version: str
+    board: str
+    """The machine type, by the name that its aliases stand for."""
+    unlike: tuple[str, ...] = ()
+    """What of it is not as the study asks, a sentence each."""
+
+
 class Hardware(Frozen):
     """What a virtual machine is made of, as its monitor says."""
 
@@ -86,6 +98,10 @@ class Hardware(Frozen):
     """CPUs that its monitor may use of its host's time; None for no limit."""
     pinned: Mapping[int, int] = {}
     """Number of a vCPU to the host's CPU that it alone runs on. Empty if vCPUs are not pinned."""
+    monitoring: Monitoring | None = None
+    """None if nobody asked."""
+    kernel: str | None = None
+    """What its kernel is to say in /proc/version; None for its image's own."""
 
 
 class Login(Frozen):

@@ -298,7 +298,12 @@ class Environment(Protocol):
         ...
 
 
-VIRTUAL_HARDWARE = frozenset({"accel", "cpu_model", "nic", "disk", "disk_format", "disk_cache"})
+VIRTUAL_HARDWARE = frozenset(
+    {
+        *("accel", "cpu_model", "nic", "disk", "disk_format", "disk_cache"),
+        *("board", "vmm", "vmm_arguments", "kernel"),
+    }
+)
 """Keys of [machine] that mean something only to machines which are given hardware."""
 
 

@@ -41,6 +41,17 @@ class MachineSpec(Frozen):
     """A directory of its host that it sees, read-only: "PATH:MOUNTPOINT"."""
     kernel_arguments: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = ()
     """More words on the command line of a kernel of its own; as a factor's level all in one text."""
+    kernel: Annotated[str, Field(pattern=r"^(/.+|[A-Za-z0-9_][A-Za-z0-9._-]*)$")] | None = None
+    """A guest's kernel: "host" for the one that its host runs, a file by its whole path, or that of an image of ours by
+    the image's name. None: its image's."""
+    board: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] | None = None
+    """QEMU's machine type: "q35", "pc", "microvm". None: as the environment says."""
+    vmm: Annotated[str, Field(pattern=r"^(/.+|[A-Za-z0-9_][A-Za-z0-9._-]*)$")] | None = None
+    """The QEMU that runs a guest: a program's name, or its whole path. None: the usual one."""
+    vmm_arguments: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = ()
+    """More arguments of QEMU; as a factor's level all in one text."""
+    network: Literal["lab", "bridge", "host", "macvlan"] = "lab"
+    """How a container hangs on the network: docs/environments.md (docker)."""
     alone: StrictBool = False
     """What is measured runs on the last of its CPUs and on no other, away from the rest."""
     neighbours: tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...] = ()

@@ -128,12 +128,29 @@ def hardware(spec: MachineSpec, facts: Mapping[str, Any], made: Hardware) -> Rea
             if asked is not None and found != asked
         ),
     ]
+    problems += made.monitoring.unlike if made.monitoring else ()
+    problems += _other_kernel(made.kernel, facts)
     warnings: tuple[Warned, ...] = ()
     if model.lacking:
         text = f"the CPU model {model.name} is without {', '.join(model.lacking)}, which this host cannot give"
         warnings = (Warned(code="cpu-model-partial", text=text),)
-    values = {key: found for key, (found, _, _) in pairs.items()}
+    values: dict[str, Any] = {key: found for key, (found, _, _) in pairs.items()}
+    values["kernel"] = facts["kernel"]["release"]
+    if made.monitoring:
+        values |= {
+            "vmm": f"{made.monitoring.program}, {made.monitoring.version}",
+            "board": made.monitoring.board,
+            "vmm_arguments": " ".join(spec.vmm_arguments),
+        }
     return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=warnings)
+
+
+def _other_kernel(asked: str | None, facts: Mapping[str, Any]) -> list[str]:
+    """Why it is not the kernel that was started, whose version says when and by whom it was built."""
+    release, version = facts["kernel"]["release"], facts["kernel"]["version"]
+    if asked is None or (asked.startswith(f"Linux version {release} ") and asked.endswith(version)):
+        return []
+    return [f"its kernel is {release} {version} instead of {asked.removeprefix('Linux version ')}"]
 
 
 def _unknown(what: str, model: str, known: Mapping[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from nearmetal.errors import BadInput
 from nearmetal.model import Study
 from nearmetal.study_checks.comparison import check_aim, check_counterparts, check_reference, check_size
 from nearmetal.study_checks.factors import check_conditions, check_factors, check_names
@@ -13,6 +14,7 @@ from nearmetal.study_checks.treatments import (
     check_cables,
     check_clients,
     check_cpus,
+    check_machines,
     check_meaning,
     check_places,
     check_reality,
@@ -45,6 +47,7 @@ CHECKS: Sequence[Check] = (
     check_servers,
     check_clients,
     check_cpus,
+    check_machines,
     check_shapes,
     check_cables,
     check_meaning,
@@ -56,4 +59,10 @@ CHECKS: Sequence[Check] = (
 def check(study: Study, where: StudyText) -> None:
     """Everything that can be known before anything runs. BadInput names the first thing that is wrong."""
     for one in CHECKS:
-        one(study, where)
+        try:
+            one(study, where)
+        except BadInput as error:
+            table, _, key = error.where.partition(".")
+            if table != "machine":
+                raise
+            raise where.wrong((table, key), error.what, error.remedy) from None  # a plugin's word, which knows no lines

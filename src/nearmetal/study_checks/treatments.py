@@ -120,6 +120,23 @@ def check_cpus(study: Study, where: StudyText) -> None:
             raise where.wrong(_written(study, treatment, "machine", "cpus", "vcpus"), what, remedy)
 
 
+def check_machines(study: Study, where: StudyText) -> None:
+    """Each environment's machines can be what is asked of them."""
+    seen: set[tuple[str, int]] = set()
+    for treatment, asked in iterate_asked(study):
+        for level, spec in ((asked.environment, asked.machine), (asked.clients.environment, asked.client)):
+            if spec is None or (level, id(spec)) in seen:
+                continue
+            seen.add((level, id(spec)))
+            try:
+                resolve_environment(study, level, spec)
+            except BadInput as error:
+                table, _, key = error.where.partition(".")
+                if table != "machine":
+                    raise
+                raise where.wrong(_written(study, treatment, table, key), error.what, error.remedy) from None
+
+
 def check_shapes(study: Study, where: StudyText) -> None:
     """Each machine can be what its treatments want of it."""
     for treatment, asked in iterate_asked(study):

@@ -47,6 +47,8 @@ class Parts:
     initrd: str
     disk: str
     disk_format: str = "qcow2"
+    banner: str = ""
+    """What the kernel is to say in /proc/version; "" for an image's own, of which the image's digest tells."""
 
 
 async def parts(image: Image, site: Site) -> Parts:

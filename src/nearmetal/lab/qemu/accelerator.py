@@ -9,9 +9,10 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
 from nearmetal.files import replace
 from nearmetal.lab.image import Image, newc, placed
+from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
 
-from .arguments import MACHINE, PROGRAM, common
+from .arguments import MACHINE, MICROVM, PROGRAM, common, tell_clock
 
 CANDIDATES = ("kvm", "tcg")
 """The best first."""
@@ -42,36 +43,42 @@ class Proof(Frozen):
     detail: str
 
 
-async def best(image: Image, cache: Path, site: Site) -> Proof:
+async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> Proof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
     tried = []
     for accel in CANDIDATES:
-        proof = await proved(accel, image, cache, site)
+        proof = await proved(accel, image, cache, site, program=program)
         if proof.works:
             return proof
         tried.append(f"{accel}: {proof.detail}")
     raise HostCannot(f"no accelerator boots a guest ({'; '.join(tried)})", remedy="see: nearmetal doctor")
 
 
-async def proved(accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE) -> Proof:
+async def proved(
+    accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
+) -> Proof:
     """As found out earlier since the site booted, else tried now."""
     known = _read(_file(cache, site), await _circumstances(image, site))
-    return known.get(_name(accel, machine)) or await proved_now(accel, image, cache, site, machine)
+    name = await _name(accel, machine, program, site)
+    return known.get(name) or await proved_now(accel, image, cache, site, machine, program)
 
 
-async def proved_now(accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE) -> Proof:
+async def proved_now(
+    accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
+) -> Proof:
     """Tried now, and remembered instead of what was found out earlier."""
     limit = _LIMITS.get(accel, _LIMIT) if machine == MACHINE else _LIMIT_OF_TYPE
-    proof = await prove(accel, image, limit, site, machine)
+    proof = await prove(accel, image, limit, site, machine, program)
     circumstances = await _circumstances(image, site)
     file = _file(cache, site)
     _write(file, circumstances, {**_read(file, circumstances), proof.accel: proof})
     return proof
 
 
-def _name(accel: str, machine: str) -> str:
+async def _name(accel: str, machine: str, program: str, site: Site) -> str:
     """What a proof is remembered by."""
-    return accel if machine == MACHINE else f"{accel} on {machine}"
+    on = "" if machine == MACHINE else f" on {machine}"
+    return f"{accel}{on}" if program == PROGRAM else f"{accel}{on} by {program}, {await version(site, program)}"
 
 
 def _file(cache: Path, site: Site) -> Path:
@@ -80,18 +87,21 @@ def _file(cache: Path, site: Site) -> Path:
 
 async def _circumstances(image: Image, site: Site) -> list[str]:
     """What a proof holds for: it is tried again when one of these has changed."""
-    return [await _version(site), image.key, site.boot_id]
+    return [await version(site), image.key, site.boot_id]
 
 
-async def prove(accel: str, image: Image, limit: float, site: Site, machine: str = MACHINE) -> Proof:
+async def prove(
+    accel: str, image: Image, limit: float, site: Site, machine: str = MACHINE, program: str = PROGRAM
+) -> Proof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
-    name = _name(accel, machine)
+    name = await _name(accel, machine, program, site)
+    words = ["console=ttyS0", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
     parts = await placed.parts(image, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--", "sh", "-c", _BOOT, "boot", initrd),
-        *common(machine, accel, "max", 1, _MEMORY),
-        *("-kernel", parts.kernel, "-initrd", "/proc/self/fd/3", "-append", "console=ttyS0 quiet panic=-1"),
+        *common(program, machine, accel, "max", 1, _MEMORY),
+        *("-kernel", parts.kernel, "-initrd", "/proc/self/fd/3", "-append", " ".join(words)),
         *("-serial", "stdio", "-no-reboot"),
     ]
     try:
@@ -118,32 +128,50 @@ def sweep(state: Path) -> None:
             left.unlink(missing_ok=True)
 
 
-async def offered(site: Site) -> list[str]:
+async def find_clock(machine: str, accel: str, site: Site) -> int | None:
+    """The rate in kHz of the time stamp counter, for a guest that cannot measure it; None for all others.
+
+    Emulation passes the host's counter on (QEMU, cpu_get_host_ticks). Where its clock is fixed, Linux tells that rate
+    as the CPU's. HostCannot where it is not, so that nobody tells the counter's.
+    """
+    if machine != MICROVM or accel != "tcg":
+        return None
+    told = (await must(site, "cat", "/proc/cpuinfo")).decode()
+    rate = next((line.partition(":")[2] for line in told.splitlines() if line.startswith("cpu MHz")), "")
+    varies = (await site.exec(["test", "-e", "/sys/devices/system/cpu/cpu0/cpufreq"])).status == 0
+    if varies or not rate.strip():
+        what = f"an emulated {MICROVM} has no clock but the CPU's counter, whose rate this host does not tell"
+        raise HostCannot(what, site.name, f'set machine.board = "{MACHINE}", or run it where KVM works')
+    return round(float(rate) * 1000)
+
+
+async def offered(site: Site, program: str = PROGRAM) -> list[str]:
     """The accelerators that the site's QEMU was built with."""
-    listed = await site.exec([PROGRAM, "-accel", "help"])
+    listed = await site.exec([program, "-accel", "help"])
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
 
 
-async def machine_types(site: Site) -> list[str]:
+async def machine_types(site: Site, program: str = PROGRAM) -> list[str]:
     """The machine types that the site's QEMU knows."""
-    listed = await site.exec([PROGRAM, "-machine", "help"])
+    listed = await site.exec([program, "-machine", "help"])
     return [line.split()[0] for line in listed.text.splitlines()[1:] if line.strip()]
 
 
-async def cpu_models(site: Site) -> list[str]:
+async def cpu_models(site: Site, program: str = PROGRAM) -> list[str]:
     """The CPU models that the site's QEMU knows."""
-    listed = await site.exec([PROGRAM, "-cpu", "help"])
+    listed = await site.exec([program, "-cpu", "help"])
     return [words[1] for line in listed.text.splitlines() if len(words := line.split()) > 1 and words[0] == "x86"]
 
 
-_versions: dict[tuple[str, str], str] = {}
+_versions: dict[tuple[str, str, str], str] = {}
 """Told once by each site since it booted: asking takes as long as making a machine's disk."""
 
 
-async def _version(site: Site) -> str:
-    key = (site.name, site.boot_id)
+async def version(site: Site, program: str = PROGRAM) -> str:
+    """What a QEMU says of its version."""
+    key = (site.name, site.boot_id, program)
     if key not in _versions:
-        _versions[key] = (await site.exec([PROGRAM, "--version"])).text.partition("\n")[0]
+        _versions[key] = (await site.exec([program, "--version"])).text.partition("\n")[0]
     return _versions[key]
 
 

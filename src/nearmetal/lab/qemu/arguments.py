@@ -18,6 +18,10 @@ PROGRAM: Final = "qemu-system-x86_64"
 
 MACHINE: Final = "q35"
 """The machine type where a study names none."""
+MICROVM: Final = "microvm"
+"""The machine type without the hardware of a PC. Emulated, it has no clock by which Linux could measure another."""
+_WITH_BUS: Final = {MICROVM: f"{MICROVM},acpi=on,pcie=on,rtc=on"}
+"""The devices of a guest are on a PCI bus, which that machine type has if asked (QEMU 5.2 and later)."""
 EXPRESS: Final = "pcie.0"
 """The first bus of a machine with PCI Express."""
 RNG: Final = "virtio-rng-pci"
@@ -100,6 +104,11 @@ class Guest:
     kernel_arguments: Sequence[str] = ()
     tap: str = "fd={tap0}"
     """What QEMU's data network stands on; the default is a tap that exists already, by its descriptor."""
+    vmm: str = PROGRAM
+    """The QEMU that runs it."""
+    vmm_arguments: Sequence[str] = ()
+    tsc_khz: int | None = None
+    """The rate of its time stamp counter, if it is to be told that."""
     nic_mac: str = ""
     """The MAC that the NIC is made with, where it is another than the one by which a guest that boots finds it."""
 
@@ -107,7 +116,7 @@ class Guest:
 def command(guest: Guest) -> list[str]:
     """The argument vector; `{tap0}` in it stands for the tap's descriptor. BadInput for a name that cannot be one."""
     return [
-        *common(guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
+        *common(guest.vmm, guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *("-name", f"{guest.name},debug-threads=on"),
         *_boot(guest),
         *("-drive", _drive(guest)),
@@ -119,6 +128,7 @@ def command(guest: Guest) -> list[str]:
         *("-device", RNG),
         *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,path={MONITOR},server=on,wait=off", "-mon", "chardev=monitor,mode=control"),
+        *guest.vmm_arguments,
         "-S",  # until its threads are where they belong
     ]
 
@@ -164,16 +174,26 @@ def restored(guest: Guest) -> list[str]:
     return [*saved(guest), "-incoming", "defer"]
 
 
-def common(machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) -> list[str]:
+def common(program: str, machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) -> list[str]:
     """What a guest with disk and network and the one that only proves an accelerator have in common."""
     multithreaded = ",thread=multi" if accel == "tcg" else ""
     return [
-        PROGRAM,
+        program,
         *("-no-user-config", "-nodefaults", "-display", "none"),
-        *("-machine", _model(machine), "-accel", f"{_model(accel)}{multithreaded}"),
+        *("-machine", machine_option(machine), "-accel", f"{_model(accel)}{multithreaded}"),
         *("-cpu", ",-".join((_model(cpu_model), *withheld(accel, cpu_model)))),
         *("-smp", f"cpus={vcpus},sockets=1,cores={vcpus},threads=1", "-m", f"{memory}B"),
     ]
+
+
+def machine_option(machine: str) -> str:
+    """What QEMU is told of a machine type. BadInput for a name that cannot be one."""
+    return _WITH_BUS.get(machine) or _model(machine)
+
+
+def tell_clock(tsc_khz: int | None) -> list[str]:
+    """Words for a kernel that can measure no clock by another one: Documentation/admin-guide/kernel-parameters.txt."""
+    return [] if tsc_khz is None else ["tsc=reliable", f"tsc_early_khz={tsc_khz}"]
 
 
 def withheld(accel: str, cpu_model: str) -> Sequence[str]:
@@ -186,6 +206,7 @@ def kernel_command_line(guest: Guest) -> str:
     words = [
         *KERNEL,
         *(EMULATED if guest.accel == "tcg" else ()),
+        *tell_clock(guest.tsc_khz),
         f"nearmetal.control={CONTROL_MAC}",
         f"nearmetal.hostname={guest.name[:63]}",
     ]

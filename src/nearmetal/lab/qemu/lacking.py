@@ -4,20 +4,22 @@ import asyncio
 import difflib
 
 from nearmetal.config import Paths
+from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import enough_cpus, finding, programs, provided
+from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
 from nearmetal.lab.image import Recipe
+from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.site import memory, must
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
-from . import accelerator, arguments, machine_type, own_disk
+from . import accelerator, arguments, machine_type, own_disk, own_kernel
 from .accelerator import Proof
 
-_TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
+_TOOLS = {"qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
 LEAST_MEMORY = 128 * 2**20
 """Bytes. A guest's kernel keeps 46 MiB: with 112 MiB the smallest comes up too, with 96 its kernel panics."""
@@ -30,7 +32,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     user, tun, tools, free, available = await asyncio.gather(
         must(site, "id", "-u"),
         site.exec(["test", "-c", "/dev/net/tun"]),
-        programs(site, _TOOLS),
+        programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: "qemu-system-x86", **_TOOLS}),
         memory(site, "MemAvailable"),
         layout.usable(machine, site),
     )
@@ -39,6 +41,8 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
         *tools,
         provided("probe", probe.path),
         lab_machine.image_found(proving(machine)),
+        *await _vmm(machine, site),
+        *await _kernel(machine, site),
         *await own_disk.findings(machine, spec.provision, site),
         finding("/dev/net/tun", tun.status == 0, "there is no such device", "run: modprobe tun"),
         finding(
@@ -64,7 +68,49 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     if not all(one.ok or not one.fatal for one in found):
         return found
     accel = "tcg" if await _emulates(machine, site) else "kvm"
-    return [*found, *await machine_type.findings(spec.options.get("machine", arguments.MACHINE), machine, accel, site)]
+    board = machine.board or spec.options.get("machine") or arguments.MACHINE
+    found += await machine_type.findings(board, machine, accel, site)
+    if all(one.ok or not one.fatal for one in found) and machine.vmm_arguments:
+        found.append(await _more_arguments(board, machine, site))
+    return found
+
+
+async def _vmm(machine: MachineSpec, site: Site) -> list[Finding]:
+    """Whether a program that the study names is a QEMU."""
+    if machine.vmm is None:
+        return []
+    ended = await site.exec(["sh", "-c", 'command -v "$1" >/dev/null && exec "$1" --version', "vmm", machine.vmm])
+    said = (ended.complaint or ended.text.strip()).partition("\n")[0][:200]
+    is_qemu = ended.status == 0 and ended.text.startswith("QEMU emulator version ")
+    return [
+        finding(
+            f"machine.vmm {machine.vmm}",
+            is_qemu,
+            f"this is no QEMU: {said or 'there is no such program'}",
+            f"name a QEMU for x86-64, such as {arguments.PROGRAM}, by its name or its whole path",
+        )
+    ]
+
+
+async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
+    """Whether a guest can boot the kernel that the study names."""
+    if machine.kernel is None or machine.brings_image:
+        return []
+    what = f"machine.kernel {machine.kernel}"
+    try:
+        image = lab_machine.image(machine.image)
+        await own_kernel.exchange(Parts("", "", ""), machine.kernel, image, site)
+    except HostCannot as error:
+        return [Finding(what=what, ok=False, detail=placed(error), remedy=error.remedy)]
+    return [Finding(what=what, ok=True)]
+
+
+async def _more_arguments(board: str, machine: MachineSpec, site: Site) -> Finding:
+    """Whether QEMU takes them."""
+    vmm, more = machine.vmm or arguments.PROGRAM, machine.vmm_arguments
+    refused = await machine_type.try_devices(vmm, board, [], site, more)
+    what = f"machine.vmm_arguments {' '.join(more)}"
+    return finding(what, refused is None, f"this QEMU refuses them: {refused}", "`man qemu-system-x86_64` lists all")
 
 
 def proving(spec: MachineSpec) -> str:
@@ -83,35 +129,41 @@ def _memory(wanted: int, available: int) -> Finding:
 
 async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
     """Whether QEMU knows it, and can have it with that accelerator: "host" is what only hardware can pass on."""
-    known = ["max"] if machine.cpu_model == "max" else await accelerator.cpu_models(site)
+    vmm = machine.vmm or arguments.PROGRAM
+    known = ["max"] if machine.cpu_model == "max" else await accelerator.cpu_models(site, vmm)
     is_passed_on = machine.cpu_model == "host" and await _emulates(machine, site)
     near = difflib.get_close_matches(machine.cpu_model, known, n=1)
     return finding(
         f"CPU model {machine.cpu_model}",
         machine.cpu_model in known and not is_passed_on,
         "emulation has no such CPU" if is_passed_on else "this QEMU does not have it",
-        f"set machine.cpu_model to {near[0] if near and not is_passed_on else 'max'!r}; "
-        f"`{arguments.PROGRAM} -cpu help` lists all",
+        f"set machine.cpu_model to {near[0] if near and not is_passed_on else 'max'!r}; `{vmm} -cpu help` lists all",
     )
 
 
 async def _emulates(machine: MachineSpec, site: Site) -> bool:
     if machine.accel != "auto":
         return machine.accel == "tcg"
-    return (await accelerator.best(lab_machine.image(proving(machine)), Paths.default().cache, site)).accel == "tcg"
+    image, vmm = lab_machine.image(proving(machine)), machine.vmm or arguments.PROGRAM
+    return (await accelerator.best(image, Paths.default().cache, site, vmm)).accel == "tcg"
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     """Boots a guest on each that is in question, unless it is known since the site booted."""
     image, cache = lab_machine.image(proving(machine)), Paths.default().cache
-    offered = await accelerator.offered(site)
+    vmm = machine.vmm or arguments.PROGRAM
+    offered = await accelerator.offered(site, vmm)
     if machine.accel != "auto":
         if machine.accel not in offered:
             remedy = f'set machine.accel to "auto", or one of: {", ".join(offered)}'
             return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
-        proof = await accelerator.proved(machine.accel, image, cache, site)
+        proof = await accelerator.proved(machine.accel, image, cache, site, program=vmm)
         return [_as_finding(proof, fatal=True)]
-    proofs = [await accelerator.proved(name, image, cache, site) for name in accelerator.CANDIDATES if name in offered]
+    proofs = [
+        await accelerator.proved(name, image, cache, site, program=vmm)
+        for name in accelerator.CANDIDATES
+        if name in offered
+    ]
     return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
 
 

@@ -76,6 +76,20 @@ class Monitor:
         lacking = next((one["unavailable-features"] for one in defined if one["typename"] == type_name), ())
         return CpuModel(name=str(type_name).removesuffix(_CPU_TYPE), lacking=tuple(lacking))
 
+    async def version(self) -> str:
+        """Such as "7.2.22 (Debian 1:7.2+dfsg-7)"."""
+        told: Any = await self._ask("query-version")
+        number = ".".join(str(told["qemu"][part]) for part in ("major", "minor", "micro"))
+        return f"{number} ({told['package']})" if told["package"] else number
+
+    async def board(self, asked: str) -> tuple[str, bool]:
+        """The machine type, and whether it is the one that is asked for, by its name or an alias."""
+        found: Any = await self._ask("qom-get", {"path": "/machine", "property": "type"})
+        name = str(found).removesuffix("-machine")
+        known: Any = await self._ask("query-machines")
+        names = {one["name"]: (one["name"], one.get("alias")) for one in known}
+        return name, asked in names.get(name, (name,))
+
     async def disk(self, folder: str) -> VirtualDisk:
         """The guest's disk, the only one it has, whose file lies in this folder."""
         answer: Any = await self._ask("query-block")

@@ -7,14 +7,15 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
 
 from . import accelerator, lacking
-from .arguments import Guest
+from .arguments import PROGRAM, Guest
 
 
 async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> Guest:
     """`machine` is QEMU's machine type; the accelerator is the best that boots where the spec leaves it open."""
-    accel = spec.accel
+    accel, vmm = spec.accel, spec.vmm or PROGRAM
     if accel == "auto":
-        accel = (await accelerator.best(lab_machine.image(lacking.proving(spec)), Paths.default().cache, site)).accel
+        image = lab_machine.image(lacking.proving(spec))
+        accel = (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
     return Guest(
         name=name,
         machine=machine,
@@ -30,4 +31,7 @@ async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: 
         port=port,
         share=shares.of(spec),
         kernel_arguments=spec.kernel_arguments,
+        vmm=vmm,
+        vmm_arguments=spec.vmm_arguments,
+        tsc_khz=await accelerator.find_clock(machine, accel, site),
     )

@@ -51,7 +51,7 @@ def restored(guest: Guest) -> Guest:
 
 def key(guest: Guest, image: Image, keys: LabKeys) -> str:
     """What stands for everything that the saved memory depends on."""
-    disk, qemu = image.disk.stat(), Path(shutil.which(arguments.PROGRAM) or "/").stat()
+    disk, qemu = image.disk.stat(), Path(shutil.which(guest.vmm) or "/").stat()
     facts: dict[str, Any] = {
         "command": arguments.saved(of(guest)),
         "listen": identity.LISTEN,
