@@ -81,6 +81,16 @@ def test_what_no_guest_can_have_names_the_factor(line: str, what: str, remedy: s
     assert what in error.what and remedy in error.remedy
 
 
+def test_a_network_is_varied_for_containers_on_the_hosts_kernel_alone() -> None:
+    text = compared('network = ["lab", "bridge"]')
+    error = refused(text)
+    assert "varied for 'host', to which machine.network means nothing" in error.what
+    study.read(text.replace('["host", "qemu"]', '["docker", "podman"]'), "s.toml")
+    sandboxed = '[environments.sandboxed]\nkind = "docker"\nruntime = "runsc"'
+    error = refused(compared('network = ["lab", "bridge"]', sandboxed).replace('["host", "qemu"]', '["sandboxed"]'))
+    assert error.where == "s.toml:4" and "network stack of their own" in error.what
+
+
 def test_a_board_is_written_once() -> None:
     twice = '[environments.qemu]\nkind = "qemu"\nmachine = "pc"\n[machine]\nboard = "q35"'
     error = refused(compared("", twice))

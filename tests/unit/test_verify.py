@@ -212,3 +212,12 @@ def test_a_cpu_from_which_all_was_moved_is_still_the_machines(allowed: str, kept
     spec = SPEC.model_copy(update={"vcpus": 2})
     seen = {**facts("veth"), "processor": {"allowed": allowed, "online": "0-3"}}
     assert verify.resources(spec, seen, CONTAINER, kept=frozenset(kept)).ok == holds
+
+
+def test_another_network_than_the_one_that_was_asked_for_is_found() -> None:
+    spec = MachineSpec(network="bridge")
+    assert verify.resources(spec, facts(), CONTAINER.knowing(network="bridge")).values["network"] == "bridge"
+    assert (
+        "its network is lab instead of bridge"
+        in verify.resources(spec, facts(), CONTAINER.knowing(network="lab")).reason
+    )

@@ -10,7 +10,8 @@ engine's default, because it is part of what a container costs; NET_ADMIN is add
 offloads can be set on the data NIC from inside.
 
 A runtime with a network stack of its own, such as gVisor's, looks at the network namespace once, when it starts. So a
-container by any runtime but the usual ones starts in the namespace of another, the keeper, which is plugged before.
+container by any runtime but the usual ones starts in the namespace of another, the keeper, which is plugged before. A
+keeper is also what the networks are made of that engines give their containers (lab/containers/networks.py).
 """
 
 import asyncio
@@ -22,11 +23,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, NotProvisioned
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.containers import config as container_config
-from nearmetal.lab.containers import copies
+from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused, ping
 from nearmetal.lab.containers.engine import bury, is_own
@@ -94,10 +95,15 @@ class DockerEnvironment:
         return self._engines[address]
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
+        """BadInput for what no container can have."""
         runtime = options.get("runtime")
+        sandboxed = isinstance(runtime, str) and is_sandboxed(runtime)
+        if sandboxed and spec.network != networks.STRAIGHT:
+            what = f"containers by {runtime} have a network stack of their own, and hang on the lab's switch alone"
+            raise BadInput(what, "machine.network", 'leave it out, or set network = "lab"')
         return Description(
             family="container",
-            kernel="emulated" if isinstance(runtime, str) and is_sandboxed(runtime) else "host",
+            kernel="emulated" if sandboxed else "host",
             placement="switch",
             ignores=tuple(sorted(VIRTUAL_HARDWARE)),
         )
@@ -109,6 +115,7 @@ class DockerEnvironment:
             *await self._check_engine(spec.options, machine),
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
             *(program(name, package) for name, package in network.TOOLS.items()),
+            *([program("iptables", "iptables")] if machine.network == "bridge" else []),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
             *await self._check_image(spec.options, machine, site),
@@ -201,14 +208,19 @@ class DockerEnvironment:
         await self._require(engine, site)
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
-        keeper = container_config.keeper_of(order.name) if sandboxed and order.port else None
+        mode = order.spec.network if order.port else networks.STRAIGHT
+        has_keeper = order.port and (sandboxed or mode != networks.STRAIGHT)
+        keeper = container_config.keeper_of(order.name) if has_keeper else None
         handle = lab_machine.handle_of(
             self.kind, order, site, engine=engine.address, sandboxed=sandboxed, keeper=keeper
         )
         ledger.creating(handle)
         try:
             tag = await engine.call(self._image, engine.client, order.spec)
-            net = await self._keep_network(engine, order, tag, site) if keeper else container_config.NO_NETWORK
+            kept, net = None, container_config.NO_NETWORK
+            if keeper:
+                kept, id = await self._keep_network(engine, order, tag, site)
+                net = f"container:{id}" if sandboxed or mode == "host" else net
             details, first = await self._started(engine, container_config.machine(engine.client, order, tag, net), site)
             runtime = await self.runtime_of(engine, details)
         except Refused as error:
@@ -217,6 +229,11 @@ class DockerEnvironment:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
         if order.port and not keeper:
             await network.plug_veth(order.port, first.pid, site)
+        if order.port and kept:
+            await networks.plug_machine(mode, order.port, kept.pid, first.pid, site)
+        found = await networks.find_mode(None if sandboxed or not kept else kept.pid, first.pid, site)
+        if found != mode:
+            raise NotProvisioned(f"its network is {found} instead of {mode}", order.name)
         brought = f"{order.spec.image} {container_image.short(details['Image'])}"
         whole = handle.knowing(
             life=first.life,
@@ -225,6 +242,8 @@ class DockerEnvironment:
                 storage_driver=details["Driver"],
                 storage_driver_asked=order.options.get("storage_driver"),
             ),
+            network=found,
+            own_address=networks.PRIVATE if found == "bridge" else None,
             data={"container": details["Id"], "runtime": runtime},
         )
         ledger.creating(whole)
@@ -250,13 +269,13 @@ class DockerEnvironment:
             self._default_runtimes[engine.address] = info["DefaultRuntime"]
         return self._default_runtimes[engine.address]
 
-    async def _keep_network(self, engine: Engine, order: Order, tag: str, site: Site) -> str:
-        """A network namespace with the lab's link in it, before the machine is started there: what to call it by."""
+    async def _keep_network(self, engine: Engine, order: Order, tag: str, site: Site) -> tuple[FirstProcess, str]:
+        """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
         config = container_config.keeper(engine.client, order, tag, self.keepers_runtime)
         details, first = await self._started(engine, config, site)
         if order.port:
-            await network.plug_veth(order.port, first.pid, site)
-        return f"container:{details['Id']}"
+            await networks.plug_keeper(order.spec.network, order.port, first.pid, site)
+        return first, details["Id"]
 
     async def _started(
         self, engine: Engine, config: Mapping[str, Any], site: Site

@@ -49,6 +49,7 @@ from nearmetal.model.machines import Service as Service
 from nearmetal.model.machines import Site as Site
 from nearmetal.model.machines import SiteRunning as SiteRunning
 from nearmetal.model.machines import Stage as Stage
+from nearmetal.model.machines import find_own_address as find_own_address
 from nearmetal.model.plan import BlockPlan as BlockPlan
 from nearmetal.model.plan import BootPlan as BootPlan
 from nearmetal.model.plan import ContrastPlan as ContrastPlan

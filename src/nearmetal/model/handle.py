@@ -145,6 +145,10 @@ class Handle(Frozen):
     """The machine's place on the lab's switch."""
     shared: SharedNetwork | None = None
     """Its place in its site's own network, if it has that one instead."""
+    network: str | None = None
+    """How a container hangs on the switch, by the kernel's word; None of any other machine."""
+    own_address: str | None = None
+    """The address of its own card, if others reach it by another, which is translated."""
     hardware: Hardware | None = None
     """Of a virtual machine that was made for the study, once it runs."""
     login: Login | None = None

@@ -217,6 +217,11 @@ class Machine(Commands, Protocol):
         ...
 
 
+def find_own_address(machine: Machine) -> str:
+    """Where what serves in a machine listens: its address, unless that is translated on the way to it."""
+    return getattr(machine, "own_address", None) or machine.address
+
+
 @dataclass(frozen=True)
 class Door:
     """A way into a machine that is up, for a person: a command of this host whose streams are those of the program."""

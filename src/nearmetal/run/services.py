@@ -17,7 +17,7 @@ from nearmetal.lab.listening import find_listeners, is_loopback
 from nearmetal.lab.service import LabService, describe_end
 from nearmetal.lab.stage import LabStage
 from nearmetal.levels import fill_placeholders, format_level
-from nearmetal.model import Assignment, Cause, Machine, PlacedFile, ResolvedService
+from nearmetal.model import Assignment, Cause, Machine, PlacedFile, ResolvedService, find_own_address
 from nearmetal.model.services import FILLED, SERVER, parse_tcp
 
 POLL = 0.1
@@ -159,8 +159,8 @@ def fill_in_image(asked: ResolvedService, image: str) -> ResolvedService:
 
 
 def fill_address(words: Sequence[str], server: Machine) -> list[str]:
-    """Words with the server's address on the data network in place of `$server`. Pure."""
-    return [word.replace(SERVER, server.address) for word in words]
+    """Words with the address at which a service of the server's listens in place of `$server`. Pure."""
+    return [word.replace(SERVER, find_own_address(server)) for word in words]
 
 
 def build_launch(asked: ResolvedService, probe: str, argv: Sequence[str]) -> list[str]:
@@ -256,7 +256,7 @@ async def _find_listener(port: int, server: Machine) -> str:
         raise ServiceFailed(
             f"it listens on {', '.join(sorted(map(str, addresses)))} alone, port {port}: no client reaches it there",
             server.name,
-            f'have it listen on "{SERVER}", which is {server.address} here, or on 0.0.0.0',
+            f'have it listen on "{SERVER}", which is {find_own_address(server)} here, or on 0.0.0.0',
             cause=Cause.SERVICE_NOT_READY,
         )
     return ""

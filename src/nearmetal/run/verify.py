@@ -61,6 +61,10 @@ def resources(
         values["storage_driver"] = image.storage_driver
         if image.storage_driver_asked not in (None, image.storage_driver):
             problems.append(f"its storage driver is {image.storage_driver} instead of {image.storage_driver_asked}")
+    if handle.network is not None:
+        values["network"] = handle.network
+        if handle.network != spec.network:
+            problems.append(f"its network is {handle.network} instead of {spec.network}")
     if cpus != spec.vcpus:
         problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
     found_memory, (least, most) = (memory, MEMORY_SHARE) if ram is None else (ram, RAM_SHARE)

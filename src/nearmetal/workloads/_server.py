@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.image import pages
 from nearmetal.lab.machines import kernel
-from nearmetal.model import Cause, Machine, Service, Stage
+from nearmetal.model import Cause, Machine, Service, Stage, find_own_address
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
 from nearmetal.workloads._serving import ended_within, stop_all
@@ -92,7 +92,7 @@ class Servers:
     def _command(self, server: Machine) -> list[str]:
         if self._parameters.server == "lighttpd":
             return ["lighttpd", "-D", "-f", _WITH_PHP if any(map(_is_php, self._paths)) else _PLAIN]
-        listen = f"{server.address}:{PORTS['probe']}"
+        listen = f"{find_own_address(server)}:{PORTS['probe']}"
         writes = self._parameters.writes
         content = ("--body", str(self._parameters.body)) if writes is None else ("--writes", writes)
         delay = ("--delay", as_time(self._parameters.delay)) if self._parameters.delay else ()

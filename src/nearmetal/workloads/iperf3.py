@@ -5,7 +5,7 @@ import time
 from typing import ClassVar
 
 from nearmetal.errors import TimedOut, ToolFailed
-from nearmetal.model import Completed, Frozen, Machine, Measurement, Service, Stage, Warned
+from nearmetal.model import Completed, Frozen, Machine, Measurement, Service, Stage, Warned, find_own_address
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
@@ -90,7 +90,7 @@ class Iperf3:
     # ── What is run ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _listening(self, server: Machine, index: int) -> list[str]:
-        place = ["--bind", server.address, "--port", str(PORT + index)]
+        place = ["--bind", find_own_address(server), "--port", str(PORT + index)]
         return ["iperf3", "--server", *place, "--interval", number(self._parameters.interval), "--json"]
 
     def _measuring(self, server: Machine, index: int) -> list[str]:

@@ -9,7 +9,18 @@ from pydantic import Field, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.machines import kernel
-from nearmetal.model import BothClocks, Completed, Frozen, Machine, Measurement, ResponseKind, Service, Stage, Warned
+from nearmetal.model import (
+    BothClocks,
+    Completed,
+    Frozen,
+    Machine,
+    Measurement,
+    ResponseKind,
+    Service,
+    Stage,
+    Warned,
+    find_own_address,
+)
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._ping_document import Delays, delays, got_nothing, parse
@@ -90,7 +101,7 @@ class Ping:
     async def prepare(self, stage: Stage) -> None:
         faced = [stage.facing(index) for index in range(len(stage.clients))]
         for server in dict.fromkeys(faced):
-            listen = ["clock", "serve", "--listen", f"{server.address}:{PORT}"]
+            listen = ["clock", "serve", "--listen", f"{find_own_address(server)}:{PORT}"]
             self._services.append(await stage.serve(server, [server.probe, *listen]))
         for index, server in enumerate(dict.fromkeys(faced)):
             # Over a link that loses frames, whether a client is answered is what is to be measured.

@@ -32,6 +32,7 @@ class Container(StartedCommands, SharedKernelMachine):
         super().__init__(handle, site)
         self.engine = engine
         self.id: str = handle.data["container"]
+        self.own_address = handle.own_address
         self._group: ControlGroup | None = None
 
     async def group(self) -> ControlGroup:

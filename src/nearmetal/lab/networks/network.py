@@ -117,6 +117,14 @@ async def plug_veth(port: Port, pid: int, site: Site) -> None:
     )
 
 
+async def plug_bare(port: Port, pid: int, name: str, site: Site) -> None:
+    """Lay a cable between the switch and the network namespace of a process, whose end there has no address."""
+    ends = f"{port.outside} mtu {port.mtu} type veth peer name {name} mtu {port.mtu} netns {pid}"
+    await batch(site, namespace(port), f"link add {ends}\n{_up(port)}")
+    inside = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip", "link", "set", name, "up")
+    await must(site, *inside)
+
+
 async def plug_tap(port: Port, site: Site) -> None:
     """A tap at the switch for a virtual machine monitor to open; it keeps existing when nobody has it open."""
     await batch(site, namespace(port), f"tuntap add dev {port.outside} mode tap vnet_hdr\n{_up(port)}")
