@@ -1,8 +1,12 @@
 """Where things lie on this machine, and the limits on every wait."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import astuple, dataclass
 from pathlib import Path
+
+from nearmetal.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,33 @@ class Limits:
     stop: float = 15.0
     trial_slack: float = 60.0
     """What a trial may take beyond the duration it declares."""
+    proof: float = 10.0
+    """What a guest may take to boot on real hardware; it takes less than one."""
+
+    def scaled(self, patience: float) -> "Limits":
+        return Limits(*(patience * limit for limit in astuple(self)))
 
 
-LIMITS = Limits()
+def read_patience(environment: Mapping[str, str], cpuinfo: Path = Path("/proc/cpuinfo")) -> float:
+    """How many times slower than real hardware this machine is assumed to be.
+
+    `NEARMETAL_PATIENCE` names it. Otherwise it is 1, and 6 if QEMU emulates the processor: a kernel that is up in
+    one second on hardware takes five to ten there. BadInput if the variable holds no number from 1 to 100.
+    """
+    named = environment.get("NEARMETAL_PATIENCE")
+    if named is not None:
+        with suppress(ValueError):
+            if 1 <= float(named) <= 100:
+                return float(named)
+        raise BadInput(f"{named!r} is no number from 1 to 100", "NEARMETAL_PATIENCE", "unset it, or say 3, for example")
+    try:
+        with cpuinfo.open("rb") as file:
+            first = file.read(1024)  # of the first processor: a host of hundreds takes long to list them all
+    except OSError:
+        return 1.0
+    return _EMULATED if b"QEMU TCG CPU" in first else 1.0
+
+
+_EMULATED = 6.0
+
+LIMITS = Limits().scaled(read_patience(os.environ))

@@ -17,9 +17,7 @@ from .arguments import MACHINE, MICROVM, PROGRAM, common, tell_clock
 CANDIDATES = ("kvm", "tcg")
 """The best first."""
 _LIMITS = {"tcg": LIMITS.boot}
-_LIMIT = 10.0
-"""Seconds that a guest has on an accelerator; real ones take less than one."""
-_LIMIT_OF_TYPE = 30.0
+_LIMIT_OF_TYPE = 3 * LIMITS.proof
 """Seconds that a guest has on another machine type where the default is known to boot one, emulated or not."""
 _MEMORY = 256 * 2**20
 _TRIED = "proof-"
@@ -67,7 +65,7 @@ async def proved_now(
     accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> Proof:
     """Tried now, and remembered instead of what was found out earlier."""
-    limit = _LIMITS.get(accel, _LIMIT) if machine == MACHINE else _LIMIT_OF_TYPE
+    limit = _LIMITS.get(accel, LIMITS.proof) if machine == MACHINE else _LIMIT_OF_TYPE
     proof = await prove(accel, image, limit, site, machine, program)
     circumstances = await _circumstances(image, site)
     file = _file(cache, site)
