@@ -15,6 +15,7 @@ import pytest
 
 from nearmetal import cli
 from nearmetal.errors import BadInput
+from nearmetal.report import drawing
 from nearmetal.trace import analyser, parquet
 from tests import captures
 
@@ -215,6 +216,14 @@ def test_parquet_without_its_library_is_told_before_anything_is_read(
     monkeypatch.setitem(sys.modules, "duckdb", None)
     status, out, err = trace("/nonexistent.pcap", "--requests", "x.parquet")
     assert (status, out) == (3, "") and 'pip install "nearmetal[parquet]"' in err
+
+
+def test_a_page_without_what_draws_it_is_told_before_anything_is_read(
+    trace: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
+    status, out, err = trace("/nonexistent.pcap", "--html", "-")
+    assert (status, out) == (3, "") and 'pip install "nearmetal[pictures]"' in err
 
 
 @pytest.mark.parametrize(

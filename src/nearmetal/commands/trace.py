@@ -18,6 +18,7 @@ from nearmetal.files import write_whole
 from nearmetal.interrupts import run_until_done
 from nearmetal.printing import console_for, warn
 from nearmetal.report import words
+from nearmetal.report.drawing import require_engine
 from nearmetal.store.artifacts import describe_change
 from nearmetal.tables import Column, fitted
 from nearmetal.temporary import temporary_folder
@@ -111,6 +112,8 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
         raise BadInput(
             "this is one capture twice, not both ends", str(captures[0]), "name the other end's, or one alone"
         )
+    if html is not None:
+        require_engine()
     if _is_parquet(requests):
         parquet.require()
     elif requests is not None and requests.suffix in _OTHERS:

@@ -11,7 +11,8 @@ from nearmetal.dashboard.following import Follower
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.so_far import so_far
 from nearmetal.errors import BadInput, NearmetalError
-from nearmetal.report.drawing import svg
+from nearmetal.report.chapters import describe_charts
+from nearmetal.report.drawing import has_engine, svg
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
@@ -87,6 +88,8 @@ class RunView:
         self._compared = compared
         try:
             section, report = so_far(self.manifest, course, self.folder)
+            if not has_engine():
+                (section,) = describe_charts([section])
             self._warned = tuple(glance.warned(report))
             return {**page.verdicts(section, report, svg), **page.troubles(course, report.labels, self._warned)}
         except (NearmetalError, ValueError, KeyError):

@@ -12,7 +12,8 @@ from nearmetal import plugins
 from nearmetal.errors import NearmetalError, ToolFailed, message_of
 from nearmetal.plain import plain
 from nearmetal.report import figures
-from nearmetal.report.blocks import Block, Chart, Notice, Section, Source
+from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source
+from nearmetal.report.drawing import INSTALL_ENGINE
 from nearmetal.report.reading import ReportInput, SectionPlugin
 from nearmetal.say import Say
 
@@ -80,6 +81,31 @@ def without_charts(sections: Sequence[Section], why: Mapping[str, str], say: Say
             raise ToolFailed(text, "report")
         say(text)
     return [replace(section, blocks=tuple(_instead(block, why) for block in section.blocks)) for section in sections]
+
+
+def describe_charts(sections: Sequence[Section], say: Say | None = None) -> list[Section]:
+    """The chapters with the description of each chart in its place, for hosts without an engine that draws.
+
+    `say` is told how to get pictures; so is the reader, above the first chart.
+    """
+    is_told = False
+    described: list[Section] = []
+    for section in sections:
+        blocks: list[Block] = []
+        for block in section.blocks:
+            if not isinstance(block, Chart):
+                blocks.append(block)
+                continue
+            if not is_told:
+                blocks.append(
+                    Notice(f"This page has no pictures, and describes each instead. For them: {INSTALL_ENGINE}")
+                )
+                is_told = True
+            blocks.append(Paragraph(f"{block.caption.rstrip('.')}. {block.description}"))
+        described.append(replace(section, blocks=tuple(blocks)))
+    if is_told and say is not None:
+        say(f"the report describes its pictures instead of showing them; for pictures: {INSTALL_ENGINE}")
+    return described
 
 
 def _instead(block: Block, why: Mapping[str, str]) -> Block:

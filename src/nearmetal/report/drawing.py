@@ -20,12 +20,13 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from queue import SimpleQueue
 from threading import Lock
 from types import TracebackType
 from typing import Any
 
-from nearmetal.errors import ToolFailed
+from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.plain import plain
 
 Spec = Mapping[str, Any]
@@ -62,14 +63,33 @@ Begun = Future[Picture | Undrawn]
 """A picture that is being drawn."""
 
 
+INSTALL_ENGINE = 'pip install "nearmetal[pictures]"'
+"""The engine has 85 MB, more than half of everything else, and a verdict needs no picture."""
+
+
+def has_engine() -> bool:
+    """Whether pictures can be drawn here."""
+    return find_spec("vl_convert") is not None
+
+
+def require_engine() -> None:
+    """HostCannot if pictures cannot be drawn here."""
+    if not has_engine():
+        raise HostCannot("vl-convert-python, which draws pictures, is not installed", remedy=INSTALL_ENGINE)
+
+
 def draw(spec: Spec) -> Picture:
-    """Draw a Vega-Lite specification. Nothing is loaded: a specification that names an address is an error."""
+    """Draw a Vega-Lite specification. Nothing is loaded: a specification that names an address is an error.
+
+    HostCannot if the engine is not installed.
+    """
     picture = svg(spec)
     return Picture(picture, _png(picture))
 
 
 def svg(spec: Spec) -> str:
-    """The same without a PNG."""
+    """A Vega-Lite specification as SVG. HostCannot if the engine is not installed."""
+    require_engine()
     import vl_convert
 
     return _unique(vl_convert.vegalite_to_svg(_plain(spec), allowed_base_urls=[]))

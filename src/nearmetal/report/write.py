@@ -13,8 +13,8 @@ from nearmetal.errors import BadInput
 from nearmetal.files import write_whole
 from nearmetal.report import exports, formats, page
 from nearmetal.report.blocks import Chart, Section, Table
-from nearmetal.report.chapters import sections, without_charts
-from nearmetal.report.drawing import Begun, Drawers, Picture, Undrawn, draw, drawn
+from nearmetal.report.chapters import describe_charts, sections, without_charts
+from nearmetal.report.drawing import Begun, Drawers, Picture, Undrawn, draw, drawn, has_engine, require_engine
 from nearmetal.report.reading import ReportInput, read, without_collection
 from nearmetal.report.tidy import make_table
 from nearmetal.say import Say
@@ -91,10 +91,14 @@ def render(folder: RunFolder, format: Format, say: Say | None = None) -> str | b
 def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
     if format == "json":
         return _json(read(folder))
+    if format == "png":
+        require_engine()
     if format == "html":
         chapters, pictures = _drawn(folder, say, also_png=False)
         return page.html(chapters.report, chapters.sections, pictures)
     chapters = _Chapters.of(folder, say)
+    if not has_engine():
+        chapters = replace(chapters, sections=describe_charts(chapters.sections))
     match format:
         case "md":
             study = chapters.report.manifest.study
@@ -117,9 +121,16 @@ def _drawn(
 ) -> tuple[_Chapters, Pictures]:
     """Every picture of every chart, and the chapters with a notice for each chart that cannot be drawn.
 
+    Without an engine there are no pictures, and the chapters describe them.
+
     A PNG is for files: the narrow ones stand in the page alone and have none. What is to be done `meanwhile` is done
     while other processes draw.
     """
+    if not has_engine():
+        chapters = _Chapters.of(folder, say)
+        if meanwhile:
+            meanwhile(chapters.report)
+        return replace(chapters, sections=describe_charts(chapters.sections, say)), {}
     begun: dict[tuple[str, str, bool], Begun] = {}
     with Drawers() as drawers:
 
