@@ -14,10 +14,18 @@ class ProbeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build with a static C library, because the probe lands where nothing is installed.
 
-        NEARMETAL_PROBE_BUILT says that somebody else builds and places it, as the Makefile does for a checkout.
+        NEARMETAL_PROBE names one that is built already. NEARMETAL_PROBE_BUILT says that somebody else builds and places
+        it, as the Makefile does for a checkout.
         """
         if os.environ.get("NEARMETAL_PROBE_BUILT"):
             return
+        probe = Path(named) if (named := os.environ.get("NEARMETAL_PROBE")) else self._compile()
+        build_data["force_include"][str(probe.resolve())] = "nearmetal/lab/nearmetal-probe"
+        build_data["pure_python"] = False
+        # A static program needs no C library, and the package no particular Python.
+        build_data["tag"] = f"py3-none-manylinux_2_17_{platform.machine()}"
+
+    def _compile(self) -> Path:
         if not shutil.which("cargo") or not shutil.which("rustc"):
             raise SystemExit(
                 "nearmetal: this is its source; its probe takes a Rust toolchain (1.85 or newer) to build, and here is "
@@ -31,8 +39,4 @@ class ProbeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             env={**os.environ, "RUSTFLAGS": "-C target-feature=+crt-static"},
         )
         folder = Path(os.environ.get("CARGO_TARGET_DIR", Path(self.root) / "target"))
-        probe = folder / target / "release" / "nearmetal-probe"
-        build_data["force_include"][str(probe)] = "nearmetal/lab/nearmetal-probe"
-        build_data["pure_python"] = False
-        # A static program needs no C library, and the package no particular Python.
-        build_data["tag"] = f"py3-none-manylinux_2_17_{platform.machine()}"
+        return folder / target / "release" / "nearmetal-probe"

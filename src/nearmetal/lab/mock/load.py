@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from nearmetal.histograms import encode_value
+
 _ERRORS = (
     *("client_timeout", "socket_timeout", "reset"),
     *("fd_unavailable", "address_unavailable", "fd_table_full", "unbegun", "other"),
@@ -46,9 +48,4 @@ def _spread(middle: float, count: int) -> dict[str, float]:
 
 def _histogram(value: float, count: int) -> str:
     """Every request took as long as the middle one."""
-    from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # it ships no types
-
-    histogram = HdrHistogram(1, 60_000_000_000, 3)
-    if count:
-        histogram.record_value(round(value), count)
-    return str(histogram.encode().decode())
+    return encode_value(round(value), count, highest=60_000_000_000)
