@@ -482,7 +482,7 @@ def test_what_a_host_lacks_is_told_without_what_steers_a_terminal(
     bad = "it says \x1b]0;other\x07\x1b[2J"
     lacking = Finding(what=f"a tool: {bad}", ok=False, detail=bad, remedy=bad)
 
-    async def examined() -> doctor.Examined:
+    async def examined(environments: object) -> doctor.Examined:
         return doctor.Examined.of([lacking])
 
     def refuses() -> int:
@@ -490,7 +490,7 @@ def test_what_a_host_lacks_is_told_without_what_steers_a_terminal(
 
     monkeypatch.setattr(doctor, "examine", examined)
     if command == "doctor":
-        host_commands.doctor(as_json=False)
+        host_commands.doctor((), fix=False, as_json=False)
     elif command == "plan":
         say_missing([({"environment": bad}, lacking)], "not here", console_for(False))
     else:

@@ -33,6 +33,7 @@ async def test_a_host_without_qemu_is_told_so_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_host_without_tcpdump_is_told_what_that_means(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "apt-get").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = doctor._captures()
     assert (found.what, found.ok, found.fatal) == ("captures: tcpdump", False, False)
@@ -147,6 +148,7 @@ async def test_that_no_vagrantfile_is_here_is_nothing_that_this_host_lacks(
     sh = shutil.which("sh")
     assert sh is not None
     (tmp_path / "bin/sh").symlink_to(sh)
+    (tmp_path / "bin/apt-get").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
     (found,) = await doctor._environments(LocalSite())

@@ -222,7 +222,7 @@ def of_hosts(ask: Asked) -> None:
     lacking = Finding(what="probe", ok=False, detail="it is not there", remedy="make setup")
     for findings, status in (([Finding(what="root", ok=True)], 0), ([lacking], 3)):
 
-        async def examined(told: list[Finding] = findings) -> Examined:
+        async def examined(environments: object, told: list[Finding] = findings) -> Examined:
             return Examined.of(told)
 
         ask.patch.setattr("nearmetal.lab.doctor.examine", examined)

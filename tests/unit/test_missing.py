@@ -170,6 +170,7 @@ async def test_a_host_without_tcpdump_captures_nothing(
     monkeypatch.setattr(type(mock), "describe", lambda self, options, spec: described)
     for name in ("sh", "cat"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
+    (tmp_path / "apt-get").symlink_to("/bin/true")
     text = STUDY.replace('memory = ["256MiB", "2GiB"]\n', "")
     text = (
         text.replace("[machine]", f"capture = {capture}\n[machine]")

@@ -132,13 +132,13 @@ async def test_no_vagrant_and_no_vagrantfile(fake: FakeVagrant, monkeypatch: pyt
     assert wrong and wrong.detail == "there is none" and str(fake.folder) in wrong.what
     empty = fake.folder.parent / "empty"
     empty.mkdir()
-    for name in ("sh",):
-        (empty / name).symlink_to(f"/bin/{name}")
+    for name, program in (("sh", "sh"), ("apt-get", "true")):
+        (empty / name).symlink_to(f"/bin/{program}")
     monkeypatch.setenv("PATH", str(empty))
     wrong = await found(fake)
     assert wrong and (wrong.what, wrong.remedy) == (
         "vagrant",
-        "apt-get install vagrant, and with it its provider, such as vagrant-libvirt",
+        "apt-get install vagrant vagrant-libvirt",
     )
 
 

@@ -9,12 +9,18 @@ from nearmetal.arguments.options import json_option
 
 
 @click.command()
+@click.argument("environments", nargs=-1)
+@click.option("--fix", is_flag=True, help="Install the packages that are missing first, by apt.")
 @json_option("doctor.v1")
-def doctor(as_json: bool) -> int:
-    """Try what this host can measure."""
+def doctor(environments: tuple[str, ...], fix: bool, as_json: bool) -> int:
+    """Try what this host can measure.
+
+    With ENVIRONMENTS, of these alone. --fix installs what they lack, and nothing else; without a name those of the
+    study quickstart: host, docker, qemu. If the host has another package manager than apt, its command is printed.
+    """
     from nearmetal.commands import host
 
-    return host.doctor(as_json)
+    return host.doctor(environments, fix, as_json)
 
 
 @click.command()

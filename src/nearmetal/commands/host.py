@@ -1,12 +1,16 @@
 """`doctor` and `clean`: what this host can do, and what dead runs left on it."""
 
+import asyncio
 import os
+import subprocess
+import sys
 import textwrap
+from collections.abc import Sequence
 
 import click
 from rich.text import Text
 
-from nearmetal.errors import ExitCode, Interrupted
+from nearmetal.errors import ExitCode, HostCannot, Interrupted
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.plain import plain
 from nearmetal.printing import beside, console_for, print_json, warn
@@ -15,17 +19,21 @@ _HANGING = 4
 """Columns of the mark before what was found."""
 
 
-def doctor(as_json: bool) -> int:
+def doctor(environments: Sequence[str], fix: bool, as_json: bool) -> int:
+    """`fix`: packages are installed first that these environments lack, or else those of the study quickstart."""
     from nearmetal.lab import others
-    from nearmetal.lab.doctor import Examined, examine
+    from nearmetal.lab.doctor import USUAL, Examined, examine
 
     if process := others.other():
         warn(others.disturbs(process))
     console = console_for(as_json)
+    if fix:
+        environments = environments or USUAL
+        _install_missing(environments)
     examined: list[Examined] = []
 
     async def examine_it() -> None:
-        examined.append(await examine())
+        examined.append(await examine(environments))
 
     with console.status("trying what this host can do"):
         finished = until_interrupted(examine_it(), beside)
@@ -43,6 +51,30 @@ def doctor(as_json: bool) -> int:
             for number, part in enumerate(wrapped):
                 console.print(Text.assemble((f"{'' if number else mark:{_HANGING}}", style), part), soft_wrap=True)
     return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
+
+
+def _install_missing(environments: Sequence[str]) -> None:
+    """By apt. HostCannot, with the command to type, where apt is not the host's, or not ours to use."""
+    from nearmetal.lab.doctor import find_packages
+    from nearmetal.lab.packages import APT, describe_install, find_manager
+
+    packages = asyncio.run(find_packages(environments))
+    if not packages:
+        beside(f"no package is missing for {', '.join(environments)}")
+        return
+    manager = find_manager()
+    command = describe_install(manager, *packages)
+    if manager is not APT:
+        raise HostCannot("packages are missing, and only apt is used by --fix", remedy=command)
+    if os.geteuid() != 0:
+        raise HostCannot("packages are missing, and installing them takes root", remedy=f"sudo {command}")
+    beside(f"installing {', '.join(packages)}")
+    quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # Its words go where ours do that are no result.
+    for words in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *packages]):
+        ended = subprocess.run([APT.program, *words], stdin=subprocess.DEVNULL, stdout=sys.stderr, env=quietly)
+        if ended.returncode != 0:
+            raise HostCannot(f"apt-get {words[0]} ended with {ended.returncode}; it says why above", remedy=command)
 
 
 def clean(as_json: bool) -> int:

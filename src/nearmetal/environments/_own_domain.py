@@ -31,6 +31,7 @@ from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
+from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.qemu import arguments, machine_type, ordered, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.monitor import Monitor
@@ -263,8 +264,8 @@ async def _connected(uri: str, site: Site) -> Finding:
     except HostCannot as error:
         # A libvirtd without the user that this package makes for QEMU ends as soon as it is started.
         remedy = (
-            "install it (apt-get install libvirt-daemon-system), start it (systemctl start libvirtd), or name another: "
-            "uri = …"
+            f"install it ({describe_install(find_manager(), 'libvirt-daemon-system')}), start it (systemctl start "
+            "libvirtd), or name another: uri = …"
         )
         return finding(what, False, error.what, remedy)
     running = next((line for line in version.splitlines() if line.startswith("Running hypervisor")), "")

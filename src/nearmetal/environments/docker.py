@@ -17,6 +17,7 @@ keeper is also what the networks are made of that engines give their containers 
 import asyncio
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.networks import network
+from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
@@ -124,13 +126,21 @@ class DockerEnvironment:
             *await shares.findings(machine, site),
         ]
 
+    def _engine_lacking(self, error: HostCannot) -> Finding:
+        """Not installed, or not running."""
+        found = Finding(what=self.brand.called, ok=False, detail=placed(error), remedy=error.remedy)
+        if shutil.which(self.brand.server):
+            return found
+        remedy = f"{describe_install(find_manager(), self.brand.package)}; or {error.remedy}"
+        return found.model_copy(update={"remedy": remedy, "packages": (self.brand.package,)})
+
     async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec) -> list[Finding]:
         try:
             engine = await self._engine(self.brand.address(options))
             await engine.refuse_other()
             info = await engine.call(engine.client.info)
         except HostCannot as error:
-            return [Finding(what=self.brand.called, ok=False, detail=placed(error), remedy=error.remedy)]
+            return [self._engine_lacking(error)]
         runtime = options.get("runtime") or info["DefaultRuntime"]
         known = self.runtimes(info)
         return [

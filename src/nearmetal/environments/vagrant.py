@@ -54,7 +54,7 @@ _OFF = ("poweroff", "shutoff", "aborted", "stopped", "not_running", "off")
 _NAMES = ("Vagrantfile", "vagrantfile")
 """What Vagrant looks for in a folder."""
 
-_PACKAGES = "vagrant, and with it its provider, such as vagrant-libvirt"
+_PACKAGES = "vagrant vagrant-libvirt"
 
 _LOOK_AGAIN = 0.1
 """Seconds between two looks for the identity of a machine that comes up."""

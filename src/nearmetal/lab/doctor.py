@@ -11,7 +11,7 @@ from pydantic import Field
 
 from nearmetal import plugins, system_errors
 from nearmetal.config import Paths
-from nearmetal.errors import NearmetalError, message_of
+from nearmetal.errors import BadInput, NearmetalError, message_of
 from nearmetal.in_short import in_short
 from nearmetal.kernel_table import TABLE
 from nearmetal.lab import clean, image, probe
@@ -30,6 +30,7 @@ DISK_NEEDED = 4 * 2**30
 
 _NAMED = 3
 """Of what was left behind, so much is told by name."""
+_NAMESPACE_TOOLS = (("unshare", "util-linux"), ("ip", "iproute2"))
 _BUILD_TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-img": "qemu-utils"}
 
 
@@ -46,12 +47,46 @@ class Examined(Document):
         return cls(able=all(one.ok or not one.fatal for one in findings), findings=tuple(findings))
 
 
-async def examine() -> Examined:
-    """Everything, in the order in which it matters. Leaves nothing behind."""
-    return Examined.of(await _findings())
+USUAL = ("host", "docker", "qemu")
+"""What the study quickstart compares."""
 
 
-async def _findings() -> list[Finding]:
+async def examine(environments: Sequence[str] = ()) -> Examined:
+    """This host, in the order in which it matters, and these environments, or all. Leaves nothing behind.
+
+    BadInput if there is no environment of a name.
+    """
+    _refuse_unknown(environments)
+    return Examined.of(await _findings(environments))
+
+
+async def find_packages(environments: Sequence[str]) -> list[str]:
+    """Debian's names of the packages that these environments, and building the lab image, need and this host lacks.
+
+    Nothing is made. BadInput if there is no environment of a name.
+    """
+    _refuse_unknown(environments)
+    site = LocalSite()
+    findings = [] if _built_image() else [program(name, package) for name, package in _BUILD_TOOLS.items()]
+    findings += [program(name, package) for name, package in _NAMESPACE_TOOLS]
+    for name in environments:
+        environment = plugins.load("environments", name)
+        if not any(field.is_required() for field in environment.Options.model_fields.values()):
+            findings += await environment.check(EnvironmentSpec(kind=name), MachineSpec(), site)
+    return sorted({package for one in findings if not one.ok for package in one.packages})
+
+
+def _refuse_unknown(environments: Sequence[str]) -> None:
+    known = plugins.names("environments")
+    if unknown := [name for name in environments if name not in known]:
+        raise BadInput(f"there is no environment {unknown[0]!r}", remedy=f"one of: {', '.join(known)}")
+
+
+def _built_image() -> Image | None:
+    return next((one for one in image.ls(Paths.default().cache) if one.name == "lab"), None)
+
+
+async def _findings(asked: Sequence[str]) -> list[Finding]:
     site = LocalSite()
     findings = [
         finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
@@ -63,7 +98,7 @@ async def _findings() -> list[Finding]:
         _captures(),
         *_plugins_of_others(),
     ]
-    lab = next((one for one in image.ls(Paths.default().cache) if one.name == "lab"), None)
+    lab = _built_image()
     if lab is None:
         findings += [program(name, package) for name, package in _BUILD_TOOLS.items()]
         findings.append(
@@ -75,9 +110,8 @@ async def _findings() -> list[Finding]:
                 remedy="nearmetal image build",
             )
         )
-        return findings
-    findings += await _environments(site)
-    return findings + await _accelerators(lab)
+    findings += await _environments(site, asked, is_built=lab is not None)
+    return findings + (await _accelerators(lab) if lab and (not asked or "qemu" in asked) else [])
 
 
 async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, *, fatal: bool = True) -> Finding:
@@ -112,7 +146,7 @@ def _refused(what: str, error: OSError, *, fatal: bool = True) -> Finding:
 
 async def _namespaces(site: Site) -> Finding:
     what = "network namespace"
-    for name, package in (("unshare", "util-linux"), ("ip", "iproute2")):
+    for name, package in _NAMESPACE_TOOLS:
         found = program(name, package)
         if not found.ok:
             return found.model_copy(update={"what": f"{what}: {name}"})
@@ -194,17 +228,20 @@ def _captures() -> Finding:
     return found.model_copy(update={"what": "captures: tcpdump", "fatal": False, "detail": detail})
 
 
-async def _environments(site: Site) -> list[Finding]:
-    """Each environment of this host: what it lacks, or that a machine of it was made and ran a command."""
+async def _environments(site: Site, asked: Sequence[str] = (), is_built: bool = True) -> list[Finding]:
+    """Each environment of this host: what it lacks, or that a machine of it was made and ran a command.
+
+    Without the lab image (`is_built`) no machine is made.
+    """
     findings: list[Finding] = []
     try:
-        names = plugins.names("environments")
+        names = asked or plugins.names("environments")
     except NearmetalError:
         return []  # told with what others' packages bring
     for name in names:
         what = f"environment {name}"
         try:
-            findings += await _environment(name, site)
+            findings += await _environment(name, site, is_built)
         except NearmetalError as error:
             findings.append(Finding(what=what, ok=False, detail=error.what, remedy=error.remedy, fatal=False))
         except Exception as error:  # it may be anybody's, and raise anything
@@ -231,7 +268,7 @@ def _plugins_of_others() -> Iterator[Finding]:
                 yield Finding(what=what, ok=False, detail=error.what, remedy=error.remedy, fatal=False)
 
 
-async def _environment(name: str, site: Site) -> list[Finding]:
+async def _environment(name: str, site: Site, is_built: bool) -> list[Finding]:
     environment = plugins.load("environments", name)
     if asked := [key for key, field in environment.Options.model_fields.items() if field.is_required()]:
         keys = " and ".join(f"`{key}`" for key in asked)
@@ -246,6 +283,8 @@ async def _environment(name: str, site: Site) -> list[Finding]:
         return [_not_tried(name, "a study says where its machines are, by `vagrantfile` in [environments.NAME]")]
     if name == "qemu":
         return [Finding(what="environment qemu", ok=True, detail="guests are tried by accelerator, below")]
+    if not is_built:
+        return [_not_tried(name, "what it needs is there, but for the lab image")]
     if not environment.describe({}, MachineSpec()).is_on_switch:
         return [_not_tried(name, "what it needs is there")]
     what = f"environment {name}: a machine that runs a command"

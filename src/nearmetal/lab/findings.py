@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping
 
 from nearmetal.errors import NearmetalError
+from nearmetal.lab.packages import PROGRAMS, Manager, choose_manager, describe_install, find_manager
 from nearmetal.model import Commands, Finding
 
 
@@ -40,15 +41,22 @@ def placed(error: NearmetalError) -> str:
 
 
 def program(name: str, package: str) -> Finding:
-    """Whether a program is installed, by the Debian package that has it."""
-    return finding(name, shutil.which(name) is not None, "it is not installed", f"apt-get install {package}")
+    """Whether a program is installed on this host, by the Debian package that has it, or by several."""
+    return _installed(name, shutil.which(name) is not None, package, find_manager)
 
 
 async def programs(commands: Commands, packages: Mapping[str, str]) -> list[Finding]:
     """Whether programs are installed where commands run, by the Debian packages that have them."""
-    ended = await commands.exec(["sh", "-c", 'for name; do command -v "$name"; done; :', "which", *packages])
+    asked = [*packages, *PROGRAMS]
+    ended = await commands.exec(["sh", "-c", 'for name; do command -v "$name"; done; :', "which", *asked])
     found = {line.rpartition("/")[2] for line in ended.text.splitlines()}
-    return [
-        finding(name, name in found, "it is not installed", f"apt-get install {package}")
-        for name, package in packages.items()
-    ]
+    manager = choose_manager(found)
+    return [_installed(name, name in found, package, lambda: manager) for name, package in packages.items()]
+
+
+def _installed(name: str, is_there: bool, package: str, manager: Callable[[], Manager | None]) -> Finding:
+    if is_there:
+        return Finding(what=name, ok=True)
+    packages = tuple(package.split())
+    remedy = describe_install(manager(), *packages)
+    return Finding(what=name, ok=False, detail="it is not installed", remedy=remedy, packages=packages)

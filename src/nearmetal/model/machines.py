@@ -245,6 +245,8 @@ class Finding(Frozen):
     remedy: str = ""
     fatal: bool = True
     """Without it this environment cannot run; else it is only worth knowing."""
+    packages: tuple[str, ...] = ()
+    """Debian's names of the packages that are missing, if installing them is the remedy."""
 
 
 class Recorder(Protocol):

@@ -49,6 +49,10 @@ class Brand:
     """What it calls itself among what it is made of."""
     other_runtime: str
     """How it is made to run containers by another runtime."""
+    server: str
+    """The program that serves."""
+    package: str
+    """Debian's package that has it."""
 
     def address(self, options: Mapping[str, Any]) -> str:
         """The engine that [environments.NAME] or the environment names, else the usual one."""
@@ -68,6 +72,8 @@ DOCKER = Brand(
     to_engine=("--host",),
     component="Engine",
     other_runtime="name one of these, or install it and tell the engine of it in /etc/docker/daemon.json",
+    server="dockerd",
+    package="docker.io",
 )
 PODMAN = Brand(
     called="Podman service",
@@ -78,6 +84,8 @@ PODMAN = Brand(
     to_engine=("--remote", "--url"),
     component="Podman Engine",
     other_runtime="name that, or start a service with the other: podman --runtime NAME system service",
+    server="podman",
+    package="podman",
 )
 BRANDS = (DOCKER, PODMAN)
 

@@ -21,6 +21,7 @@ from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.containers import covered
 from nearmetal.lab.containers.api import DOCKER, Engine, Refused, ping
 from nearmetal.lab.lock import exclusive
+from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle, MachineSpec
 
@@ -56,7 +57,7 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
     if len(os.fsencode(folder / _LONGEST)) > _SOCKET_LIMIT:
         raise BadInput("the path is too long for the sockets in it", str(folder), "choose a shorter folder")
     if shutil.which("dockerd") is None:
-        raise HostCannot("there is no Docker engine to start", remedy="apt-get install docker.io")
+        raise HostCannot("there is no Docker engine to start", remedy=describe_install(find_manager(), "docker.io"))
     name = _name(folder)
     handle = Handle(kind=KIND, name=name, site="local", data={"folder": str(folder)})
     with exclusive(folder / _LOCK, _BUSY), held(ledgers_folder() / f"{name}.jsonl") as ledger:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.packages import describe_install, find_manager
 
 # A process namespace falls with its first process, which dies with us even on SIGKILL; mounts made
 # inside its mount namespace fall with it. So an interrupted build leaves files only.
@@ -40,7 +41,7 @@ def require() -> None:
         packages = sorted({PACKAGES[tool] for tool in missing})
         raise HostCannot(
             f"building an image needs {', '.join(missing)}, which this host lacks",
-            remedy=f"apt-get install {' '.join(packages)}",
+            remedy=describe_install(find_manager(), *packages),
         )
 
 

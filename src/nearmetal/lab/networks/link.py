@@ -17,6 +17,7 @@ from typing import Any, Literal
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, NotProvisioned, TimedOut
 from nearmetal.lab.networks import network
+from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.site import must
 from nearmetal.model import Completed, Handle, LinkSpec, Port, Readback, Recorder, Running, Site, Warned
 
@@ -268,5 +269,5 @@ async def disciplines(site: Site) -> frozenset[str]:
         if tried.status == 0:
             found.add(name)
         elif b"tc" in tried.stderr and b"not found" in tried.stderr:
-            raise HostCannot("there is no program 'tc'", remedy="apt-get install iproute2")
+            raise HostCannot("there is no program 'tc'", remedy=describe_install(find_manager(), "iproute2"))
     return frozenset(found)
