@@ -65,7 +65,7 @@ def test_nothing_is_wider_than_the_screen_and_every_picture_is_drawn(width: int,
     panels = len(list(page.with_name("report").glob("*.svg")))
     assert told["pictures"] == panels
     assert isinstance(told["headings"], Sequence)
-    assert told["headings"][0] == "Verdicts"
+    assert told["headings"][0] == "The answer"
 
 
 def test_names_as_long_as_they_may_be_do_not_break_a_phone(tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def test_links_of_the_contents_lead_to_sections_and_identifiers_are_unique(folde
     identifiers = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(identifiers) == len(set(identifiers))
     links = {str(attributes["href"])[1:] for tag, attributes in page.tags if tag == "a"}
-    assert {"verdicts", "responses", "cost", "exploratory", "fairness", "validity", "method", "study-file"} == links
+    chapters = {"verdicts", "responses", "cost", "exploratory", "fairness", "validity", "method", "study-file"}
+    assert chapters | {"top"} == links
     assert links <= set(identifiers)
 
 
@@ -101,18 +102,19 @@ def test_the_reader_meets_verdicts_first_and_in_words(folder: RunFolder, report:
     text = " ".join(Tags(folder.page.read_text().split("<main>")[1]).text.split())
     docker = next(c for c in report.analysis.contrasts if c.primary and c.treatment["environment"] == "docker")
     assert docker.ratio is not None
-    assert f"docker carries {docker.ratio:.4f} × the requests of host" in text
-    assert text.index("docker carries") < text.index("What was measured")
+    said = r"In web, the container \(docker\) serves [\d,]+ requests a second where the host serves [\d,]+: 2\.\d+ % "
+    assert re.search(f"{said}fewer", text)
+    assert text.index("(docker) serves") < text.index("What was measured")
     first = sections(report)[0]
-    assert first.name == "verdicts"
-    assert "4 comparisons fixed beforehand: 4 different" in first.lead
+    assert first.name == "verdicts" and first.title == "The answer"
+    assert "Values are medians over" in first.lead
 
 
 def test_in_sentences_a_figure_stays_with_its_unit(folder: RunFolder) -> None:
     """On a phone, too, no line begins with it."""
     text = Tags(folder.page.read_text().split("<main>")[1].split('id="study-file"')[0]).text
     assert "the margin of 2\xa0% that the study calls" in text and not re.search(r"margin of \d+ %", text)
-    assert "× the requests of host" in text and " × the requests of host" not in text
+    assert re.search(r"\d\xa0% fewer", text) and not re.search(r"\d % fewer", text)
     assert prose("2.5 ms, 3 s, 512 MiB, 60 %, 7 h") == "2.5\xa0ms, 3\xa0s, 512\xa0MiB, 60\xa0%, 7\xa0h"
     assert prose("8 blocks of 2 sides, 4 machines, 3 hosts") == "8 blocks of 2 sides, 4 machines, 3 hosts"
 
@@ -191,7 +193,7 @@ def test_what_was_withdrawn_stands_before_any_verdict(folder: RunFolder, tmp_pat
         lines.append(event)
     text = " ".join(Tags(write(run).read_text().split("<main>")[1]).text.split())
     withdrawn = "environment=qemu was withdrawn after three failures running: no answer"
-    assert text.index(withdrawn) < text.index("docker carries")
+    assert text.index(withdrawn) < text.index("(docker) serves")
     assert text.count(withdrawn) == 1
 
 
@@ -214,7 +216,7 @@ def test_boots_that_workloads_share_show_their_costs_once(tmp_path: Path) -> Non
     assert names == ["web-cpu_per_event", "primes-cpu_per_event", "boot-memory_overhead", "boot-ready"]
 
 
-def test_a_cost_that_nobody_has_is_said_and_not_drawn(report: ReportInput) -> None:
+def test_memory_beyond_the_guests_own_is_not_told_of_what_has_no_guest(report: ReportInput) -> None:
     def free(cell: Cell) -> Cell:
         return cell.model_copy(update={"values": (0.0,) * len(cell.values), "median": 0.0})
 
@@ -224,8 +226,7 @@ def test_a_cost_that_nobody_has_is_said_and_not_drawn(report: ReportInput) -> No
     (chart,) = (block for block in section.blocks if isinstance(block, Chart))
     assert chart.panels and not any("memory" in panel.name for panel in chart.panels)
     said = [block.text for block in section.blocks if isinstance(block, Paragraph)]
-    assert said and all(text.startswith("memory beyond the guest's own of ") for text in said)
-    assert all(text.endswith(": 0 B in every trial.") for text in said)
+    assert not said
 
 
 def test_specifications_are_valid_vega_lite(report: ReportInput) -> None:
@@ -291,7 +292,7 @@ def test_a_run_without_a_single_trial_says_so(folder: RunFolder, tmp_path: Path)
     empty.write_manifest(folder.manifest().model_copy(update={"fairness": ()}))
     text = Tags(write(empty).read_text()).text
     assert "No trial ended well, so nothing can be concluded" in text
-    assert "4 undecided" in text
+    assert text.count("could not be told from the host") == 4
     assert "no block has a good trial of both" in text
     with pytest.raises(BadInput, match="no contrast"):
         render(empty, "png")

@@ -61,7 +61,7 @@ def rows_for_people(folder: RunFolder, section: str, name: str) -> list[dict[str
 
 def test_a_saturation_that_no_ramp_came_to_is_told_as_a_bound(unsaturated: RunFolder) -> None:
     texts = [paragraph.text for paragraph in blocks_of(unsaturated, "responses", Paragraph)]
-    assert "saturation point of heavy: ≥ 60/s in every trial." in texts
+    assert any("saturation point of heavy: ≥ 60/s" in text for text in texts)
     of_all = rows_for_people(unsaturated, "saturation", "saturation")
     assert {(row["mean"], row["centre"], row["from"], row["to"], row["only a bound"]) for row in of_all} == {
         ("≥ 60/s", "–", "–", "–", "6")
@@ -101,7 +101,7 @@ def test_one_block_has_no_standard_deviation(blocks: int, tmp_path: Path) -> Non
     found = [*rows_for_people(folder, "responses", "responses"), *rows_for_people(folder, "cost", "cost")]
     assert {row["response"] for row in found} >= {"throughput", "time to ready"}
     assert {row["stddev"] == "–" for row in found} == {blocks == 1}
-    (table,) = blocks_of(folder, "cost", Table)
+    *_, table = blocks_of(folder, "cost", Table)
     assert {row["stddev"] == "" for row in rows(table, "data", for_programs)} == {blocks == 1}
 
 
@@ -129,7 +129,7 @@ def test_latencies_below_the_last_digit_are_at_most_that(tmp_path: Path) -> None
 
     folder = changed(plausible_sysbench.sysbench(tmp_path / "run", 6), "latency_p95", below)
     texts = [paragraph.text for paragraph in blocks_of(folder, "responses", Paragraph)]
-    assert "95th percentile of latency of cpu: ≤ 5 µs in every trial." in texts
+    assert any("95th percentile of latency of cpu: ≤ 5 µs" in text for text in texts)
     found = [row for row in rows_for_people(folder, "exploratory", "exploratory") if "95th" in row["response"]]
     assert found and {row["verdict"] for row in found} == {"undecided"}, "nobody knows that they are the same"
 

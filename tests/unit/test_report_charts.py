@@ -190,17 +190,21 @@ def test_thinning_keeps_few_points_as_they_are_and_joins_neighbours_by_their_med
     assert [y for _, y in thin] == sorted(y for _, y in thin)
 
 
-def test_environments_have_one_colour_each_and_the_reference_is_grey() -> None:
-    colours = palette.environments(["host", "docker", "host", "qemu"], "host")
+def test_environments_have_a_colour_by_their_names_in_whatever_study() -> None:
+    colours = palette.environments(["host", "docker", "host", "qemu"])
     assert colours["host"] == palette.REFERENCE
     assert len(set(colours.values())) == 3
-    assert palette.environments(["docker", "qemu", "host"], "host")["docker"] == colours["docker"]
+    for name, colour in colours.items():
+        assert palette.environments([name]) == {name: colour}
+    assert palette.environments(["podman", "qemu", "host"])["qemu"] == colours["qemu"]
+    of_the_users = palette.environments([f"lab-{index}" for index in range(8)])
+    assert len(set(of_the_users.values())) == 8
 
 
 @pytest.mark.parametrize("paper", ["#ffffff", "#171b22"])
 def test_colours_stand_out_from_the_page_by_day_and_by_night(paper: str) -> None:
     """WCAG 2.1, 1.4.11: graphical objects have a contrast of at least 3 to what is beside them."""
-    for name, colour in palette.environments([f"e{index}" for index in range(9)], "e0").items():
+    for name, colour in palette.environments([f"e{index}" for index in range(9)]).items():
         lighter, darker = sorted((luminance(colour), luminance(paper)), reverse=True)
         assert (lighter + 0.05) / (darker + 0.05) >= 3, (name, colour, paper)
 

@@ -12,7 +12,8 @@ Tone = Literal["better", "worse", "same", "no-worse", "unknown", "plain"]
 class Quantity:
     """A value in an SI unit ("s", "B", "1/s", "share", …): people see "1.2 ms", data files get 0.0012.
 
-    `decimals`: of a rate, where those of a column have as many all. `bound`: where the value is but known to be at
+    `decimals`: of a rate, where those of a column have as many all. `place`: people see a multiple of it, such as 100,
+    where nothing finer is known. `bound`: where the value is but known to be at
     least ("right") or at most ("left") this; people see "≥ 1.2 ms".
     """
 
@@ -20,6 +21,7 @@ class Quantity:
     unit: str
     decimals: int | None = None
     bound: Literal["left", "right"] | None = None
+    place: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,16 @@ class Notice:
 
 @dataclass(frozen=True)
 class Statement:
-    """One conclusion in a sentence, what it is about, its verdict, and the small print."""
+    """One conclusion in a sentence, what it is about, its verdict, and the small print.
+
+    `also` has further sentences about the same, each with its verdict.
+    """
 
     about: str
     text: str
     badge: Badge
     detail: str = ""
+    also: tuple[tuple[str, Badge], ...] = ()
 
 
 @dataclass(frozen=True)

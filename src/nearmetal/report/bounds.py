@@ -7,6 +7,7 @@ from typing import Final, Literal
 from nearmetal.analysis.bounds import Bound, left_open
 from nearmetal.analysis.responses import mean
 from nearmetal.analysis.results import Cell
+from nearmetal.report import figures
 from nearmetal.report.blocks import Column, Quantity
 
 Statistic = Literal["mean", "minimum", "median", "maximum"]
@@ -39,12 +40,18 @@ def quantity(cell: Cell, statistic: Statistic, of_each: int = 1) -> Quantity | N
     bound = of(cell, statistic)
     if bound == "both":
         return None
-    return Quantity(getattr(cell, statistic) / of_each, cell.unit, bound=bound)
+    return Quantity(getattr(cell, statistic) / of_each, cell.unit, bound=bound, place=_place(cell, of_each))
+
+
+def _place(cell: Cell, of_each: int = 1) -> float | None:
+    """How finely its values are known; see `figures.known_place`."""
+    place = None if any(cell.censored) else figures.known_place(cell.values)
+    return place and place / of_each
 
 
 def deviation(cell: Cell) -> Quantity | None:
     """The sample's standard deviation; None where there is none."""
-    return Quantity(cell.stddev, cell.unit) if scatters(cell) else None
+    return Quantity(cell.stddev, cell.unit, place=_place(cell)) if scatters(cell) else None
 
 
 def scatters(cell: Cell) -> bool:

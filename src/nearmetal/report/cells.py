@@ -20,7 +20,7 @@ def for_people(value: Value) -> str:
     if isinstance(value, Quantity):
         if value.unit == "p":
             return f"{value.value:.2g}" if value.value >= _LEAST else f"< {_LEAST}"
-        text = figures.quantity(value.value, value.unit, value.decimals)
+        text = figures.quantity(figures.round_off(value.value, value.place), value.unit, value.decimals)
         return f"{_SIGNS[value.bound]} {text}" if value.bound else text
     if isinstance(value, float):
         if 0 < abs(value) < _LEAST:

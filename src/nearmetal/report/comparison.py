@@ -16,7 +16,7 @@ from nearmetal.analysis.two_runs import Compared, Ran, WarnedOf
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.gate_words import describe_outcome
-from nearmetal.report.terminal import SIGNS, STYLES, counts_line
+from nearmetal.report.terminal import STYLES, counts_line
 from nearmetal.report.words import Labels, find_response_kinds
 from nearmetal.store.runs import State
 
@@ -202,7 +202,7 @@ def _shared(changes: Sequence[Change]) -> list[str]:
 def _print_change(change: Change, what: str, shared: Sequence[str], labels: Labels, console: Console) -> None:
     verdict, tone = tell_verdict(change)
     line = Text.assemble(
-        (f"{SIGNS[tone]} {verdict}", STYLES[tone]),
+        (f"{words.SIGNS[tone]} {verdict}", STYLES[tone]),
         f"  {what}: {labels.response(change.workload, change.response)} {describe_change(change, shared)}",
     )
     console.print(Padding(line, (0, 0, 0, 2), expand=False))

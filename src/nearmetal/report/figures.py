@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 from collections.abc import Iterable, Sequence
 
 from nearmetal import units
@@ -25,6 +26,31 @@ def quantity(value: float, unit: str, decimals: int | None = None) -> str:
 def rounded(value: float) -> str:
     """Four digits or, above 1000, none after the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def as_known(values: Sequence[float]) -> float:
+    """Their median, with the digits that their scatter leaves."""
+    return round_off(statistics.median(values), known_place(values))
+
+
+def known_place(values: Sequence[float]) -> float | None:
+    """The power of ten of the first digit in which the mean of these values is unsure; None if they do not scatter.
+
+    It leaves the largest two digits in any case.
+    """
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return None
+    unsure = statistics.stdev(values) / math.sqrt(len(values))
+    largest = max(map(abs, values))
+    return 10.0 ** math.floor(math.log10(min(unsure, largest / 10))) if unsure and largest < _LARGEST else None
+
+
+def round_off(value: float, place: float | None) -> float:
+    """The nearest multiple of a place, but two digits of it in any case."""
+    if not place or not value or not math.isfinite(value):
+        return value
+    digits = max(2, 1 + math.floor(math.log10(abs(value))) - round(math.log10(place)))
+    return float(f"{value:.{min(digits, 17) - 1}e}")
 
 
 def common_decimals(values: Iterable[float]) -> int:

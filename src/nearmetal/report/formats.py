@@ -65,8 +65,9 @@ def _block(block: Block) -> str:
 
 
 def _statement(item: Statement) -> str:
-    said, verdict, detail = map(escape_markdown, (f"{item.about}: {item.text}", item.badge.text, item.detail))
-    return f"- {said}: **{verdict}** ({detail})"
+    sentences = ((f"{item.about}: {item.text}" if item.about else item.text, item.badge), *item.also)
+    said = " ".join(f"{escape_markdown(text)} **{escape_markdown(badge.text)}**" for text, badge in sentences)
+    return f"- {said}" + (f" ({escape_markdown(item.detail)})" if item.detail else "")
 
 
 def picture_name(chart: Chart, panel: str) -> str:

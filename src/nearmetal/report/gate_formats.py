@@ -17,8 +17,7 @@ from nearmetal.report.blocks import Tone
 from nearmetal.report.comparison import describe_change, describe_gates, describe_size, name_change, tell_verdict
 from nearmetal.report.formats import escape_markdown
 from nearmetal.report.gate_words import describe_gate, describe_outcome, describe_why
-from nearmetal.report.terminal import SIGNS
-from nearmetal.report.words import Labels
+from nearmetal.report.words import SIGNS, Labels
 
 
 @dataclass(frozen=True, slots=True)

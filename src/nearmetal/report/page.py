@@ -12,6 +12,9 @@ from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
 from nearmetal.report.reading import ReportInput
 
+_FOLDED = ("exploratory", "method", "study-file")
+"""Chapters that are closed until somebody asks for them."""
+
 
 def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str, bool], Picture]) -> str:
     """The page. `pictures` holds a drawing for (chart's name, panel's name, whether it is the narrow one)."""
@@ -24,6 +27,7 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
             trials=report.analysis.trials,
             sections=sections,
             legend=report.colours,
+            folded=_FOLDED,
             drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
             style=Markup(style()),
         )

@@ -18,12 +18,24 @@ ROLES: Mapping[str, str] = {"ink": INK, "muted": MUTED, "line": LINE, "band": BA
 REFERENCE = "#6f7785"
 _SERIES = ("#1f7fc1", "#d1611c", "#12936c", "#b0649b", "#a67c00", "#3c9fb5", "#8a6fd1", "#9c5a3c")
 
+_OF_NAMES: Mapping[str, str] = {
+    "host": REFERENCE,
+    **dict(zip(("docker", "qemu", "podman", "libvirt", "vagrant", "vmware", "ssh", "mock"), _SERIES, strict=True)),
+}
 
-def environments(levels: Iterable[str], reference: str | None) -> dict[str, str]:
-    """Environment to colour: grey for the reference, then the series in the study's order, over again when used up."""
-    others = [name for name in dict.fromkeys(levels) if name != reference]
-    colours = {name: _SERIES[index % len(_SERIES)] for index, name in enumerate(others)}
-    return colours if reference is None else {reference: REFERENCE, **colours}
+
+def environments(levels: Iterable[str]) -> dict[str, str]:
+    """Environment to colour, by its name: the same in every study and in whatever order it is named.
+
+    Names that no built-in environment has are given a colour by their letters, or the next that is free.
+    """
+    names = list(dict.fromkeys(levels))
+    found = {name: _OF_NAMES[name] for name in names if name in _OF_NAMES}
+    for name in sorted(set(names) - set(found)):
+        first = sum(name.encode()) % len(_SERIES)
+        turned = _SERIES[first:] + _SERIES[:first]
+        found[name] = next((colour for colour in turned if colour not in found.values()), turned[0])
+    return {name: found[name] for name in names}
 
 
 def mix(colour: str, share: float) -> str:

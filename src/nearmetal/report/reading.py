@@ -49,8 +49,9 @@ class ReportInput:
         """Environment to colour, the same in every chart."""
         study = self.manifest.study
         levels = [str(treatment.get("environment", "")) for treatment in self.manifest.plan.treatments]
-        reference = study.reference.get("environment") or (levels[0] if levels else None)
-        return palette.environments(levels, None if reference is None else str(reference))
+        reference = study.reference.get("environment")
+        # A treatment that was left out may be the reference, and the legend begins with it.
+        return palette.environments(levels if reference is None else [str(reference), *levels])
 
     def asked(self, treatment: Assignment) -> Resolved:
         """What a treatment comes down to."""

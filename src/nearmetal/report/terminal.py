@@ -26,8 +26,6 @@ STYLES: dict[Tone, str] = {
     "plain": "",
 }
 
-SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "no-worse": "△", "unknown": "?", "plain": " "}
-
 _WARNED = 4
 """Warnings in full below the verdicts."""
 
@@ -96,7 +94,7 @@ def _beside(contrasts: Sequence[Contrast], labels: Labels) -> Table:
     table.add_column(overflow="fold")
     for contrast in contrasts:
         style = STYLES[words.tone(contrast)]
-        sign = Text(SIGNS[words.tone(contrast)], style=style)
+        sign = Text(words.SIGNS[words.tone(contrast)], style=style)
         table.add_row(sign, Text(words.verdict(contrast).text, style=style), _said(contrast, labels))
     return table
 
@@ -108,7 +106,7 @@ def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
     for contrast in contrasts:
         style = STYLES[words.tone(contrast)]
         text = Text.assemble((words.verdict(contrast).text, style), ": ", _said(contrast, labels))
-        table.add_row(Text(SIGNS[words.tone(contrast)], style=style), text)
+        table.add_row(Text(words.SIGNS[words.tone(contrast)], style=style), text)
     return table
 
 

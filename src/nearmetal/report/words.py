@@ -59,6 +59,10 @@ _REASONS = {
 }
 
 
+SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "no-worse": "△", "unknown": "?", "plain": " "}
+"""Of what a verdict means, so that nothing is told by a colour alone."""
+
+
 def workload(name: str) -> str:
     """A workload's name, or what has the responses of a boot that several workloads share."""
     return plain(name) or "every boot"
@@ -178,10 +182,11 @@ def sentence(contrast: Contrast, labels: Labels) -> str:
     """A contrast in plain words, without its verdict: "docker carries 0.97 × the requests of host (0.95 to 0.99)"."""
     treatment, reference, shared = labels.sides(contrast)
     where = f" ({shared})" if shared else ""
-    return f"{treatment}{where} {_clause(contrast, reference, labels)}"
+    return f"{treatment}{where} {clause_of(contrast, reference, labels)}"
 
 
-def _clause(contrast: Contrast, reference: str, labels: Labels) -> str:
+def clause_of(contrast: Contrast, reference: str, labels: Labels) -> str:
+    """ "carries 0.97 × the requests of host (0.95 to 0.99)": a contrast without its treatment."""
     name = labels.response(contrast.workload, contrast.response)
     if contrast.scale == "difference" and contrast.difference is not None:
         if math.isinf(contrast.difference):

@@ -100,7 +100,7 @@ def html(
     parts = [f'<p class="notice warning"><strong>Warning.</strong> {_safe(warning)}</p>' for warning in warnings]
     if chosen is not None:
         request, events = chosen
-        drawn = ladder(f"Request {request.number}", "", palette.environments(["this"], None)["this"], events)
+        drawn = ladder(f"Request {request.number}", "", palette.environments(["this"])["this"], events)
         heading = f"<p>{_safe(text.heading(request.line))}</p>"
         parts += ["<h2>One request</h2>", heading, _figure(drawn, _ALONE if _one_end(events) else "")]
     rows = rows_of(requests)

@@ -28,6 +28,8 @@ class Arm:
     verdict: str = ""
     margin: tuple[float, float] | None = None
     """Its own, where the axis has none that all rows share."""
+    values: tuple[float, ...] = ()
+    """Of each block, in their order."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,16 @@ class _Layout:
     """The stretches, from `top` to `bottom`, that the reference crosses: those of rows, and not of headings."""
     bands: list[Row]
     """Margins."""
+    dots: list[Row]
+    """Each block of each row, later ones higher up; those beyond the axis stand at its end."""
     height: int
 
 
 def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     """Estimates as points on their intervals, the reference as a line, the margin as a band behind all or each of them.
 
-    A filled point was told from the reference, a diamond lies within the margin, any other is hollow.
+    A filled point was told from the reference, a diamond lies within the margin, any other is hollow. A row that has
+    values shows each as a dot below its estimate.
     """
     beside = width >= 600
     drawn = _laid_out(groups, axis, width, beside=beside)
@@ -67,6 +72,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     from_low_to_high = {"x": same_scale(x, "low"), "x2": {"field": "high"}}
     reference: Spec = {"type": "rule", "color": palette.MUTED, "strokeWidth": 1.5, "strokeDash": [4, 3]}
     interval: Spec = {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55}
+    dot: Spec = {"type": "point", "filled": True, "size": 16, "fillOpacity": 0.6}
     layers = [
         *([grid(drawn.tracks, axis.ticks, x, y)] if beside else []),
         layer(drawn.bands, {"type": "rect", "color": palette.BAND}, **from_low_to_high, **along_the_track),
@@ -80,6 +86,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         ),
         headings(drawn.heads, -places.left, y),
         *places.names(rows, y),
+        layer(drawn.dots, dot, x=x, y=y, color=own_colour()),
         layer([row for row in rows if row["low"] is not None], interval, **from_low_to_high, y=y, color=own_colour()),
         *_points(rows, x, y),
         *_beyond(rows, axis, x, y),
@@ -90,11 +97,13 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
 def _laid_out(groups: Sequence[Group], axis: Axis, width: int, *, beside: bool) -> _Layout:
     """Headings and rows below each other; a picture that has names and figures above its rows is taller for it."""
     places = Rows.of([(arm.label, arm.figure) for group in groups for arm in group.arms], width - 12, beside=beside)
-    pitch = 27.0 if beside else 46.0
+    strip = _STRIP if any(arm.values for group in groups for arm in group.arms) else 0.0
+    pitch = (27.0 if beside else 46.0) + strip
     heads: list[Row] = []
     rows: list[Row] = []
     tracks: list[Row] = []
     bands: list[Row] = []
+    dots: list[Row] = []
     y = 0.0
     for group in groups:
         y += 12 if heads else 8
@@ -110,16 +119,17 @@ def _laid_out(groups: Sequence[Group], axis: Axis, width: int, *, beside: bool) 
         for arm in group.arms:
             place, more = places.place(arm.label, arm.figure, y)
             rows.append({**_arm(arm, axis), **place})
-            bands += _own_band(arm, place["y"], axis)
+            bands += _own_band(arm, place["y"], axis, strip)
+            dots += _dots(arm, place["y"] + _STRIP, axis)
             if not beside:
-                tracks.append({"top": place["y"] - 9, "bottom": place["y"] + 9})
+                tracks.append({"top": place["y"] - 9, "bottom": place["y"] + 9 + strip})
             y += pitch + more
         if beside:
-            tracks.append({"top": top, "bottom": y - pitch + 12})
+            tracks.append({"top": top, "bottom": y - pitch + 12 + strip})
     if axis.band:
         low, high = axis.band
         bands = [*({**track, "low": low, "high": high} for track in tracks), *bands]
-    return _Layout(places, heads, rows, tracks, bands, int(y - pitch + 22))
+    return _Layout(places, heads, rows, tracks, bands, dots, int(y - pitch + 22 + strip))
 
 
 def _direction(group: Group, beside: bool) -> str:
@@ -130,12 +140,25 @@ def _direction(group: Group, beside: bool) -> str:
     return "↑ better" if group.better == "higher" else "↓ better"
 
 
-def _own_band(arm: Arm, y: float, axis: Axis) -> list[Row]:
+_STRIP = 15.0
+"""Pixels below an estimate for the dots of its blocks."""
+
+
+def _dots(arm: Arm, y: float, axis: Axis) -> list[Row]:
+    least, most = axis.domain
+    climb = [4 - 8 * place / max(1, len(arm.values) - 1) for place in range(len(arm.values))]
+    return [
+        {"colour": arm.colour, "y": y + up, "estimate": min(max(value, least), most)}
+        for up, value in zip(climb, arm.values, strict=True)
+    ]
+
+
+def _own_band(arm: Arm, y: float, axis: Axis, strip: float) -> list[Row]:
     """The margin of a row that has its own, as far as the axis goes; apart from its neighbours', which are others."""
     if arm.margin is None:
         return []
     (least, most), (low, high) = axis.domain, arm.margin
-    return [{"top": y - 10, "bottom": y + 10, "low": max(low, least), "high": min(high, most)}]
+    return [{"top": y - 10, "bottom": y + 10 + strip, "low": max(low, least), "high": min(high, most)}]
 
 
 def _arm(arm: Arm, axis: Axis) -> Row:

@@ -1,6 +1,7 @@
 """What each environment costs its host, in the host's own coin."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
@@ -20,7 +21,8 @@ class Cost:
     order = 30
 
     def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.analysis.cells if cell.response in COSTS]
+        every = [cell for cell in report.analysis.cells if cell.response in COSTS]
+        cells = [cell for cell in every if not _is_no_cost(cell)] or every
         if not cells:
             return None
         workloads = dict.fromkeys(cell.workload for cell in cells)
@@ -33,8 +35,18 @@ class Cost:
             described = "Costs of every treatment by workload; the table below has the same figures."
             blocks.append(Chart("cost", caption, described, panels))
         blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen, report)) is not None]
-        blocks.append(cell_table("cost", "Cost over blocks", cells, report))
+        table = cell_table("cost", "Cost over blocks", every, report)
+        if len(cells) == len(every):
+            blocks.append(table)
+        else:
+            shown = replace(cell_table("cost-shown", "Cost over blocks", cells, report), where="page")
+            blocks += [replace(table, where="data"), shown]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _is_no_cost(cell: Cell) -> bool:
+    """Memory beyond the guest's own, of what has no guest."""
+    return cell.response == "memory_overhead" and not any(cell.values)
 
 
 def _of(cells: Sequence[Cell], workload: str, response: str) -> list[Cell]:

@@ -1,6 +1,7 @@
 """Everything else that was compared: labelled as what it is, a source of questions and no answer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nearmetal.analysis.multiples import multiples
 from nearmetal.analysis.results import Contrast, Verdict
@@ -48,7 +49,14 @@ class Exploratory:
             blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
         if contrasts:
             caption = "All exploratory comparisons"
-            blocks.append(contrast_table(self.name, caption, contrasts, report, folded=bool(blocks)))
+            alike = [one for one in contrasts if words.is_same(one)]
+            table = contrast_table(self.name, caption, contrasts, report, folded=bool(blocks))
+            if 0 < len(alike) < len(contrasts):
+                others = [one for one in contrasts if one not in alike]
+                shown = contrast_table(f"{self.name}-shown", caption, others, report, folded=bool(blocks))
+                blocks += [replace(table, where="data"), replace(shown, where="page"), _told_alike(alike, report)]
+            else:
+                blocks.append(table)
         blocks += _not_repeated(sorted(repeated, key=order.__getitem__), report)
         level = figures.percent(1 - report.manifest.study.design.alpha)
         lead = (
@@ -57,6 +65,14 @@ class Exploratory:
             + (_AFTER_LOOKS if report.manifest.plan.looks else "")
         )
         return Section(self.name, self.title, lead, tuple(blocks))
+
+
+def _told_alike(alike: Sequence[Contrast], report: ReportInput) -> Paragraph:
+    """What has one value on both sides in each block, in a sentence in place of a row for each."""
+    told = dict.fromkeys(
+        f"{report.labels.response(one.workload, one.response)} of {words.workload(one.workload)}" for one in alike
+    )
+    return Paragraph(f"{words.SAME.capitalize()} on both sides: {figures.listing(told)}.")
 
 
 def _count(contrasts: Sequence[Contrast], alpha: float) -> str:

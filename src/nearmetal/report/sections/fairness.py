@@ -1,5 +1,9 @@
 """What else differs between the environments: the rivals to every explanation."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nearmetal.analysis.confounders import CONFOUNDERS, Confounder
 from nearmetal.analysis.results import FairnessRow
 from nearmetal.levels import format_assignment
 from nearmetal.report import words
@@ -11,6 +15,12 @@ _SIDE_BY_SIDE = 6
 
 _LONG = 30
 """Characters."""
+
+_OPEN = 8
+"""Facts that stand open; the others are a click away."""
+
+_WEIGHTY = ("clock", "kernel", "offloads", "network", "sysctls", "memory")
+"""Groups whose facts move responses more often than those of other groups."""
 
 
 class Fairness:
@@ -30,13 +40,52 @@ class Fairness:
             return Section(self.name, self.title, lead, blocks)
         lead = (
             "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
-            "part of the reason for a difference above. What is not in this list is not known to differ."
+            "part of the reason for a difference above; those that are known to move what was compared stand first. "
+            "What is not in this list is not known to differ."
         )
-        return Section(self.name, self.title, lead, (*blocks, _table(different, report)))
+        ranked = sorted(different, key=lambda row: _rank(row, report))
+        return Section(self.name, self.title, lead, (*blocks, *_tables(ranked, report)))
 
 
-def _table(rows: tuple[FairnessRow, ...], report: ReportInput) -> Table:
-    plain = {label: words.plain(label) for row in rows for label in row.values}
+def _rank(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
+    """What confounds a comparison first, then what may confound others, then the rest by its group."""
+    client = "client: " if row.fact.startswith("client: ") else ""
+    fact = row.fact.removeprefix(client)
+    known = next((one for one in CONFOUNDERS if one.group == row.group and _is_about(one, fact)), None)
+    named = {name for contrast in report.analysis.contrasts for name in contrast.confounded_by}
+    weight = _WEIGHTY.index(row.group) if row.group in _WEIGHTY else len(_WEIGHTY)
+    if known is None:
+        return 2, weight
+    return 0 if f"{client}{known.name}" in named else 1, weight
+
+
+def _is_about(known: Confounder, fact: str) -> bool:
+    return fact.startswith(known.fact) if known.fact.endswith(".") else fact == known.fact
+
+
+def _tables(rows: Sequence[FairnessRow], report: ReportInput) -> list[Table]:
+    """All of them for programs; for people the first, and the rest folded."""
+    whole = _table("fairness", "Fairness diff", rows, rows, report)
+    if len(rows) <= _OPEN + 2:
+        return [whole]
+    first, rest = rows[:_OPEN], rows[_OPEN:]
+    return [
+        replace(whole, where="data"),
+        replace(_table("fairness-first", f"The {_OPEN} that matter most", first, rows, report), where="page"),
+        replace(_table("fairness-rest", "The rest of the fairness diff", rest, rows, report, True), where="page"),
+    ]
+
+
+def _table(
+    name: str,
+    caption: str,
+    rows: Sequence[FairnessRow],
+    every: Sequence[FairnessRow],
+    report: ReportInput,
+    is_folded: bool = False,
+) -> Table:
+    """Rows with a column for each machine that any of `every` tells of."""
+    plain = {label: words.plain(label) for row in every for label in row.values}
     named = plain | {
         format_assignment(treatment): report.labels.treatment(treatment)
         for treatment in report.manifest.plan.treatments
@@ -47,14 +96,14 @@ def _table(rows: tuple[FairnessRow, ...], report: ReportInput) -> Table:
         body: tuple[tuple[Value, ...], ...] = tuple(
             (row.group, row.fact, *(_told(row, label, labels[0], named[labels[0]]) for label in labels)) for row in rows
         )
-        return Table("fairness", "Fairness diff", columns, body)
+        return Table(name, caption, columns, body, is_folded)
     columns = (Column("group"), Column("fact"), Column("value"), Column("where"))
     body = tuple(
         (row.group, row.fact, value, "; ".join(named[label] for label in labels if row.values.get(label) == value))
         for row in rows
         for value in dict.fromkeys(row.values.values())
     )
-    return Table("fairness", "Fairness diff", columns, body, folded=len(body) > 60)
+    return Table(name, caption, columns, body, is_folded or len(body) > 60)
 
 
 def _told(row: FairnessRow, label: str, first: str, first_name: str) -> str:

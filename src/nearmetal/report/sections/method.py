@@ -18,11 +18,6 @@ _PROVISIONS = {
     "reuse": "the same machine is used throughout, so conclusions hold for that machine",
 }
 
-_NESTED = (
-    "The host of this run is itself a virtual machine. What it calls bare metal is not, and what another tenant does "
-    "to it shows as noise here."
-)
-
 _KEPT_FREE = (
     "When the run began, `nearmetal isolate` kept CPU {} of this host free of all that was not started on it. Machines "
     "and load shared the other CPUs; a host without that has more to give."
@@ -42,8 +37,6 @@ class Method:
             + (" All, that is, up to the look that decides it." if manifest.plan.looks else "")
         )
         blocks: list[Block] = [Terms(_design(report))]
-        if _fact(manifest.host, "virtualization", "hypervisor_flag") is True:
-            blocks.append(Notice(_NESTED, "warning"))
         if manifest.kept_free:
             blocks.append(Notice(_KEPT_FREE.format(manifest.kept_free), "warning"))
         for treatment, reason in zip(manifest.left_out, manifest.left_out_why, strict=True):

@@ -1,17 +1,15 @@
 """What was measured: every value of every treatment, before anything is compared."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report import bounds, charts, figures, words
-from nearmetal.report.blocks import LONG, Block, Chart, Column, Panel, Paragraph, Section, Table, Value
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Section, Table, Value
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput
-
-_FEW: Final = 12
-"""Pictures that a reader looks through. Some workloads bring nine, most of them for whoever asks."""
 
 _BOUNDS: Final = (
     " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
@@ -30,10 +28,13 @@ class Responses:
             return None
         panels: dict[tuple[str, str], Panel] = {}
         flat: list[str] = []
+        undrawn: list[str] = []
         for workload, response in _primary_first(cells, report):
             chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
-            if (said := in_words(chosen, report)) is not None:
-                flat.append(said)
+            if is_flat(chosen):
+                flat.append(_describe_flat(chosen[0], report))
+            elif (said := in_words(chosen, report)) is not None:
+                undrawn.append(said)
             else:
                 panels[workload, response] = panel(chosen, report)
         first, rest = _at_first_sight(panels, report)
@@ -44,8 +45,9 @@ class Responses:
         if rest:
             caption = "Responses that no comparison was fixed for beforehand"
             blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
-        blocks += [Paragraph(text) for text in flat]
-        blocks.append(cell_table("responses", "Mean and spread over blocks", cells, report))
+        blocks += [Paragraph(f"The same in every trial: {'; '.join(flat)}.")] if flat else []
+        blocks += [Paragraph(text) for text in undrawn]
+        blocks += cell_tables("responses", "Mean and spread over blocks", cells, report)
         lead = (
             "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed. A verdict is "
             "what is typical within a block, and need not be what these medians differ by."
@@ -58,9 +60,8 @@ class Responses:
 def _at_first_sight(
     panels: Mapping[tuple[str, str], Panel], report: ReportInput
 ) -> tuple[tuple[Panel, ...], tuple[Panel, ...]]:
-    """What is shown and what is folded away: all are shown where they are few, else those that verdicts are about."""
-    told = [pair for pair in panels if pair in report.primaries]
-    shown = told if told and len(panels) > _FEW else list(panels)
+    """What is shown and what is folded away: those that verdicts are about, and the rest."""
+    shown = [pair for pair in panels if pair in report.primaries] or list(panels)
     return tuple(panels[pair] for pair in shown), tuple(panels[pair] for pair in panels if pair not in shown)
 
 
@@ -73,12 +74,24 @@ def _primary_first(cells: Sequence[Cell], report: ReportInput) -> list[tuple[str
 
 def in_words(cells: Sequence[Cell], report: ReportInput) -> str | None:
     """What there is to say of one response of one workload, if a picture would not show more."""
-    values = {value for cell in cells for value in cell.values}
+    if is_flat(cells):
+        return f"{_describe_flat(cells[0], report)} in every trial."
     first = cells[0]
     named = f"{report.labels.response(first.workload, first.response)} of {words.workload(first.workload)}"
-    if len(values) == len({bound for cell in cells for bound in cell.censored}) == 1:
-        return f"{named}: {_median(first)} in every trial."
-    return None if any(map(_lies_somewhere, values)) else f"{named}: no value can be drawn; the table has them."
+    is_drawable = any(_lies_somewhere(value) for cell in cells for value in cell.values)
+    return None if is_drawable else f"{named}: no value can be drawn; the table has them."
+
+
+def is_flat(cells: Sequence[Cell]) -> bool:
+    """Whether all values of all of them are the same."""
+    values = {value for cell in cells for value in cell.values}
+    return len(values) == len({bound for cell in cells for bound in cell.censored}) == 1
+
+
+def _describe_flat(cell: Cell, report: ReportInput) -> str:
+    """ "errors of web: 0 %"."""
+    named = f"{report.labels.response(cell.workload, cell.response)} of {words.workload(cell.workload)}"
+    return f"{named}: {_median(cell)}"
 
 
 def _median(cell: Cell) -> str:
@@ -140,6 +153,20 @@ def _described(cells: Sequence[Cell], report: ReportInput) -> str:
     )
 
 
+def cell_tables(name: str, caption: str, cells: Sequence[Cell], report: ReportInput) -> list[Block]:
+    """For people without those that are the same in every trial, which a sentence says; for programs all of them."""
+    told = [
+        one
+        for pair in dict.fromkeys((cell.workload, cell.response) for cell in cells)
+        if not is_flat(of_pair := [cell for cell in cells if (cell.workload, cell.response) == pair])
+        for one in of_pair
+    ]
+    whole = cell_table(name, caption, cells, report)
+    if len(told) in (0, len(cells)):
+        return [whole]
+    return [replace(whole, where="data"), replace(cell_table(f"{name}-shown", caption, told, report), where="page")]
+
+
 def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInput) -> Table:
     columns = (
         Column("workload"),
@@ -172,7 +199,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         )
         for cell in cells
     )
-    return Table(name, caption, columns, rows, folded=len(rows) > LONG)
+    return Table(name, caption, columns, rows, folded=True)
 
 
 plugin = Responses()

@@ -1,11 +1,13 @@
-"""What differs, by how much, how surely: the first thing a reader sees."""
+"""The answer: what differs, by how much, how surely. The first thing a reader sees."""
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from nearmetal.analysis.alike import of_all, wording
+from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.model import Warned
 from nearmetal.report import charts, figures, words
+from nearmetal.report.answer import Answer, answer
 from nearmetal.report.blocks import (
     Block,
     Chart,
@@ -33,8 +35,22 @@ _CLOSE_UP = 1.12
 _SHORT = 34
 """Characters of a comparison's name that have room beside a picture."""
 
+_BEFORE = frozenset(words.FIRST) - {"emulated"}
+"""Codes of warnings that come before the answer, since they say what was not measured; others stand below it."""
+
+_NESTED = (
+    "The host of this run is itself a virtual machine. What it calls bare metal is not, and what another tenant does "
+    "to it shows as noise here."
+)
+
+_ONE_BY_ONE = 60
+"""With more blocks than this a row's dots would be a band."""
+
+_DOTS = 2_000
+"""More of them than this nobody tells apart in one picture."""
+
 _AT_A_GLANCE = 8
-"""Sentences that can stand before the chart without pushing it off the first screen; more stand behind it."""
+"""Comparisons that can be said before the chart without pushing it off the first screen; more are said behind it."""
 
 _IN_SENTENCES = 24
 """More contrasts than this are told by the chart and the table alone."""
@@ -42,12 +58,13 @@ _IN_SENTENCES = 24
 
 class Verdicts:
     name = "verdicts"
-    title = "Verdicts"
+    title = "The answer"
     order = 10
 
     def render(self, report: ReportInput) -> Section:
         primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
-        blocks: list[Block] = [Notice(words.plain(warning.text), "warning") for warning in words.first(report.analysis)]
+        of_run = words.first(report.analysis)
+        blocks: list[Block] = [Notice(words.plain(one.text), "warning") for one in of_run if one.code in _BEFORE]
         if not primary:
             text = "Nothing was compared: the study has no treatment beside its reference."
             return Section(self.name, self.title, text, tuple(blocks))
@@ -57,8 +74,9 @@ class Verdicts:
             )
         common = of_all([words.warned(contrast, report.analysis) for contrast in primary])
         said = {one.wording for one in common}
-        sentences = Statements(tuple(_statement(contrast, said, report) for contrast in primary))
-        of_every = [Notice(f"Of every comparison: {words.plain(one.text)}.", "note") for one in common]
+        answers = answer(primary, report.manifest.plan, report.labels)
+        sentences = Statements(tuple(_statement(one, said, report) for one in answers))
+        of_every = [*_beside(report), *(Notice(f"Of every comparison: {words.plain(one.text)}.") for one in common)]
         if any(_is_early(contrast, report) for contrast in primary):
             of_every.append(Notice(_BEFORE_THE_LAST))
         pictures = [chart for chart in (_chart(primary, report),) if chart.panels]
@@ -66,10 +84,24 @@ class Verdicts:
             blocks += [sentences, *of_every, *pictures]
         else:
             blocks += [*of_every, *pictures, *([sentences] if len(primary) <= _IN_SENTENCES else [])]
-        blocks.append(
-            contrast_table("verdicts", "Every primary contrast", primary, report, folded=len(primary) > _IN_SENTENCES)
-        )
+        blocks.append(contrast_table("verdicts", "Every primary contrast in figures", primary, report, folded=True))
         return Section(self.name, self.title, _lead(primary), tuple(blocks))
+
+
+def _beside(report: ReportInput) -> list[Notice]:
+    """What all the figures are those of: one box, however much it is."""
+    told = [(one.code, words.plain(one.text)) for one in words.first(report.analysis) if one.code not in _BEFORE]
+    told += [("nested", _NESTED)] if _is_nested(report) else []
+    if len(told) < 2:
+        return [Notice(text, "warning") for _, text in told]
+    items = tuple((words.plain(code).replace("-", " ").capitalize(), text) for code, text in told)
+    return [Notice("Read the figures with this in mind.", "warning", items)]
+
+
+def _is_nested(report: ReportInput) -> bool:
+    """Whether the host is a virtual machine itself, by its own word."""
+    told = report.manifest.host.get("virtualization")
+    return isinstance(told, Mapping) and told.get("hypervisor_flag") is True
 
 
 def _by_workload(contrasts: Iterable[Contrast]) -> list[Contrast]:
@@ -80,6 +112,7 @@ def _by_workload(contrasts: Iterable[Contrast]) -> list[Contrast]:
 
 
 def _lead(primary: Sequence[Contrast]) -> str:
+    """How many there are of each verdict, if they are more than one reads; and what the figures are."""
     of = {verdict: sum(contrast.verdict is verdict for contrast in primary) for verdict in Verdict}
     said = [
         text
@@ -92,26 +125,55 @@ def _lead(primary: Sequence[Contrast]) -> str:
         )
         if of[verdict]
     ]
-    return f"{figures.count(len(primary), 'comparison')} fixed beforehand: {figures.listing(said)}."
+    counted = f"{figures.count(len(primary), 'comparison')} fixed beforehand: {figures.listing(said)}. "
+    how = f"Values are medians over {_span_blocks(primary)}"
+    levels = sorted({figures.percent(1 - one.level) for one in primary if one.interval is not None})
+    if levels:
+        how += f"; in brackets, the {' to '.join(dict.fromkeys((levels[0], levels[-1])))} interval"
+    return f"{counted if len(primary) > _AT_A_GLANCE else ''}{how}."
 
 
-def _statement(contrast: Contrast, said: Container[str], report: ReportInput) -> Statement:
-    """A contrast in words, with what it is warned of; of what wording is `said` of all of them is not repeated."""
-    warned = words.warned(contrast, report.analysis)
-    own = (words.plain(warning.text) for warning in warned if wording(warning.text) not in said)
-    detail = [
-        words.small_print(contrast),
-        *words.looks(contrast),
-        *words.failures(contrast, report.labels),
-        *words.means(contrast, report.labels),
-        *own,
-    ]
-    return Statement(
-        about=words.plain(contrast.workload),
-        text=words.sentence(contrast, report.labels),
-        badge=words.verdict(contrast),
-        detail="; ".join(detail),
+def _span_blocks(primary: Sequence[Contrast]) -> str:
+    blocks = [contrast.blocks for contrast in primary]
+    least, most = min(blocks), max(blocks)
+    return figures.count(most, "block") if least == most else f"{least:,} to {figures.count(most, 'block')}"
+
+
+def _statement(one: Answer, said: Container[str], report: ReportInput) -> Statement:
+    """A treatment in sentences, and what its comparisons are warned of beside the reason for a verdict.
+
+    What has a wording that is `said` of all of them is not repeated.
+    """
+    (text, badge), *also = ((words.plain(each.text), words.verdict(each.contrast)) for each in one.sentences)
+    return Statement("", text, badge, "; ".join(_details(one, said, report)), tuple(also))
+
+
+def _details(one: Answer, said: Container[str], report: ReportInput) -> Iterable[str]:
+    contrasts = [each.contrast for each in one.sentences]
+    for contrast in contrasts:
+        yield from words.failures(contrast, report.labels)
+    warned = (
+        (place, warning if warning.code != "confounded" else warning.model_copy(update={"text": _unlike(warning)}))
+        for place, contrast in enumerate(contrasts)
+        for warning in words.warned(contrast, report.analysis)
+        if wording(warning.text) not in said
     )
+    for group in grouped(warned):
+        about = dict.fromkeys(_name(contrasts[place], contrasts, report) for place in group.about)
+        of_some = f"{figures.listing(about)}: " if len(set(group.about)) < len(contrasts) else ""
+        yield f"{of_some}{words.plain(group.text)}"
+
+
+def _unlike(warning: Warned) -> str:
+    """The same words whichever response it is that moves."""
+    return f"both sides also differ in what is known to move it: {warning.text.partition(': ')[2]}"
+
+
+def _name(contrast: Contrast, others: Sequence[Contrast], report: ReportInput) -> str:
+    """ "throughput", or where others are about another workload "throughput of web"."""
+    response = report.labels.response(contrast.workload, contrast.response)
+    is_alone = len({one.workload for one in others}) == 1
+    return response if is_alone else f"{response} of {words.workload(contrast.workload)}"
 
 
 def _is_early(contrast: Contrast, report: ReportInput) -> bool:
@@ -128,27 +190,30 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     margin = report.manifest.study.design.margin
     panels = []
     is_cut = False
+    sizes = [len(contrast.pairs) for contrast in primary]
+    has_dots = 0 < max(sizes) <= _ONE_BY_ONE and sum(sizes) <= _DOTS
     if ratios:
-        axis = charts.ratio_axis([end for contrast in ratios for end in _ends(contrast)], margin)
-        panels.append(_panel("ratios", "Against the reference", ratios, axis, report))
+        axis = charts.ratio_axis([*_all_ends(ratios), *_blocks_near(ratios)], margin)
+        panels.append(_panel("ratios", "Against the reference", ratios, axis, report, has_dots=has_dots))
         is_cut = _leaves(axis, ratios)
         close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
-            near = charts.ratio_axis([end for contrast in close for end in _ends(contrast)], margin)
-            panels.append(_panel("close-up", "The same, close to the reference", ratios, near, report))
-            is_cut = is_cut or _leaves(near, ratios)
+            near = charts.ratio_axis([*_all_ends(close), *_blocks_near(close)], margin)
+            title = f"Only what lies within {figures.percent(_CLOSE_UP - 1)} of the reference"
+            panels.append(_panel("close-up", title, close, near, report, has_dots=has_dots))
     differences = [contrast for contrast in primary if contrast.difference is not None]
     for unit in dict.fromkeys(contrast.unit for contrast in differences):
         chosen = [contrast for contrast in differences if contrast.unit == unit]
-        shown = [end for contrast in chosen for end in (*_ends(contrast), *(contrast.equivalence or ()))]
+        shown = [*_all_ends(chosen), *(end for one in chosen for end in one.equivalence or ())]
         axis, divisor = charts.difference_axis(shown, unit)
         title = "Against the reference, as differences"
-        panels.append(_panel(f"differences-{len(panels)}", title, chosen, axis, report, divisor))
+        panels.append(_panel(f"differences-{len(panels)}", title, chosen, axis, report, divisor, has_dots))
         is_cut = is_cut or _leaves(axis, chosen, divisor)
     return Chart(
         name="verdicts",
         caption=f"Dashed line: the reference. {_shaded(bool(ratios), differences, figures.percent(margin))} "
-        "Bar: the interval. Filled point: different; diamond: equivalent; hollow: undecided"
+        f"Bar: the interval.{' Small dots: the blocks, later ones higher up.' if has_dots else ''} "
+        "Filled point: different; diamond: equivalent; hollow: undecided"
         f"{' or not worse' if any(one.verdict is Verdict.NOT_WORSE for one in primary) else ''}"
         f"{'; triangle: beyond the picture, a small one: only an end of the interval' if is_cut else ''}.",
         description="; ".join(
@@ -174,14 +239,36 @@ def _shaded(has_ratios: bool, differences: Sequence[Contrast], margin: str) -> s
 
 def ratio_panel(name: str, title: str, contrasts: Sequence[Contrast], report: ReportInput) -> Panel:
     """Contrasts on a ratio scale, on an axis that shows them all."""
-    ends = [end for contrast in contrasts for end in _ends(contrast)]
-    return _panel(name, title, contrasts, charts.ratio_axis(ends, report.manifest.study.design.margin), report)
+    axis = charts.ratio_axis(_all_ends(contrasts), report.manifest.study.design.margin)
+    return _panel(name, title, contrasts, axis, report)
 
 
 def _ends(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
     """The estimate, and the interval's ends where there is one."""
     estimate = contrast.ratio if contrast.ratio is not None else contrast.difference
     return tuple(end / divisor for end in (estimate or 0.0, *(contrast.interval or ())))
+
+
+def _all_ends(contrasts: Iterable[Contrast]) -> list[float]:
+    return [end for contrast in contrasts for end in _ends(contrast)]
+
+
+def _blocks_near(ratios: Sequence[Contrast]) -> list[float]:
+    """Ratios of blocks, as far as they lie no farther out than all intervals are wide: one wild block narrows none."""
+    ends = [end for end in _all_ends(ratios) if 0 < end < math.inf] or [1.0]
+    room = max(ends) / min(ends)
+    least, most = min(ends) / room, max(ends) * room
+    return [min(max(value, least), most) for contrast in ratios for value in _of_blocks(contrast)]
+
+
+def _of_blocks(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
+    """What each block says by itself: a ratio, or a difference; of bounds and of what has no ratio nothing."""
+    pairs = [pair for pair in contrast.pairs if not (pair.treatment_censored or pair.reference_censored)]
+    if contrast.scale == "ratio":
+        found = [pair.treatment / pair.reference for pair in pairs if pair.treatment > 0 and pair.reference > 0]
+    else:
+        found = [(pair.treatment - pair.reference) / divisor for pair in pairs]
+    return tuple(value for value in found if abs(value) < charts.TOO_FAR and (value or contrast.scale != "ratio"))
 
 
 def _leaves(axis: charts.Axis, contrasts: Iterable[Contrast], divisor: float = 1.0) -> bool:
@@ -197,8 +284,9 @@ def _panel(
     axis: charts.Axis,
     report: ReportInput,
     divisor: float = 1.0,
+    has_dots: bool = False,
 ) -> Panel:
-    groups = _grouped(contrasts, report, divisor)
+    groups = _grouped(contrasts, report, divisor, has_dots)
     return Panel(
         name,
         charts.forest(title, groups, axis, charts.WIDE),
@@ -206,7 +294,7 @@ def _panel(
     )
 
 
-def _grouped(contrasts: Sequence[Contrast], report: ReportInput, divisor: float) -> list[charts.Group]:
+def _grouped(contrasts: Sequence[Contrast], report: ReportInput, divisor: float, has_dots: bool) -> list[charts.Group]:
     """By response; and where names would be long, by what treatment and reference share, said once in a heading."""
     groups: list[charts.Group] = []
     for (workload, response), of_response in _by(contrasts, lambda one: (one.workload, one.response)).items():
@@ -216,12 +304,14 @@ def _grouped(contrasts: Sequence[Contrast], report: ReportInput, divisor: float)
         )
         names = {id(one): report.labels.versus(one) for one in of_response}
         if max(map(len, names.values())) <= _SHORT:
-            arms = tuple(_arm(one, names[id(one)], report, divisor) for one in of_response)
+            arms = tuple(_arm(one, names[id(one)], report, divisor, has_dots) for one in of_response)
             groups.append(charts.Group(heading, better, arms))
             continue
         groups.append(charts.Group(heading, better, ()))
         for (shared,), members in _by(of_response, lambda one: report.labels.sides(one)[2:]).items():
-            arms = tuple(_arm(one, " vs ".join(report.labels.sides(one)[:2]), report, divisor) for one in members)
+            arms = tuple(
+                _arm(one, " vs ".join(report.labels.sides(one)[:2]), report, divisor, has_dots) for one in members
+            )
             groups.append(charts.Group(shared, None, arms))
     return groups
 
@@ -236,20 +326,21 @@ def _by(
     return of
 
 
-def _arm(contrast: Contrast, label: str, report: ReportInput, divisor: float) -> charts.Arm:
+def _arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> charts.Arm:
     ends = _ends(contrast, divisor)
     low, high = ends[1:] if len(ends) == 3 else (None, None)
     # All ratios of a study have one margin, which is the axis's.
     margin = None if contrast.scale == "ratio" else contrast.equivalence
     return charts.Arm(
         label=label,
-        figure=words.estimate(contrast),
+        figure=f"{words.estimate(contrast)} {words.SIGNS[words.verdict(contrast).tone]}".rstrip(),
         colour=report.colour(contrast.treatment),
         estimate=ends[0],
         low=low,
         high=high,
         verdict=str(contrast.verdict),
         margin=None if margin is None else (margin[0] / divisor, margin[1] / divisor),
+        values=_of_blocks(contrast, divisor) if has_dots else (),
     )
 
 
@@ -264,6 +355,7 @@ def contrast_table(
     Of several looks, p of one says less than it seems to: programs get it with the level that it is held against.
     """
     has_failures = any(contrast.failures for contrast in contrasts)
+    has_more = any(_besides(contrast, report) for contrast in contrasts)
     is_looked_at = bool(report.manifest.plan.looks) and any(contrast.primary for contrast in contrasts)
     columns = (
         Column("workload"),
@@ -292,9 +384,21 @@ def contrast_table(
         Column("naive_high", numeric=True, where="data"),
         *(Column(name, numeric=True, where="data") for name in (_OF_LOOKS if is_looked_at else ())),
         *([Column("failed")] if has_failures else []),
+        *([Column("besides", where="page")] if has_more else []),
     )
-    rows = tuple(_row(contrast, report, has_failures, is_looked_at) for contrast in contrasts)
+    rows = tuple(
+        (
+            *_row(contrast, report, has_failures, is_looked_at),
+            *(["; ".join(_besides(contrast, report))] if has_more else []),
+        )
+        for contrast in contrasts
+    )
     return Table(name, caption, columns, rows, folded)
+
+
+def _besides(contrast: Contrast, report: ReportInput) -> list[str]:
+    """What the typical boot leaves out: later looks, means, and what else the small print has."""
+    return [*words.looks(contrast), *words.means(contrast, report.labels)]
 
 
 def _row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
