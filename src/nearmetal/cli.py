@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from nearmetal import __version__, pipes, search_path
-from nearmetal.arguments import by_hand, completion, host, image, isolate, requests, runs, studies
+from nearmetal.arguments import by_hand, completion, examples, host, image, isolate, requests, runs, studies
 from nearmetal.arguments.sections import SectionedGroup
 from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
 from nearmetal.plain import plain
@@ -132,3 +132,4 @@ def cli() -> None:
 
 for _command in (*(command for commands in _SECTIONS.values() for command in commands), studies.block):
     cli.add_command(_command)
+examples.write_epilogs(cli)

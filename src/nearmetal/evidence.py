@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
-from nearmetal.model import Plan, Study
+from nearmetal.model import Plan, Study, identify_assignment
 from nearmetal.report import figures
 from nearmetal.report.sizing import show_aim
 from nearmetal.store import calibrations, journal, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.pilot import find_pilot
+from nearmetal.store.progress import RunProgress
 
 if TYPE_CHECKING:
     from nearmetal.analysis.sight import EarlierRun, Evidence
@@ -74,6 +75,30 @@ def _of_the_same_study(study: Study, state: Path) -> Iterator[RunFolder]:
                 yield folder
         except (BadInput, OSError):
             continue
+
+
+class Pace(NamedTuple):
+    """How long a trial took in an earlier run, with its share of boots and of all that lay between."""
+
+    seconds: float
+    created: str
+    """When that run was made."""
+
+
+def find_pace(study: Study, plan: Plan) -> Pace | None:
+    """By the last run that measured the same treatments here; None if there is none."""
+    mine = {identify_assignment(treatment) for treatment in plan.treatments}
+    found = [(one.manifest(), one) for one in _of_the_same_study(study, Paths.default().state)]
+    for manifest, folder in sorted(found, key=lambda one: one[0].created, reverse=True)[:MOST_RUNS]:
+        if {identify_assignment(treatment) for treatment in manifest.plan.treatments} != mine:
+            continue
+        try:
+            seconds, trials = RunProgress.of(journal.read_lines(folder.journal)).pace()
+        except (BadInput, OSError):
+            continue
+        if trials >= len(mine) and manifest.study.design.repeats == study.design.repeats:
+            return Pace(seconds / trials, manifest.created)
+    return None
 
 
 def _is_of(manifest: Manifest, kernel: str) -> bool:

@@ -1,11 +1,11 @@
 """A run as a person watches it: one line that moves in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
@@ -28,15 +28,26 @@ from nearmetal.run.events import (
     TrialStarted,
     Withdrawn,
 )
+from nearmetal.running_estimates import RunningEstimates
 from nearmetal.store.progress import RunProgress, estimate_time_left
 from nearmetal.units import show_duration, show_elapsed
+
+
+class _Bar(Progress):
+    """With lines below it."""
+
+    below: Iterable[Text] = ()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        yield from self.below
 
 
 class Watcher:
     """Listens to a run's events and shows them. `estimate`: seconds that a trial takes before any has been seen.
 
     `trials` and `blocks` are planned; with `looks`, they are the most that there may be. `progress` is how far the run
-    had come before.
+    had come before. `estimates`, in a terminal, are shown below the bar after each block.
     """
 
     def __init__(
@@ -47,6 +58,7 @@ class Watcher:
         estimate: float,
         looks: int = 0,
         progress: RunProgress | None = None,
+        estimates: RunningEstimates | None = None,
     ) -> None:
         self._console = console
         self._blocks = blocks
@@ -59,12 +71,13 @@ class Watcher:
         self._place = ""
         self._workload = ""
         self._is_made = self._is_left = False
-        self._bar: Progress | None = None
+        self._estimates = estimates
+        self._bar: _Bar | None = None
         if console.is_terminal and not console.is_dumb_terminal:
-            self._bar = Progress(
+            self._bar = _Bar(
+                BarColumn(bar_width=max(6, console.width // 6)),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[left]} · {task.description}", markup=False),
-                *([BarColumn(bar_width=None)] if console.width >= 100 else []),
                 console=console,
                 transient=True,
             )
@@ -95,6 +108,8 @@ class Watcher:
     def __call__(self, event: Event) -> None:
         if isinstance(event, TrialEnded):
             self._progress.take(event.record)
+            if self._estimates:
+                self._estimates.take(event.record)
         elif event.durable:
             self._progress.take(event.line())
         show: Callable[..., None] | None = getattr(self, f"_on_{type(event).__name__}", None)
@@ -118,7 +133,7 @@ class Watcher:
     def _on_Step(self, event: Step) -> None:
         if self._bar and event.state == "begins":
             what = " · ".join(word for word in (self._place, self._treatment, self._workload, event.name) if word)
-            room = max(20, self._console.width - 30)
+            room = max(8, self._console.width - self._console.width // 6 - 34)
             self._bar.update(self._task, description=plain(what)[:room], left=self._left())
 
     def _on_TrialStarted(self, event: TrialStarted) -> None:
@@ -142,6 +157,9 @@ class Watcher:
             self._console.print(f"  {plain(format_assignment(event.treatment))}: {what}")
 
     def _on_BlockEnded(self, event: BlockEnded) -> None:
+        if self._bar and self._estimates:
+            lines = self._estimates.lines()
+            self._bar.below = [Text(plain(line), style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
         if not event.whole:
             self._console.print(f"block {event.block + 1} is not whole: a trial of it is not ok", style="yellow")
 

@@ -135,14 +135,17 @@ def show_duration(value: float) -> str:
 
 
 def show_elapsed(seconds: float) -> str:
-    """ "42 s", "5 min 10 s", "2 h 5 min": how long something took, as a clock on the wall tells."""
+    """ "42 s", "5 min 10 s", "2 h 5 min", "3 d 23 h": how long something took, as a clock on the wall tells."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def show_share(value: float, decimals: int | None = None, digits: int = 3) -> str:

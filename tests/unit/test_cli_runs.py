@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from nearmetal import studies
+from nearmetal import evidence, studies
+from nearmetal import plan as planning
 from nearmetal.commands import host as host_commands
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.commands.study import say_missing
@@ -49,6 +50,24 @@ def test_that_nothing_is_left_to_compare_is_told_before_anything_is_measured(stu
     said = called("run", str(study), "--available", "-o", str(tmp_path / "lone")).stdout.splitlines()
     told = "nothing is compared: there is no treatment beside its reference"
     assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
+
+
+def test_a_quiet_run_prints_its_result_alone(study: Path, tmp_path: Path) -> None:
+    ended = called("run", str(study), "-q", "-o", str(tmp_path / "run"))
+    assert ended.returncode == 0 and not ended.stderr
+    assert "block 1/" not in ended.stdout and "report: " in ended.stdout
+
+
+def test_a_plan_takes_as_long_as_the_last_run_of_the_same_took(study: Path, tmp_path: Path) -> None:
+    before = called("plan", str(study)).stdout
+    assert ", as the run of " not in before
+    assert called("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
+    manifest = RunFolder.open(tmp_path / "run").manifest()
+    assert ", as the run of " in called("plan", str(study)).stdout
+    pace = evidence.find_pace(manifest.study, manifest.plan)
+    assert pace is not None and 0 < pace.seconds < 5 and pace.created == manifest.created
+    fewer = planning.make(manifest.study, [manifest.plan.treatments[0]])
+    assert evidence.find_pace(manifest.study, fewer) is None
 
 
 def test_each_run_draws_an_order_of_its_own_unless_a_seed_is_named(study: Path, tmp_path: Path) -> None:

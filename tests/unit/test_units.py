@@ -104,6 +104,9 @@ def test_a_size_that_is_shown_is_near_what_it_was(mebibytes: int) -> None:
         (310, "5 min 10 s"),
         (3599.7, "1 h 0 min"),
         (7530, "2 h 6 min"),
+        (48 * 3600 - 60, "47 h 59 min"),
+        (95 * 3600 + 49 * 60, "4 d 0 h"),
+        (90 * 3600, "3 d 18 h"),
     ],
 )
 def test_how_long_something_took(seconds: float, shown: str) -> None:

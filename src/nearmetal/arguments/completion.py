@@ -1,5 +1,6 @@
 """Completion of what is typed: the shell's script, and the studies, runs and machines that it offers."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 import click
@@ -37,7 +38,10 @@ def complete_run(context: click.Context, parameter: click.Parameter, begun: str)
     from nearmetal.store import runs
 
     paths = Paths.default()
-    found = _begin(begun, (str(place) for place in runs.known(paths.runs, paths.state)))
+    known = runs.known(paths.runs, paths.state)
+    names = Counter(place.name for place in known)
+    is_name = "/" not in begun
+    found = _begin(begun, (place.name if is_name and names[place.name] == 1 else str(place) for place in known))
     return [*found, CompletionItem(begun, type="dir")]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nearmetal.arguments.options import json_option
+from nearmetal.arguments.options import RunPath, json_option
 
 
 @click.command()
@@ -25,7 +25,7 @@ def doctor(environments: tuple[str, ...], fix: bool, as_json: bool) -> int:
 
 @click.command()
 @click.argument("environment", required=False)
-@click.option("--from", "made", type=click.Path(path_type=Path), help="Tell of this run, instead of making one.")
+@click.option("--from", "made", type=RunPath(), help="Tell of this run, instead of making one.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
 @click.option("--blocks", type=click.IntRange(1), help="Run this many blocks; 8 are the fewest that can tell.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study `calibration`.")

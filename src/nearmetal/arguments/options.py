@@ -34,6 +34,29 @@ class FileToWrite(click.Path):
         return super().convert(value, param, ctx)
 
 
+class RunPath(click.Path):
+    """A run's folder, or its name where it lies with the other runs that this host knows: "quickstart-1"."""
+
+    name = "run"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = str(value)
+        if "/" in text or not text or Path(text).exists():
+            return super().convert(value, param, ctx)
+        from nearmetal.config import Paths
+        from nearmetal.store import runs
+
+        paths = Paths.default()
+        found = [place for place in runs.known(paths.runs, paths.state) if place.name == text]
+        if len(found) > 1:
+            remedy = f"name one by its folder: {', '.join(map(str, found))}"
+            raise BadInput(f"{len(found)} runs have this name", text, remedy)
+        return found[0] if found else super().convert(value, param, ctx)
+
+
 def json_option(*schemas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """What it prints is told by name: see docs/json.md."""
     text = f"Print one JSON document for scripts: {' or '.join(schemas)}."

@@ -8,12 +8,12 @@ import click
 
 from nearmetal.arguments.completion import complete_run
 from nearmetal.arguments.gates import GatedCommand, choose_format, format_option, gate_option
-from nearmetal.arguments.options import FileToWrite, json_option
+from nearmetal.arguments.options import FileToWrite, RunPath, json_option
 from nearmetal.errors import BadInput
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
 @click.option(
     "--format",
     "form",
@@ -34,7 +34,7 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
 @click.option(
     "--table",
     type=click.Choice(["trials", "blocks", "contrasts"]),
@@ -55,7 +55,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
 @click.option("-o", "--output", type=FileToWrite(), help="Write this file; else one here, called as the run.")
 def bundle(run: Path, output: Path | None) -> None:
     """Put a run into one file, for others.
@@ -69,7 +69,7 @@ def bundle(run: Path, output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
 @json_option("summary.v1")
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""
@@ -79,7 +79,7 @@ def show(run: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
 @json_option("verify.v1")
 def verify(run: Path, as_json: bool) -> int:
     """Check that a run is as it was written.
@@ -131,15 +131,15 @@ def _runs_option(name: str, parameter: str) -> Callable[[Callable[..., Any]], Ca
         parameter,
         metavar="RUN...",
         multiple=True,
-        type=click.Path(path_type=Path),
+        type=RunPath(),
         shell_complete=complete_run,
         help=f"Runs {name.removeprefix('--')}, several.",
     )
 
 
 @click.command(cls=_ComparesRuns)
-@click.argument("before", required=False, type=click.Path(path_type=Path), shell_complete=complete_run)
-@click.argument("after", required=False, type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("before", required=False, type=RunPath(), shell_complete=complete_run)
+@click.argument("after", required=False, type=RunPath(), shell_complete=complete_run)
 @_runs_option("--before", "befores")
 @_runs_option("--after", "afters")
 @click.option("--margin", metavar="SHARE", callback=_share, help="Closer than this is the same; else the study's own.")
@@ -200,7 +200,12 @@ def ls(folder: Path | None, as_json: bool) -> None:
 @click.command()
 @click.argument("sql", required=False)
 @click.option(
-    "--run", "runs", multiple=True, type=click.Path(path_type=Path), help="Only this run, or those in a folder."
+    "--run",
+    "runs",
+    multiple=True,
+    type=RunPath(),
+    shell_complete=complete_run,
+    help="Only this run, or those in a folder.",
 )
 @json_option("query.v1")
 def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
@@ -214,7 +219,7 @@ def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", required=False, type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("run", required=False, type=RunPath(), shell_complete=complete_run)
 @click.option("--port", type=click.IntRange(0, 65535), help="Of 127.0.0.1; else one that is free.")
 @json_option("dashboard.v1")
 def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:

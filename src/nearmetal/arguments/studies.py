@@ -8,8 +8,10 @@ import click
 
 from nearmetal.arguments.completion import complete_run, complete_study
 from nearmetal.arguments.gates import GatedCommand, choose_format, format_option, gate_option
-from nearmetal.arguments.options import json_option
+from nearmetal.arguments.options import RunPath, json_option
 from nearmetal.errors import ExitCode
+
+_quiet_option = click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print the result alone.")
 
 
 def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,8 +75,9 @@ def plan(study: str, pilot: bool, as_json: bool, **options: Any) -> int:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
 @gate_option()
 @format_option()
+@_quiet_option
 @json_option("summary.v1")
-def run(study: str, output: Path | None, gates: Any, form: Any, as_json: bool, **options: Any) -> int:
+def run(study: str, output: Path | None, is_quiet: bool, gates: Any, form: Any, as_json: bool, **options: Any) -> int:
     """Run a study.
 
     By its file, its built-in name, or as it comes through stdin (-).
@@ -83,23 +86,24 @@ def run(study: str, output: Path | None, gates: Any, form: Any, as_json: bool, *
     from nearmetal.commands import run as command
     from nearmetal.commands.study import read_study
 
-    return command.run(read_study(study, **options), output, options["available"], form, gates)
+    return command.run(read_study(study, **options), output, options["available"], form, gates, is_quiet)
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_run)
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
 @format_option()
+@_quiet_option
 @json_option("summary.v1")
-def resume(run: Path, form: Any, as_json: bool) -> int:
+def resume(run: Path, form: Any, is_quiet: bool, as_json: bool) -> int:
     """Go on with a run that was interrupted."""
     form = choose_format("resume", form, as_json)
     from nearmetal.commands import run as command
 
-    return command.resume(run, form)
+    return command.resume(run, form, is_quiet)
 
 
 @click.command()
-@click.option("--resume", "run", type=click.Path(path_type=Path), metavar="RUN", help="Go on with the demo's run.")
+@click.option("--resume", "run", type=RunPath(), metavar="RUN", help="Go on with the demo's run.")
 def demo(run: Path | None) -> int:
     """Measure this host, a container and a VM.
 

@@ -30,6 +30,7 @@ from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.run.progress import Progress
+from nearmetal.running_estimates import RunningEstimates
 from nearmetal.store import journal, runs
 from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
@@ -51,12 +52,19 @@ _WIDEST = 10_000
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(opened: Opened, output: Path | None, available: bool, form: str, gates: "Sequence[Gate]" = ()) -> int:
-    """`form` is that of the result: "text", "json", "md" or "junit"."""
+def run(
+    opened: Opened,
+    output: Path | None,
+    available: bool,
+    form: str,
+    gates: "Sequence[Gate]" = (),
+    is_quiet: bool = False,
+) -> int:
+    """`form` is that of the result: "text", "json", "md" or "junit". If quiet, it prints that alone."""
     as_json = form != "text"
     study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
-    console = unfolded(console_for(as_json))
+    console = _console_of_course(as_json, is_quiet)
     resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     say_missing(missing, "left out", console)
@@ -107,8 +115,15 @@ def run(opened: Opened, output: Path | None, available: bool, form: str, gates: 
     return status
 
 
-def resume(path: Path, form: str) -> int:
-    """By the gates that the run was begun with. `form` is that of the result, as of `run`."""
+def _console_of_course(as_json: bool, is_quiet: bool) -> Console:
+    """Where a run says how it goes on."""
+    console = unfolded(console_for(as_json))
+    console.quiet = is_quiet
+    return console
+
+
+def resume(path: Path, form: str, is_quiet: bool = False) -> int:
+    """By the gates that the run was begun with. `form` is that of the result, and `is_quiet` as of `run`."""
     as_json = form != "text"
     folder = RunFolder.open(path)
     if folder.bundle is not None:
@@ -116,7 +131,7 @@ def resume(path: Path, form: str) -> int:
     manifest = folder.manifest()
     if form == "junit" and not manifest.gates:
         raise BadInput("junit has a test case for each comparison of a gate, and this run has none", str(path))
-    console = unfolded(console_for(as_json))
+    console = _console_of_course(as_json, is_quiet)
     before = journal.read_lines(folder.journal)  # a damaged one is refused before anything is made
     state = runs.state(folder.journal)
     if state == "running":
@@ -144,11 +159,16 @@ def watcher(
     """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
     from nearmetal.terminal import Watcher
 
-    took = seconds_each(one for one in before if isinstance(one, TrialRecord))
+    records = [one for one in before if isinstance(one, TrialRecord)]
+    took = seconds_each(records)
     if not took and not is_measured:
-        took = [estimate(plan) / max(1, plan.trials)]
+        pace = evidence.find_pace(study, plan)
+        took = [pace.seconds if pace else estimate(plan) / max(1, plan.trials)]
     each = statistics.fmean(took or [0.0])
-    return Watcher(console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.of(before))
+    estimates = RunningEstimates(plan)
+    for record in records:
+        estimates.take(record)
+    return Watcher(console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.of(before), estimates)
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, form: str) -> int:

@@ -208,6 +208,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         seen=tuple(sights(plan, known, study.design)),
         unknown=len(list_unknown(plan, known)),
         pilot=known.pilot,
+        pace=evidence.find_pace(study, plan),
     )
     if as_json:
         print_json(_planned(study, plan, outlook, missing))
@@ -233,6 +234,11 @@ class Outlook:
     unknown: int
     """Comparisons of whose noise nothing is known."""
     pilot: "Pilot | None"
+    pace: "evidence.Pace | None" = None
+
+    def estimate_seconds(self, plan: Plan) -> float:
+        """How long all of it takes: at the pace of an earlier run, or else by what environments are known to take."""
+        return self.pace.seconds * plan.trials if self.pace else estimate(plan)
 
 
 def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "Planned":
@@ -241,7 +247,7 @@ def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "P
 
     return Planned(
         plan=show_order(plan),
-        seconds=round(estimate(plan)),
+        seconds=round(outlook.estimate_seconds(plan)),
         blocks_needed=outlook.needed,
         k=count_spare(plan) if plan.contrasts else None,
         sizing=outlook.sizing,
@@ -311,7 +317,8 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
         _print_outlook(study, plan, outlook, console)
     else:
         console.print(NOTHING_COMPARED)
-    console.print(f"the whole takes {_about(estimate(plan), plan)}")
+    by = f", as the run of {outlook.pace.created[:16].replace('T', ' ')} did" if outlook.pace else ""
+    console.print(f"the whole takes {_about(outlook.estimate_seconds(plan), plan)}{by}")
     if captured := most_captured(plan):
         console.print(f"captures take at most {show_size(captured)} in the run's folder")
 
