@@ -86,6 +86,18 @@ async def panic(stage: Stage) -> None:
         )
 
 
+_LIVELOCK = """
+echo -1 >/proc/sys/kernel/sched_rt_runtime_us
+cpu=$(nproc)
+while [ $((cpu -= 1)) -ge 0 ]; do setsid taskset -c $cpu chrt -f 99 sh -c 'while :; do :; done' & done
+"""
+
+
+async def livelock(stage: Stage) -> None:
+    """Programs that no other may interrupt keep all CPUs of a guest."""
+    await stage.servers[0].spawn(["sh", "-c", _LIVELOCK])
+
+
 def set_link(*states: str) -> Deed:
     """Of the interface that leads to the server, on its host."""
 

@@ -183,6 +183,7 @@ LINES = [
         "lost treatment machine-.*",
         "kernel panicked",
     ),
+    Line("guest livelocked", "-qemu", faults.livelock, "lost treatment machine-lost", "the guest is livelocked"),
     Line("agent killed", "-qemu", faults.kill_agent, "lost treatment machine-lost", "agent"),
     Line("clock an hour ahead", "-qemu", faults.step_clock(3600), "ok", "", work=PING),
     Line("clock an hour behind", "-qemu", faults.step_clock(-3600), "ok", "", work=PING),

@@ -27,6 +27,7 @@ from nearmetal.model import ControlGroup, Cost, Handle, Running, SharedFolder, S
 
 from . import arguments, monitor, template
 from .console import Console
+from .spinning import Spinning
 
 LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
@@ -181,13 +182,14 @@ class Guest(ReachedMachine):
         while self.site.spec is None and self.trouble is None:
             await asyncio.sleep(_LOOK_AGAIN)
             with contextlib.suppress(HostCannot, OSError):
-                if (end := await self._find_end()) is not None:
+                if (end := await self.find_end()) is not None:
                     self.lose(end)
                 if time.monotonic() >= bounded + _BOUND_AGAIN:
                     await self._console.bound()
                     bounded = time.monotonic()
 
-    async def _find_end(self) -> MachineLost | None:
+    async def find_end(self) -> MachineLost | None:
+        """Why it counts as lost, as its host sees it."""
         if self._stops and (seconds := self._stops.standing) >= _LONGEST_STOP:
             return MachineLost(f"a signal has stopped its QEMU for {seconds:.0f} s", self.name)
         await self._console.look()
@@ -231,7 +233,18 @@ class QemuMachine(Guest, agent.AgentMachine):
         super().__init__(handle, site, running, endpoint=endpoint)
         self.ssh_port = ports["ssh_port"] if handle.login else None
         """Of our loopback, where people may log in."""
+        self._spinning: Spinning | None = None
         self._is_fresh = is_made_here and not handle.image.snapshot
+
+    def watch(self) -> None:
+        super().watch()
+        if isinstance(self._running, Background):
+            self._spinning = Spinning(self._running.pid)
+
+    async def find_end(self) -> MachineLost | None:
+        asked = min(self.unanswered.values(), default=None)
+        livelock = self._spinning.look(asked, self.name) if self._spinning else None
+        return await super().find_end() or livelock
 
     async def ready(self) -> bool:
         if not await super().ready():

@@ -83,8 +83,8 @@ class AgentCommands(RemoteCommands):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.opening: set[asyncio.StreamWriter] = set()
-        """Connections on which the agent has not answered yet."""
+        self.unanswered: dict[asyncio.StreamWriter, float] = {}
+        """Connections on which the agent has not answered yet, and since when by the monotonic clock."""
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
         variables = {**lab_machine.ENVIRONMENT, **(env or {})}
@@ -107,7 +107,7 @@ class AgentCommands(RemoteCommands):
         try:
             async with asyncio.timeout(LIMITS.command):
                 reader, writer = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
-                self.opening.add(writer)
+                self.unanswered[writer] = time.monotonic()
                 try:
                     greeting = await shake(reader, writer, self.endpoint)
                     if self.boot_id and greeting.boot_id != self.boot_id:
@@ -116,7 +116,7 @@ class AgentCommands(RemoteCommands):
                     writer.transport.abort()
                     raise
                 finally:
-                    self.opening.discard(writer)
+                    del self.unanswered[writer]
         except (OSError, EOFError, TimeoutError, NotProvisioned) as error:
             raise self.lost(error) from None
         return reader, writer
@@ -182,6 +182,7 @@ class AgentMachine(AgentCommands, ReachedMachine):
         """MachineLost, ToolFailed; OSError and EOFError if the connection ends."""
         reader, writer = connection
         asked, asked_ns = time.monotonic(), time.time_ns()
+        self.unanswered[writer] = asked
         try:
             _ask(writer, {"read": {"paths": list(paths)}})
             async with asyncio.timeout(LIMITS.command):
@@ -196,6 +197,8 @@ class AgentMachine(AgentCommands, ReachedMachine):
             if isinstance(error, TimeoutError):
                 raise self.lost(error) from None
             raise
+        finally:
+            del self.unanswered[writer]
         return FilesRead(files, asked, answered, ended_ns - answered_ns, started_ns - asked_ns)
 
     async def reach(self) -> None:
@@ -221,7 +224,7 @@ class AgentMachine(AgentCommands, ReachedMachine):
     def abort(self) -> None:
         """Each program has a connection of its own, with which it ends."""
         kept = [self._for_files[1]] if self._for_files else []
-        for writer in (*self.opening, *kept):
+        for writer in (*self.unanswered, *kept):
             writer.transport.abort()
         for program in self._programs:
             program.abandon()
