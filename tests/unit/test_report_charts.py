@@ -286,8 +286,7 @@ def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, 
     yield beside(TITLE, pairs, width), names
     for times in (1, 5):
         strips = [charts.Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]
-        room = width if times > 1 else charts.HALF
-        yield charts.strips(TITLE, "higher is better", "1/s", strips, room), names
+        yield charts.strips(TITLE, "higher is better", "1/s", strips), names
     courses = [Course(name, "#111111", False, (Point(1, 3.0, None), Point(5, 7.0, None))) for name in names]
     yield by_number(TITLE, "higher is better", "clients", "bit/s", courses), names
     drifts = [charts.Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]

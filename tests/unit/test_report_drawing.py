@@ -76,3 +76,13 @@ def test_what_was_begun_and_is_not_wanted_any_more_is_not_waited_for() -> None:
     assert processes() == before
     assert all(one.cancelled() or one.exception() or one.result() for one in begun)
     assert begun[-1].cancelled()
+
+
+def test_a_picture_of_many_rows_has_no_png_and_one_of_few_has() -> None:
+    def of_height(height: int) -> Spec:
+        rows = [{"y": 1}]
+        return {"width": 400, "height": height, "data": {"values": rows}, "mark": "point", "encoding": {}}
+
+    few, many = (drawing._packed(of_height(height), True) for height in (300, 2500))
+    assert few["png"] and not many["png"]
+    assert few["svg"].startswith("<svg") and many["svg"].startswith("<svg")

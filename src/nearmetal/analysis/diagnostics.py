@@ -138,6 +138,7 @@ class _PositionEffects:
         for (_, workload), arm in arms.items():
             self._arms[workload].append(arm)
         self._known: dict[tuple[str, str], float] = {}
+        self._whole: dict[str, list[list[Replicate]]] = {}
 
     def about(self, contrast: Contrast) -> tuple[Warned, ...]:
         key = contrast.workload, contrast.response
@@ -149,10 +150,7 @@ class _PositionEffects:
         return (Warned(code="position", text=text),)
 
     def _p(self, workload: str, response: str) -> float:
-        rows = _complete(
-            {(one.block, one.attempt): one for one in arm.replicates if _usable(one, response)}
-            for arm in self._arms[workload]
-        )
+        rows = self._rows(workload, response)
         if not rows:
             return 1.0
         values = np.array([[one.values[response].value for one in row] for row in rows])
@@ -160,14 +158,24 @@ class _PositionEffects:
             values = np.log(values)
         return position_p(values, np.array([[one.position for one in row] for row in rows]))
 
+    def _rows(self, workload: str, response: str) -> list[list[Replicate]]:
+        """Found once for all responses that every boot of a workload has, which most are."""
+        arms = self._arms[workload]
+        if not all(_usable(one, response) for arm in arms for one in arm.replicates):
+            return _complete([one for one in arm.replicates if _usable(one, response)] for arm in arms)
+        if workload not in self._whole:
+            self._whole[workload] = _complete(arm.replicates for arm in arms)
+        return self._whole[workload]
 
-def _complete(arms: Iterable[Mapping[tuple[int, int], Replicate]]) -> list[list[Replicate]]:
-    """Of arms by block and attempt those, and the blocks that all of them have, which leave most to be compared; none
+
+def _complete(arms: Iterable[Iterable[Replicate]]) -> list[list[Replicate]]:
+    """Of arms those, and the blocks that all of them have, which leave most to be compared; none
     of too few. Of each block the first attempt that they have in common, for another may be on another level.
 
     An arm that was withdrawn early would take their later blocks from all others.
     """
-    ordered = sorted(arms, key=lambda arm: len({block for block, _ in arm}), reverse=True)
+    by_attempt = [{(one.block, one.attempt): one for one in arm} for arm in arms]
+    ordered = sorted(by_attempt, key=lambda arm: len({block for block, _ in arm}), reverse=True)
     most, chosen, shared = 0, 0, set[tuple[int, int]]()
     common = set(ordered[0]) if ordered else set()
     for number, arm in enumerate(ordered, 1):
@@ -229,8 +237,9 @@ def _blocks(pairs: Sequence[tuple[Replicate, Replicate]], planned: int) -> Itera
 
 
 def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    seen = {record.boot.how for record in records if record.boot is not None}
     for how, what in (("restore", "a snapshot, restored"), ("reuse", "machines that were not booted afresh")):
-        if any(record.boot is not None and record.boot.how == how for record in records):
+        if how in seen:
             yield Warned(
                 code="one-boot", text=f"measured on {what}: the conclusion is about that one boot, not about the next"
             )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearmetal.analysis.responses import Arm, Arms, Key, Replicate
 from nearmetal.analysis.results import Contrast
-from nearmetal.model import Warned
+from nearmetal.model import Scale, Warned
 
 ALARM = 0.01
 """How often it is warned of where there is nothing: once for each primary response of a workload."""
@@ -22,6 +22,10 @@ FEWEST = 6
 NONE = -1
 """In the place of a predecessor: the first boot of a block has none."""
 _SHUFFLES = 999
+_ENOUGH = 10
+"""Shuffles that weigh as much as what was seen, from which on p is above ALARM whatever the others say; most runs are
+done after twenty. p is then their share: J. Besag and P. Clifford, "Sequential Monte Carlo p-values", Biometrika 78,
+1991."""
 
 _Attempt = tuple[int, int]
 """Block and attempt."""
@@ -44,48 +48,54 @@ class PredecessorEffects:
             return ()
         at = contrast.workload, contrast.response
         if at not in self._known:
-            self._known[at] = self._find_p(*at)
+            self._known[at] = self._find_p(*at, contrast.scale)
         if self._known[at] > ALARM:
             return ()
         text = f"{contrast.response} depends on which treatment ran before in the block: something is carried over"
         return (Warned(code="predecessor", text=text),)
 
-    def _find_predecessors(self, arms: Arms) -> Mapping[tuple[_Attempt, str], int]:
-        """By attempt and boot the treatment of the boot before, whatever it ran; boots without a record are none."""
+    def _find_predecessors(self, arms: Arms) -> Mapping[tuple[Key, str], Mapping[_Attempt, int]]:
+        """By arm and attempt the treatment of the boot before, whatever it ran; boots without a record are none."""
         boots: dict[_Attempt, dict[str, tuple[float, int]]] = defaultdict(dict)
-        for (key, _), arm in arms.items():
-            for one in arm.replicates:
+        named: list[tuple[tuple[Key, str], _Attempt, str]] = []
+        for arm, of in arms.items():
+            for one in of.replicates:
                 if (name := _name_boot(one)) is not None:
                     at = one.block, one.attempt
                     position, _ = boots[at].get(name, (one.position, 0))
-                    boots[at][name] = min(position, one.position), self._treatments[key]
+                    boots[at][name] = min(position, one.position), self._treatments[arm[0]]
+                    named.append((arm, at, name))
         before = {}
         for at, found in boots.items():
             last = NONE
             for name, (_, treatment) in sorted(found.items(), key=lambda boot: boot[1]):
                 before[at, name] = last
                 last = treatment
-        return before
+        by_arm: dict[tuple[Key, str], dict[_Attempt, int]] = defaultdict(dict)
+        for arm, at, name in named:
+            by_arm[arm][at] = before[at, name]
+        return by_arm
 
-    def _find_p(self, workload: str, response: str) -> float:
+    def _find_p(self, workload: str, response: str, scale: Scale) -> float:
         """1 where too little is known: three treatments at least, and FEWEST blocks that all of them have."""
+        befores = [self._before.get((key, workload), {}) for key, _ in self._by_workload[workload]]
         arms = [
             {
-                (one.block, one.attempt): one
+                at: value.value
                 for one in arm.first
-                if response in one.values and one.values[response].problem is None and _name_boot(one) is not None
+                if (at := (one.block, one.attempt)) in before
+                and (value := one.values.get(response)) is not None
+                and value.problem is None
             }
-            for _, arm in self._by_workload[workload]
+            for before, (_, arm) in zip(befores, self._by_workload[workload], strict=True)
         ]
         shared = sorted(set.intersection(*map(set, arms))) if len(arms) > 2 else []
         if len(shared) < FEWEST:
             return 1.0
-        rows = [[arm[at] for arm in arms] for at in shared]
-        values = np.array([[one.values[response].value for one in row] for row in rows])
-        if rows[0][0].values[response].kind.scale == "ratio":
+        values = np.array([[arm[at] for arm in arms] for at in shared])
+        if scale == "ratio":
             values = np.log(values)
-        before = [[self._before[(one.block, one.attempt), str(_name_boot(one))] for one in row] for row in rows]
-        return predecessor_p(values, before)
+        return predecessor_p(values, [[before[at] for before in befores] for at in shared])
 
 
 def _name_boot(one: Replicate) -> str | None:
@@ -94,7 +104,7 @@ def _name_boot(one: Replicate) -> str | None:
 
 
 def predecessor_p(values: NDArray[np.float64], before: Sequence[Sequence[int]]) -> float:
-    """p that values (blocks x treatments) do not depend on their predecessors: of 999 shuffles, the same each time."""
+    """p that values (blocks x treatments) do not depend on their predecessors: of 999 shuffles at most."""
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
     named = np.array(before).ravel() + 1  # 0 for those without a predecessor
     counts = np.bincount(named)[1:]
@@ -107,5 +117,9 @@ def predecessor_p(values: NDArray[np.float64], before: Sequence[Sequence[int]]) 
         return float((sums[counts > 0] ** 2 / counts[counts > 0]).sum())
 
     seen = weigh(left) * (1 - 1e-9)
-    more = sum(weigh(left[generator.permutation(len(left))]) >= seen for _ in range(_SHUFFLES))
+    more = 0
+    for number in range(1, _SHUFFLES + 1):
+        more += weigh(left[generator.permutation(len(left))]) >= seen
+        if more == _ENOUGH:
+            return more / number
     return (more + 1) / (_SHUFFLES + 1)

@@ -35,7 +35,11 @@ _SHARP = 2
 """Pixels of a PNG for one of the page's: sharp on screens of today."""
 
 _LARGE = 400_000
-"""Square pixels of the page from which one for one will do: nobody puts fifty rows on a slide."""
+"""Square pixels of the page from which one for one will do."""
+
+_TOO_LARGE = 900_000
+"""Square pixels of the page beyond which a report has no PNG of a picture: nobody puts fifty rows on a slide, and the
+SVG has them sharp."""
 
 _PATIENCE = 300.0
 """Seconds for all pictures of a report."""
@@ -46,7 +50,7 @@ _SIZE = re.compile(r'<svg [^>]*?width="([0-9.]+)" height="([0-9.]+)"')
 
 @dataclass(frozen=True)
 class Picture:
-    """One drawn picture, as SVG, and as PNG where that was asked for (else empty)."""
+    """One drawn picture, as SVG, and as PNG where that was asked for and the picture is not too large (else empty)."""
 
     svg: str
     png: bytes = b""
@@ -107,9 +111,12 @@ def _plain(part: Any) -> Any:
 def _png(svg: str) -> bytes:
     import vl_convert
 
+    return bytes(vl_convert.svg_to_png(svg, scale=1 if _area(svg) > _LARGE else _SHARP))
+
+
+def _area(svg: str) -> float:
     size = _SIZE.match(svg)
-    large = size is not None and float(size[1]) * float(size[2]) > _LARGE
-    return bytes(vl_convert.svg_to_png(svg, scale=1 if large else _SHARP))
+    return float(size[1]) * float(size[2]) if size else 0.0
 
 
 def _unique(svg: str) -> str:
@@ -226,7 +233,8 @@ def drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
 def _packed(spec: Spec, png: bool) -> Mapping[str, str]:
     """For the way back, as JSON."""
     try:
-        picture = draw(spec) if png else Picture(svg(spec))
+        drawing = svg(spec)
+        picture = Picture(drawing, _png(drawing) if png and _area(drawing) <= _TOO_LARGE else b"")
     except ValueError as error:  # which is what the engine raises, whatever a specification lacks
         return {"why": " ".join(str(error).splitlines()[:2])}  # a trace follows
     return {"svg": picture.svg, "png": base64.b64encode(picture.png).decode()}

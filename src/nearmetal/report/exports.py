@@ -27,8 +27,16 @@ def write_csv(table: TidyTable) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.columns)
     texts = _Texts()
-    writer.writerows([texts[cell] if type(cell) in _OTHERS else cell for cell in row] for row in table.rows)
+    columns = [_write_texts(column, texts) for column in zip(*table.rows, strict=True)]
+    writer.writerows(zip(*columns, strict=True))
     return out.getvalue()
+
+
+def _write_texts(column: Sequence[Cell], texts: "_Texts") -> Sequence[Cell]:
+    """By column, since most have numbers alone."""
+    if _OTHERS.isdisjoint(map(type, column)):
+        return column
+    return [texts[cell] if type(cell) in _OTHERS else cell for cell in column]
 
 
 _OTHERS: Final = frozenset({str, bool})

@@ -55,6 +55,7 @@ def _charts(section: Section) -> list[Chart]:
 def write(folder: RunFolder, say: Say | None = None) -> Path:
     """Write report.html and report/ (tables as CSV, charts as SVG, PNG and Vega-Lite, analysis.json); the page's path.
 
+    A large chart has no PNG.
     Both are replaced as a whole: a reader sees the old report or the new one. BadInput when the folder is unreadable.
     `say` is told of sections that break; where nobody listens, what they raise goes on.
     """
@@ -170,7 +171,8 @@ def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
             name = formats.picture_name(chart, panel.name)
             picture = pictures[chart.name, panel.name, False]
             content[f"{name}.svg"] = picture.svg.encode()
-            content[f"{name}.png"] = picture.png
+            if picture.png:
+                content[f"{name}.png"] = picture.png
             content[f"{name}.vl.json"] = json.dumps(panel.spec).encode()
     return content
 

@@ -19,7 +19,6 @@ from nearmetal.report.charts.grammar import Spec as Spec
 from nearmetal.report.charts.lines import Line as Line
 from nearmetal.report.charts.lines import lines as lines
 from nearmetal.report.charts.lines import thinned as thinned
-from nearmetal.report.charts.strips import ROOMY as ROOMY
 from nearmetal.report.charts.strips import Strip as Strip
 from nearmetal.report.charts.strips import strips as strips
 from nearmetal.report.charts.strips import told as told

@@ -16,6 +16,7 @@ from nearmetal.report.charts.grammar import (
     layer,
     legend,
     legend_label,
+    own_colour,
     places_among_alike,
 )
 
@@ -65,7 +66,8 @@ def _whole(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
-    """Lines around 0 %, one a treatment. Those of one colour differ in the shape of points or, of many, in dashes."""
+    """Lines around 0 %, one a treatment. Those of one colour differ in the shape of points or, of many, in dashes;
+    those that no legend names show what they have in common."""
     plot = width - 62
     bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
     rows = [
@@ -78,12 +80,15 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
 
     many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
     look = {"symbolType": "stroke"} if many else {}
-    shown = legend(named, plot, **look) if len(named) <= _IN_LEGEND else None
+    are_named = len(named) <= _IN_LEGEND
+    shown = legend(named, plot, **look)
 
     def by_label(looks: Sequence[Any]) -> Spec:
         return field("label", "nominal", scale={"domain": list(named), "range": looks}, legend=shown)
 
-    colour = by_label(list(named.values()))
+    colour = by_label(list(named.values())) if are_named else own_colour()
+    dash = by_label([_DASHES[place % len(_DASHES)] for place in places])
+    apart = {"detail": field("label", "nominal")} if not are_named else {"strokeDash": dash} if many else {}
     x = field(
         "x",
         title=x_title,
@@ -108,7 +113,7 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
             x=x,
             y=y,
             color=colour,
-            **({"strokeDash": by_label([_DASHES[place % len(_DASHES)] for place in places])} if many else {}),
+            **apart,
         ),
     ]
     if not many:

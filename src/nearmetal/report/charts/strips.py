@@ -15,9 +15,6 @@ from nearmetal.report.charts.rows import Row, Rows
 _DRAWN_ONE_BY_ONE = 60
 """More values than this in one strip cannot be told apart: quartiles and 5 to 95 % are drawn instead."""
 
-ROOMY = 12
-"""With more strips than this, names stand beside them on a wide picture: less pretty than above, half as tall."""
-
 
 @dataclass(frozen=True)
 class Strip:
@@ -47,15 +44,15 @@ def told(sizes: Iterable[int], dot: str) -> str:
     return f"Each dot is {dot}. {stroke}"
 
 
-def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width: int = HALF) -> Spec:
+def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip]) -> Spec:
     """Every value as a dot and the median as a stroke, one row a treatment; quartiles where dots would overlap.
 
     Within a row, dots climb with the blocks, so that a drift shows as a slope. The axis is logarithmic where the
     values span more than a factor of four, and does not start at zero otherwise: dots are compared, not lengths.
+    One picture serves desktop and phone.
     """
-    beside = len(groups) > ROOMY and width > HALF
-    places = Rows.of([(group.label, group.figure) for group in groups], width - 34, beside=beside)
-    pitch = 25.0 if beside else 48.0
+    places = Rows.of([(group.label, group.figure) for group in groups], HALF - 34, beside=False)
+    pitch = 48.0
     divisor, x = _axis(unit, [value for group in groups for value in group.values])
     names: list[Row] = []
     dots: list[dict[str, Any]] = []
@@ -89,7 +86,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             **from_top_to_bottom,
         ),
     ]
-    return chart(title, subtitle, places.plot, height, layers, width - 34)
+    return chart(title, subtitle, places.plot, height, layers)
 
 
 def _axis(unit: str, values: Sequence[float]) -> tuple[float, Spec]:

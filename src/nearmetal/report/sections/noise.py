@@ -74,20 +74,13 @@ def _lost(trials: Mapping[Key, list[_Told]], report: ReportInput) -> Chart:
         for cpu, shares in _shares(trials[key_of(treatment)]).items()
     ]
 
-    def drawn(width: int) -> charts.Spec:
-        return charts.strips("Time lost on each CPU", "lower is better", "share", strips, width)
-
     shown = charts.told((len(strip.values) for strip in strips), "a second of listening, later ones higher up")
     description = "; ".join(f"{strip.label}: {strip.figure}" for strip in strips)
     return Chart(
         "noise-lost",
         f"How much of its time each CPU was away from a program that wanted it. {shown}",
         f"The share of the time that each CPU of the servers lost, medians: {description}",
-        (
-            Panel("noise-lost", drawn(charts.WIDE), drawn(charts.NARROW))
-            if len(strips) > charts.ROOMY
-            else Panel("noise-lost", drawn(charts.HALF)),
-        ),
+        (Panel("noise-lost", charts.strips("Time lost on each CPU", "lower is better", "share", strips)),),
     )
 
 

@@ -120,14 +120,8 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
         for cell in cells
         if (values := _drawable(cell.values))
     ]
-
-    def drawn(width: int) -> charts.Spec:
-        title = f"{words.workload(first.workload)}: {report.labels.response(first.workload, first.response)}"
-        return charts.strips(title, words.direction(first.better), first.unit, strips, width)
-
-    if len(strips) > charts.ROOMY:
-        return Panel(name, drawn(charts.WIDE), drawn(charts.NARROW))
-    return Panel(name, drawn(charts.HALF))
+    title = f"{words.workload(first.workload)}: {report.labels.response(first.workload, first.response)}"
+    return Panel(name, charts.strips(title, words.direction(first.better), first.unit, strips))
 
 
 def _name_strip(cell: Cell, report: ReportInput) -> str:
