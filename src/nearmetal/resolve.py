@@ -177,6 +177,18 @@ def collect_services(parameters: Frozen) -> tuple[str, ...]:
     return tuple(getattr(parameters, "asked_services", ()))
 
 
+def lengthen_load(spec: WorkloadSpec | ResolvedWorkload, seconds: int) -> Mapping[str, Any] | None:
+    """The parameters of a workload whose load goes on for so long; None if its kind makes no such load."""
+    lengthen = getattr(validate_parameters(spec), "lengthen", None)
+    found: Mapping[str, Any] | None = None if lengthen is None else lengthen(spec.parameters, seconds)
+    return found
+
+
+def collect_ports(parameters: Frozen) -> tuple[int, ...]:
+    """The ports on which servers of nearmetal's own listen for a workload with these parameters."""
+    return tuple(getattr(parameters, "own_ports", ()))
+
+
 def resolve_workload(spec: WorkloadSpec, reader: FileReader | None = None) -> ResolvedWorkload:
     """A workload with its files as they are now. BadInput when one cannot be read."""
     parameters = validate_parameters(spec)

@@ -95,6 +95,8 @@ class Planned(Document):
     """Factors that fill placeholders of other workloads."""
     fixed_urls: tuple[str, ...]
     """Workloads whose `url` leads to one place, though the study varies the environment."""
+    idle_keys: tuple[str, ...]
+    """Keys of [machine] that mean nothing to any machine of the study."""
     sees: tuple[Sight, ...]
     """How small a difference is found, by noise that was measured on this host."""
     unknown: int

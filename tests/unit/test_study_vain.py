@@ -1,10 +1,15 @@
 """What is varied in vain: hardware and tunnels where there are none."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from nearmetal import plan, study
 from nearmetal.model import VIRTUAL_HARDWARE, MachineSpec
 from nearmetal.run import verify
+from nearmetal.study_checks.treatments import find_idle_keys
+from tests.command_line import called
 from tests.unit.study_text import refused
 
 
@@ -95,3 +100,14 @@ def test_a_board_is_written_once() -> None:
     twice = '[environments.qemu]\nkind = "qemu"\nmachine = "pc"\n[machine]\nboard = "q35"'
     error = refused(compared("", twice))
     assert "another word for it" in error.what and error.where == "s.toml:12"
+
+
+def test_a_key_that_means_nothing_to_any_machine_is_told(tmp_path: Path) -> None:
+    text = compared("", '[machine]\nnic = "e1000"\nkernel_arguments = ["quiet"]\nmemory = "256MiB"')
+    assert find_idle_keys(study.read(text, "s.toml")) == []
+    hosts = text.replace('["host", "qemu"]', '["host", "docker"]')
+    assert find_idle_keys(study.read(hosts, "s.toml")) == ["kernel_arguments", "nic"]
+    file = tmp_path / "s.toml"
+    file.write_text(hosts)
+    assert json.loads(called("plan", str(file), "--json").stdout)["idle_keys"] == ["kernel_arguments", "nic"]
+    assert "machine.nic means nothing to any machine of this study" in called("plan", str(file)).stdout

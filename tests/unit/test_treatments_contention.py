@@ -39,7 +39,7 @@ def test_levels_that_there_are(level: Level) -> None:
 def test_others_are_told_what_there_is(level: Level) -> None:
     told = plugin.problem(level)
     assert told is not None
-    assert all(name in told for name in ("none", *KINDS))
+    assert all(name in told for name in ('"none" for no neighbour', "with 1 to 1000 workers", *KINDS))
 
 
 def test_none_leaves_a_machine_alone() -> None:

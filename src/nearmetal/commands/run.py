@@ -18,7 +18,7 @@ from rich.text import Text
 from nearmetal import evidence, system_errors
 from nearmetal import plan as planning
 from nearmetal.commands.output import check_output, write_output
-from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_missing
+from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_idle_keys, say_missing
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import run_until_done, until_interrupted
@@ -67,6 +67,7 @@ def run(
     console = _console_of_course(as_json, is_quiet)
     resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
+    say_idle_keys(study, console)
     say_missing(missing, "left out", console)
     left_out = [treatment for treatment, _ in missing]
     plan = planning.make(study, left_out, resolved)

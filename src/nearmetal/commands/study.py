@@ -29,6 +29,7 @@ from nearmetal.run.missing import Missing, by_finding
 from nearmetal.store.bundle import is_bundle
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import locate_key, parsed_override, read
+from nearmetal.study_checks.treatments import find_idle_keys
 from nearmetal.study_files import FileReader
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
@@ -260,6 +261,7 @@ def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "P
             for workload, name in _unused(study)
         ),
         fixed_urls=tuple(_fixed_urls(study)),
+        idle_keys=tuple(find_idle_keys(study)),
         sees=outlook.seen,
         missing=tuple(
             Lacking(treatment=treatment, what=finding.what, detail=finding.detail, remedy=finding.remedy)
@@ -274,6 +276,13 @@ def _fixed_urls(study: Study) -> list[str]:
         return []
     urls = {workload.name: workload.parameters.get("url") for workload in study.workloads}
     return [name for name, url in urls.items() if isinstance(url, str) and SERVER not in url and "{" not in url]
+
+
+def say_idle_keys(study: Study, console: Console) -> None:
+    """Each key of [machine] that changes nothing here, and what to do about it."""
+    for key in find_idle_keys(study):
+        what = f"machine.{key} means nothing to any machine of this study, and changes nothing"
+        console.print(f"{what}: remove it, or add an environment to which it does", style="yellow")
 
 
 def _unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
@@ -298,6 +307,7 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
             f'write "http://{SERVER}:8080/", or server = "NAME" with [services.NAME]',
             style="yellow",
         )
+    say_idle_keys(study, console)
     for workload, name in _unused(study):
         levels = figures.count(len(study.factors[name].levels), "level")
         console.print(f"{workload.name} does not use {name}, and is measured at each of its {levels} all the same")

@@ -2,12 +2,11 @@
 
 import asyncio
 from math import ceil
-from typing import Any
 
 from nearmetal.errors import NearmetalError
 from nearmetal.lab.stage import SLOW_LEAD
 from nearmetal.model import ResolvedWorkload, Stage, Workload
-from nearmetal.resolve import build_workload
+from nearmetal.resolve import build_workload, lengthen_load
 
 SETTLED = SLOW_LEAD + 1.0
 """Seconds of load before anything else begins: several clients begin together within the first part of it."""
@@ -24,7 +23,7 @@ class LoadBeneath:
         self.begun = 0
         """How often it was begun: once, unless what is measured took very long."""
         longest = ceil(SETTLED + measured.preparing + measured.duration + _SPARE)
-        self._workload = build_workload(load.model_copy(update={"parameters": _lengthen(load, longest)}))
+        self._workload = build_workload(load.model_copy(update={"parameters": lengthen_load(load, longest)}))
         self._running: asyncio.Task[None] | None = None
 
     async def begin(self, stage: Stage) -> None:
@@ -54,10 +53,3 @@ class LoadBeneath:
             self.begun += 1
             await self._workload.run(stage)
             await asyncio.sleep(0)
-
-
-def _lengthen(load: ResolvedWorkload, seconds: int) -> dict[str, Any]:
-    """The parameters of the same load for longer. iperf3 reports in intervals, of a minute at most."""
-    longer = {name: value for name, value in load.parameters.items() if name not in ("requests", "connections")}
-    longer |= {"duration": f"{seconds}s"}
-    return longer | ({"intervals": ceil(seconds / 10)} if load.kind == "iperf3" else {})

@@ -1,6 +1,6 @@
 """Services, and what asks them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from nearmetal.factors import is_everywhere
 from nearmetal.levels import find_placeholders
@@ -8,6 +8,7 @@ from nearmetal.lines import KeyPath
 from nearmetal.model import MachineSpec, ServiceSpec, Study
 from nearmetal.model.services import FILLED, OURS
 from nearmetal.resolve import collect_services, validate_parameters
+from nearmetal.study_checks.treatments import iterate_asked
 from nearmetal.study_checks.workloads import iterate_filled
 from nearmetal.study_text import StudyText, did_you_mean, shown
 
@@ -62,14 +63,8 @@ def _check_placeholder(factor: str, path: KeyPath, study: Study, where: StudyTex
 
 
 def _has_own_image(study: Study) -> bool:
-    """Whether some machine may be made of another image than the lab's."""
-    sets = {str(aim) for factor in study.factors.values() for aim in _as_list(factor.sets)}
-    is_set = "image" in study.factors or "machine.image" in sets
-    return is_set or study.machine.image != MachineSpec().image
-
-
-def _as_list(sets: str | Sequence[str] | None) -> Sequence[str]:
-    return [sets] if isinstance(sets, str) else sets or ()
+    """Whether some machine is made of another image than the lab's."""
+    return any(asked.machine.image != MachineSpec().image for _, asked in iterate_asked(study))
 
 
 def _check_asked(names: tuple[str, ...], path: KeyPath, study: Study, where: StudyText) -> None:

@@ -9,7 +9,7 @@ from nearmetal import factors as words
 from nearmetal.asked import Asked, find_targets
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
-from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, Study
+from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, MachineSpec, Study
 from nearmetal.resolve import Resolver, installed_names, resolve_environment
 from nearmetal.study_text import StudyText, shown
 
@@ -190,6 +190,16 @@ def check_meaning(study: Study, where: StudyText) -> None:
             if aim == words.Target("link", "tunnel") and not _is_across(asked, described):
                 what = f"`{name}` is varied where servers and clients are on one host, and need no tunnel"
                 raise where.wrong(("factors", name), what, "place them on two hosts, or give the factor a `when`")
+
+
+def find_idle_keys(study: Study) -> list[str]:
+    """Keys of [machine] that a study sets and that mean nothing to any of its machines under test."""
+    described = Descriptions(study)
+    machines = [described[str(level)] for level in study.factors["environment"].levels]
+    fields = MachineSpec.model_fields
+    written = sorted(study.machine.model_fields_set & fields.keys())
+    changed = [key for key in written if getattr(study.machine, key) != fields[key].default]
+    return [key for key in changed if all(_is_ignored(key, machine) for machine in machines)]
 
 
 def _is_ignored(key: str, machine: Description) -> bool:

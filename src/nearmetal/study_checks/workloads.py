@@ -1,6 +1,6 @@
 """Workloads and their parameters, for every combination of levels that is written into them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from pydantic import ValidationError
@@ -11,10 +11,15 @@ from nearmetal.errors import BadInput
 from nearmetal.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.lines import KeyPath
 from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload, WorkloadSpec, identify_assignment
-from nearmetal.resolve import build_workload
+from nearmetal.resolve import (
+    build_workload,
+    collect_ports,
+    collect_services,
+    lengthen_load,
+    validate_parameters,
+)
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 
-_LOADS = ("http", "httperf", "iperf3")
 _MANUAL = "docs/workloads.md says what each kind takes"
 
 
@@ -50,22 +55,35 @@ def check_loads(study: Study, where: StudyText) -> None:
                 else "no workload is under itself"
             )
             raise where.wrong(path, what, "name a workload that is under no other")
-        if load.kind not in _LOADS or load.parameters.get("mode") == "ramp":
-            what = f"{load.name!r} makes no load that goes on for as long as is wanted"
-            raise where.wrong(path, what, "name one of kind iperf3 or httperf, or http that is no ramp")
-        served = {one.parameters.get("server", "lighttpd") for one in (workload, load) if _starts_server(one)}
-        if (_starts_server(workload) and _starts_server(load) and len(served) == 1) or (
-            workload.kind == load.kind == "iperf3"
-        ):
-            what = f"{workload.name!r} and {load.name!r} each start the same server, and both would want its port"
-            raise where.wrong(path, what, 'give one of them another server: server = "probe", or a service')
+        names = list(dict.fromkeys(name for one in (workload, load) for name in find_placeholders(one.parameters)))
+        for levels in _combined(names, study):
+            _check_pair(_fill(workload, levels), _fill(load, levels), levels, path, study, where)
 
 
-def _starts_server(workload: WorkloadSpec) -> bool:
-    """Whether a server of nearmetal's own is started for it."""
-    given = workload.parameters
-    in_place = given.get("url") is None and given.get("server", "lighttpd") in ("lighttpd", "probe")
-    return workload.kind in ("http", "httperf") and in_place
+def _check_pair(
+    measured: WorkloadSpec,
+    load: WorkloadSpec,
+    levels: Mapping[str, Level],
+    path: KeyPath,
+    study: Study,
+    where: StudyText,
+) -> None:
+    """The one goes on for as long as the other is measured, and each has a port of its own in the server."""
+    with_levels = f" (with {format_assignment(levels)})" if levels else ""
+    if lengthen_load(load, 1) is None:
+        what = f"{load.name!r}{with_levels} makes no load that goes on for as long as is wanted"
+        raise where.wrong(path, what, "name one of kind iperf3 or httperf, or http that is no ramp")
+    parameters = [validate_parameters(one) for one in (measured, load)]
+    own, services = map(collect_ports, parameters), map(collect_services, parameters)
+    of_services = [{study.services[name].port for name in some if name in study.services} for some in services]
+    (one, other), (its, others) = map(set, own), of_services
+    if both := sorted(one & other or one & others or its & other, key=str):
+        what = f"{measured.name!r} and {load.name!r}{with_levels} each start a server on port {both[0]}"
+        raise where.wrong(path, what, 'give one of them another server: server = "probe", or a service')
+
+
+def _fill(workload: WorkloadSpec, levels: Mapping[str, Level]) -> WorkloadSpec:
+    return WorkloadSpec.model_validate(fill_placeholders(workload.model_dump(), levels))
 
 
 def _placeholders(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:
@@ -92,7 +110,7 @@ def iterate_filled(workload: WorkloadSpec, study: Study) -> Iterator[tuple[dict[
     """A workload with each combination of the levels that stand in it."""
     names = list(dict.fromkeys(find_placeholders(workload.parameters)))
     for levels in _combined(names, study):
-        yield levels, WorkloadSpec.model_validate(fill_placeholders(workload.model_dump(), levels))
+        yield levels, _fill(workload, levels)
 
 
 def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:

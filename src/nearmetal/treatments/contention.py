@@ -54,7 +54,8 @@ class Contention:
         wanted = _parse(level) if isinstance(level, str) else None
         if wanted is None or len({kind for kind, _ in wanted}) < len(wanted):
             kinds = ", ".join(KINDS)
-            return f'it is "none", or one or more of {kinds}, each once, like "cpu,io", or with workers, "cpu:4"'
+            workers = f'with 1 to {_MOST} workers, like "cpu:4"'
+            return f'write "none" for no neighbour, or one or more of {kinds}, each once, like "cpu,io", or {workers}'
         return None
 
     def shape(self, spec: MachineSpec, level: Level) -> MachineSpec:

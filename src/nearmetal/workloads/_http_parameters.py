@@ -154,6 +154,10 @@ class HttpParameters(ServedParameters):
         """The parameters as they were written, but that files have their checksums."""
         return {name: pin_files(value, getattr(self, name, None)) for name, value in written.items()}
 
+    def lengthen(self, written: Mapping[str, Any], seconds: int) -> Mapping[str, Any] | None:
+        """None of a ramp, which ends at its last step."""
+        return None if self.mode == "ramp" else super().lengthen(written, seconds)
+
     @property
     def measured_seconds(self) -> float:
         """The length of the window where a number of requests does not end it."""

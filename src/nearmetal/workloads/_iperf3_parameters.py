@@ -1,6 +1,8 @@
 """What a study file may say of an iperf3 workload, and what iperf3 3.12 can do of it. Pure."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from math import ceil
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,11 +15,15 @@ Direction = Literal["forward", "reverse", "both"]
 
 _INTERVALS = (0.1, 60.0)
 """Seconds that iperf3 may report at a time."""
+PORT = 5201
+"""Where the first of its servers listens, each further one on the next."""
 _LARGEST_DATAGRAM = 65_507
 """Bytes of payload that IPv4 can carry."""
 
 
 class Iperf3Parameters(Frozen):
+    own_ports: ClassVar[tuple[int, ...]] = (PORT,)
+
     protocol: Protocol = "tcp"
     direction: Direction = "forward"
     rate: Annotated[BitRate, Field(ge=1000)] | None = None
@@ -56,6 +62,10 @@ class Iperf3Parameters(Frozen):
     def interval(self) -> float:
         """Seconds between two reports."""
         return self.duration / self.intervals
+
+    def lengthen(self, written: Mapping[str, Any], seconds: int) -> Mapping[str, Any] | None:
+        """The parameters, as the study writes them, of the same load for so long. It reports in intervals."""
+        return {**written, "duration": f"{seconds}s", "intervals": ceil(seconds / 10)}
 
     @property
     def whole(self) -> float:

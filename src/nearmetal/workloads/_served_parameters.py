@@ -1,7 +1,8 @@
 """What a study file may say of the service that requests go to, whichever generator sends them. Pure."""
 
 import re
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -11,6 +12,9 @@ from nearmetal.model.services import OURS
 from nearmetal.units import Bytes, Seconds
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._stage import SERVER
+
+PORTS = {"lighttpd": 80, "probe": 9001}
+"""Where each server of nearmetal's own listens."""
 
 _PATH = re.compile(r"/[!-~]*")
 _WRITES = re.compile(r"[1-9][0-9]{0,3}x[1-9][0-9]{0,5}")
@@ -106,6 +110,17 @@ class ServedParameters(Frozen):
     def asked_services(self) -> tuple[str, ...]:
         """The study's services that are asked."""
         return () if self.server is None or self.server in OURS else (self.server,)
+
+    @property
+    def own_ports(self) -> tuple[int, ...]:
+        """Where a server of nearmetal's own listens in each machine under test."""
+        server = self.server or "lighttpd"
+        return (PORTS[server],) if self.url is None and server in PORTS else ()
+
+    def lengthen(self, written: Mapping[str, Any], seconds: int) -> Mapping[str, Any] | None:
+        """The parameters, as the study writes them, of the same load for so long."""
+        others = {name: value for name, value in written.items() if name not in ("requests", "connections")}
+        return {**others, "duration": f"{seconds}s"}
 
     @property
     def one_path(self) -> tuple[str, ...]:

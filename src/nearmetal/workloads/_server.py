@@ -9,7 +9,7 @@ from nearmetal.lab.image import pages
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, Machine, Service, Stage, find_own_address
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
-from nearmetal.workloads._served_parameters import ServedParameters
+from nearmetal.workloads._served_parameters import PORTS, ServedParameters
 from nearmetal.workloads._serving import ended_within, stop_all
 from nearmetal.workloads._stage import SERVER, last_words, lossy, must_connect
 from nearmetal.workloads._words import as_time
@@ -27,9 +27,6 @@ _WITH_PHP = "/etc/nearmetal/lighttpd-php.conf"
 
 REFUSED = 2
 """Status of a generator that did not begin: over TLS, since the server's certificate was refused."""
-
-PORTS = {"lighttpd": 80, "probe": 9001}
-"""Where each server listens."""
 
 PORTS_OF = {"http": 80, "https": 443}
 """What a URL leaves out."""

@@ -8,12 +8,11 @@ from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Service, Stage, Warned, find_own_address
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
-from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
+from nearmetal.workloads._iperf3_parameters import PORT, Iperf3Parameters
 from nearmetal.workloads._serving import ended_within, stop_all
 from nearmetal.workloads._stage import last_words, lossy, must_connect, uneven_start
 from nearmetal.workloads._words import number
 
-PORT = 5201
 """Where the first client's server listens, and each further client's on the next: iperf3 serves one at a time."""
 READY = 30.0
 """Seconds within which a server has to answer."""
