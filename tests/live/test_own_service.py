@@ -127,3 +127,30 @@ async def test_why_a_service_does_not_serve_is_its_trials_reason(program: Path, 
         assert (found[name].blame, found[name].cause) == ("treatment", cause)
         assert re.search(words, found[name].reason or "", re.DOTALL)
         assert found[name].phases_ns["prepare"] < 30e9, "it is not waited for"
+
+
+LOGGING = """
+name = "logging"
+[factors]
+environment = ["qemu"]
+[machine]
+accel = "tcg"
+[services.modest]
+start = ["sh", "-c", "dd if=/dev/zero of=/var/log/api.log bs=1M count=700 && exec /srv/api $server 8081"]
+port = 8081
+files = ["./api:/srv/api"]
+[[workloads]]
+name = "modest"
+kind = "http"
+server = "modest"
+duration = "1s"
+[design]
+blocks = 1
+"""
+
+
+@pytest.mark.usefixtures("one_attempt", "lab_image")
+async def test_a_log_that_takes_much_of_a_disk_is_told(program: Path, home: Path) -> None:
+    (found,) = await ran(LOGGING, program, home / "run")
+    assert (found.status, found.reason) == (TrialStatus.OK, None)
+    assert "disk-filling" in [warning.code for warning in found.warnings]

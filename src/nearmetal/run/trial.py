@@ -37,7 +37,7 @@ from nearmetal.model import (
     Workload,
 )
 from nearmetal.resolve import build_workload
-from nearmetal.run import clock_gate, contention, pulse, standstill, suspension
+from nearmetal.run import clock_gate, contention, pulse, room, standstill, suspension
 from nearmetal.run.blame import Fault, TrialFailed, blamed, by, combine_faults, describe_fault, find_fault
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
@@ -152,6 +152,8 @@ class _Trial:
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
         self._beneath: LoadBeneath | None = None
+        self._room: room.Room = {}
+        """Before services started; empty if none does."""
         self.found: Fault | None = None
         """Why it fails, whatever its tools said; looked for before what serves is stopped."""
 
@@ -170,6 +172,8 @@ class _Trial:
             self.found = self.found or await self._find_fault_of_failed()
             if isinstance(error, ServiceFailed) and self.found and self.found.cause is Cause.SERVICE_DIED:
                 self.found = None  # which the error itself says, with a remedy
+            elif self.found is None and self._room:
+                self.found = room.find_full(await room.read_room(stage.servers))
             raise
         finally:
             try:
@@ -194,6 +198,8 @@ class _Trial:
         self._warnings += gated.warnings
         self._warnings += clock_gate.warn_of_steps(task.liveness.machines, self._clocks)
         self._warnings += task.liveness.warnings
+        if self._room:
+            self._warnings += room.warn_of_filling(self._room, await room.read_room(stage.servers))
         self.keep(measurement.artifacts)
         changed, not_kept = await self._timed("check", self._checked())
         invalid = Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
@@ -212,6 +218,8 @@ class _Trial:
         for one in every:
             await services.place(one.files, *stage.servers, *stage.clients)
         needed = tuple(dict.fromkeys(name for one in every for name in one.services))
+        if needed:
+            self._room = await room.read_room(stage.servers)
         await self._watched(services.start(needed, stage))
         if self._beneath is not None:
             with by(f"the load of {self._beneath.name!r}"):
