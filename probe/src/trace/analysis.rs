@@ -10,10 +10,11 @@ use super::gathered::Gathered;
 use super::hosts::Hosts;
 use super::key::{End, Key, Wire};
 use super::pcap::Behind;
+use super::rewritten::Rewritten;
 use super::table::Table;
 use super::tcp::{self, Segment};
 use super::usual::{PLAIN, STAMPED, Usual};
-use super::{ip, link};
+use super::{ip, link, tunnel};
 
 /// Sums over connections that are over, and with [`Analysis::finish`] over all.
 #[derive(Debug, Default)]
@@ -62,6 +63,7 @@ pub struct Analysis {
     hosts: Option<Rc<Hosts>>,
     pub gathered: Gathered,
     pub strangers: Strangers,
+    pub rewritten: Rewritten,
     pub sums: Sums,
 }
 
@@ -86,6 +88,7 @@ impl Analysis {
             hosts: None,
             gathered: Gathered::default(),
             strangers: Strangers::default(),
+            rewritten: Rewritten::default(),
             sums: Sums::default(),
         }
     }
@@ -226,6 +229,7 @@ impl Analysis {
     fn connection(&mut self, dissected: &Dissected) -> Connection {
         let number = self.sums.connections;
         self.sums.connections += 1;
+        self.rewritten.note(dissected);
         let segment = &dissected.segment;
         let began = *self.began.get_or_insert(segment.time);
         Connection::new(number, dissected.key, dissected.from, segment, began)
@@ -379,7 +383,11 @@ pub fn dissect<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
 fn read<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
     let header = link::network(packet.link, packet.data)?;
     let ip = packet.data.get(header..).ok_or(Foreign::CutHeader)?;
-    let ip = ip::parse(ip, packet.length.saturating_sub(header as u32))?;
+    let (ip, protocol) = ip::parse(ip, packet.length.saturating_sub(header as u32))?;
+    let ip = match protocol {
+        ip::TCP => ip,
+        other => tunnel::find_inner(ip, other)?,
+    };
     let (source, destination) = tcp::ports(&ip)?;
     let segment = tcp::parse(&ip, packet.time)?;
     let (key, from) = Key::new((ip.source, source), (ip.destination, destination));

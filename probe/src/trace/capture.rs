@@ -6,7 +6,7 @@ use std::io;
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
 use super::source::Source;
-use super::times::Times;
+use super::times::{Times, UNTIMED};
 use super::until;
 use super::window::Window;
 
@@ -68,7 +68,9 @@ pub struct Facts {
     pub bytes: u64,
     pub captured_bytes: u64,
     pub truncated_packets: u64,
-    /// None of no packet.
+    /// Packets that bear no time.
+    pub untimed_packets: u64,
+    /// None where no packet bears one.
     pub times: Option<Times>,
     pub links: BTreeSet<u16>,
     pub problem: Option<String>,
@@ -196,7 +198,7 @@ impl<S: Source> Capture<S> {
         }
         let here = self.window.here();
         let (mut rest, mut taken) = (here, 0);
-        let (mut bytes, mut truncated) = (0, 0);
+        let (mut bytes, mut truncated, mut untimed) = (0, 0, 0);
         while taken < most {
             let Some((packet, behind)) = pcap.split(rest) else {
                 break;
@@ -206,7 +208,10 @@ impl<S: Source> Capture<S> {
             bytes += u64::from(packet.length);
             truncated += u64::from(packet.is_truncated());
             if times.note(packet.time) {
-                taker.earlier(&packet);
+                match packet.time {
+                    UNTIMED => untimed += 1,
+                    _ => taker.earlier(&packet),
+                }
             }
             if taker.packet(&packet) && pcap.repeats(&packet, rest) {
                 let behind = Behind::new(pcap, &packet, rest, most - taken);
@@ -227,6 +232,7 @@ impl<S: Source> Capture<S> {
         facts.bytes += bytes;
         facts.captured_bytes += (passed - taken * pcap::RECORD_HEADER) as u64;
         facts.truncated_packets += truncated;
+        facts.untimed_packets += untimed;
         facts.times = Some(times);
         self.window.consume(passed);
         taken
@@ -284,8 +290,13 @@ impl<S: Source> Capture<S> {
         facts.bytes += u64::from(record.length);
         facts.captured_bytes += record.captured as u64;
         facts.truncated_packets += u64::from((record.captured as u64) < u64::from(record.length));
-        let times = facts.times.get_or_insert(Times::of(record.time));
-        self.is_earlier = times.note(record.time);
+        self.is_earlier = match record.time {
+            UNTIMED => {
+                facts.untimed_packets += 1;
+                false
+            }
+            time => facts.times.get_or_insert(Times::of(time)).note(time),
+        };
         if self.link != Some(record.link) {
             self.link = Some(record.link);
             facts.links.insert(record.link);

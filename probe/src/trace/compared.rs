@@ -11,6 +11,7 @@ use super::key::{End, Key};
 use super::lane::AT_ONCE;
 use super::source::Source;
 use super::tcp::{self, Segment};
+use super::times::UNTIMED;
 
 /// Packets of the first capture that are remembered at most.
 const MOST_REMEMBERED: usize = 1 << 14;
@@ -101,6 +102,9 @@ pub fn compare<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Compared 
         if let Some(Ok(Dissected { key, from, segment })) = dissected {
             hosts.note(&key);
             askers.note(&key, from, &segment);
+            if segment.time == UNTIMED {
+                continue;
+            }
             remembered.add(fingerprint(&key, from, &segment), &segment, tick);
         }
     }
@@ -129,6 +133,9 @@ pub fn compare<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Compared 
         };
         others.note(&key);
         askers.note(&key, from, &segment);
+        if segment.time == UNTIMED {
+            continue;
+        }
         let fingerprint = fingerprint(&key, from, &segment);
         let known = remembered.packets.get_mut(&fingerprint);
         let Some(stamp) = known.and_then(Option::take) else {

@@ -64,9 +64,11 @@ pub fn capture<S: Source>(
         bytes: facts.bytes,
         captured_bytes: facts.captured_bytes,
         truncated_packets: facts.truncated_packets,
+        untimed_packets: facts.untimed_packets,
         first_ns: facts.times.map(|times| times.first),
         last_ns: facts.times.map(|times| times.last),
         backward_packets: analysis.sums.backward,
+        rewritten_connections: analysis.rewritten.count,
         problem: facts.problem.clone(),
         end,
         client: side(

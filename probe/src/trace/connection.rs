@@ -11,6 +11,7 @@ use super::mark::Mark;
 use super::reader::Reader;
 use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
+use super::times::known;
 use super::writes::LastWrite;
 pub use pass::Passed;
 use stride::{Bare, Stride};
@@ -65,6 +66,8 @@ pub struct Connection {
     pub client: End,
     /// Whether it was seen which end is the client, not guessed by the ports.
     knows_client: bool,
+    /// The client has asked for a connection, and nothing more is known of it yet.
+    is_opening: bool,
     pub handshake: Handshake,
     /// When the last SYN came of the end that begins: the one that is answered, if it was sent again.
     last_syn: Time,
@@ -78,6 +81,8 @@ pub struct Connection {
     is_tls: bool,
     /// Whether any of its payload was captured.
     is_read: bool,
+    /// Whether the first that was captured of it is a short write of the client that begins no request.
+    begins_otherwise: bool,
     /// From then on, whatever is acknowledged was sent while the capture was running.
     settled_at: Time,
     pub last_seen: Time,
@@ -112,6 +117,7 @@ impl Connection {
             key,
             client,
             knows_client,
+            is_opening: segment.has(tcp::SYN) && !segment.has(tcp::ACK),
             handshake: Handshake::default(),
             last_syn: 0,
             asked_at: 0,
@@ -120,6 +126,7 @@ impl Connection {
             is_reset: false,
             is_tls: false,
             is_read: false,
+            begins_otherwise: false,
             settled_at: began.saturating_add(SETTLING),
             last_seen: segment.time,
             strides: Ends::default(),
@@ -158,7 +165,9 @@ impl Connection {
             Protocol::Tls
         } else if ways.iter().all(|way| way.counts.segments == 0) {
             Protocol::Nothing
-        } else if self.is_read && self.handshake.syn.or(self.handshake.synack).is_some() {
+        } else if self.begins_otherwise
+            || (self.is_read && self.handshake.syn.or(self.handshake.synack).is_some())
+        {
             Protocol::Other
         } else {
             Protocol::Unknown
@@ -244,6 +253,9 @@ impl Connection {
         for end in [End::Low, End::High] {
             self.ways.of(end).stream.mark(segment.time);
         }
+        if self.is_opening && self.is_of_another(from, segment) {
+            return self.ways.of(from).counts.of_another(segment);
+        }
         if segment.length == 0
             && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0
             && self.is_captured_again(from, segment)
@@ -277,6 +289,28 @@ impl Connection {
             self.tell_done(&mut gathered.done);
         }
         self.look_ahead();
+    }
+
+    /// Whether a segment is of an earlier connection of the same ports that the server still remembers. Of this one, a SYN
+    /// alone was sent: another number than that is nothing that it can acknowledge, and the client refuses it by a reset with
+    /// that number (RFC 9293, section 3.10.7.3).
+    fn is_of_another(&mut self, from: End, segment: &Segment) -> bool {
+        let asked = &self.ways.get(self.client).stream;
+        if !asked.is_known() {
+            return false;
+        }
+        let was_sent = |number| {
+            asked.first_offset() <= asked.offset(number) && asked.offset(number) <= asked.top()
+        };
+        let (acknowledges, resets) = (segment.has(tcp::ACK), segment.has(tcp::RST));
+        let is_of_another = match from == self.client {
+            true => resets && !was_sent(segment.sequence),
+            false if acknowledges => !was_sent(segment.acknowledgement),
+            false => resets,
+        };
+        // Whoever acknowledges has heard the other end, or is heard here.
+        self.is_opening = is_of_another || !acknowledges;
+        is_of_another
     }
 
     /// Whether a SYN, FIN or reset is the same packet as the last one. Who sends one again has waited for long, so that its
@@ -349,7 +383,14 @@ impl Connection {
         let heard_at = self.strides.get(from.other()).passed.time;
         let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
         let came_between = heard_at > last.time;
-        if bare.doubles(last, came_between, is_selective, way) {
+        let come_in_pairs = way.counts.come_in_pairs(&other.counts);
+        if bare.doubles(
+            last,
+            came_between,
+            come_in_pairs,
+            is_selective,
+            way.stream.soon(),
+        ) {
             way.counts.duplicates += 1;
             return true;
         }
@@ -385,7 +426,7 @@ impl Connection {
             return;
         }
         self.handshake.ack = Some(segment.time);
-        let round_trip = syn.map(|_| segment.time.saturating_sub(self.last_syn));
+        let round_trip = known(syn).map(|_| segment.time.saturating_sub(self.last_syn));
         for end in [End::Low, End::High] {
             self.ways.of(end).stream.round_trip = round_trip;
         }
@@ -446,6 +487,9 @@ impl Connection {
         for from in [End::Low, End::High] {
             let kind = self.kind(from);
             self.ways.of(from).write.end(gathered.shapes.writes(kind));
+        }
+        if self.ways.of(self.client).reader.ends_with_word() {
+            self.exchanges.take_back();
         }
         for from in [End::Low, End::High] {
             self.settle(from, &mut gathered.done);

@@ -1,6 +1,7 @@
 //! What one end of connections sent, counted.
 
 use super::stream::{Placed, Sight};
+use super::tcp::{self, Segment};
 
 /// Counts of what one end sent. Segments are those with payload, unless it says otherwise.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,10 +52,19 @@ impl Counts {
         }
     }
 
-    /// Whether so many packets are here twice that the capture seems to see each of them so: half are copies then, and of the
-    /// first few hardly less.
-    pub fn come_in_pairs(&self) -> bool {
-        self.duplicates.saturating_mul(4) >= self.packets
+    /// Count a packet of another connection of the same ports, of which nothing else is believed.
+    pub fn of_another(&mut self, segment: &Segment) {
+        let is_control = segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0;
+        self.segments += u64::from(segment.length > 0);
+        self.acks += u64::from(segment.length == 0 && !is_control);
+        self.resets += u64::from(segment.has(tcp::RST));
+    }
+
+    /// Whether so many packets of both ends are here twice that the capture seems to see each of them so: half are copies then,
+    /// and of the first few hardly less.
+    pub fn come_in_pairs(&self, other: &Counts) -> bool {
+        let duplicates = self.duplicates.saturating_add(other.duplicates);
+        duplicates.saturating_mul(4) >= self.packets.saturating_add(other.packets)
     }
 
     pub fn add(&mut self, other: &Counts) {

@@ -67,11 +67,15 @@ pub struct CaptureDocument {
     pub captured_bytes: u64,
     /// Captured shorter than they were.
     pub truncated_packets: u64,
-    /// Since the epoch, of the earliest and the latest packet.
+    /// That bear no time, as in pcapng's simple blocks, or one of 0. Events that they are remain null.
+    pub untimed_packets: u64,
+    /// Since the epoch, of the earliest and the latest packet that bears a time.
     pub first_ns: Option<Time>,
     pub last_ns: Option<Time>,
     /// Earlier than the one before them of their connection, by more than a millisecond: what is told of them may be wrong.
     pub backward_packets: u64,
+    /// Whose packets stand here under other addresses too: both are followed, each as a connection of its own.
+    pub rewritten_connections: u64,
     /// Why the file could not be read to its end.
     pub problem: Option<String>,
     /// `client` or `server`: whose end the capture was made at. Null if there is one capture, or if nothing tells.

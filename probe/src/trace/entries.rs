@@ -38,6 +38,9 @@ fn leave_order_out(document: &Document, plain: &mut Document) {
     for (capture, plain) in document.captures.iter().zip(&mut plain.captures) {
         plain.first_ns = capture.first_ns;
         plain.last_ns = capture.last_ns;
+        if plain.untimed_packets > 0 {
+            plain.untimed_packets = capture.untimed_packets;
+        }
         if plain.backward_packets > 0 {
             plain.backward_packets = capture.backward_packets;
         }

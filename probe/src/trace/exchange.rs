@@ -164,6 +164,20 @@ impl Exchanges {
         exchange.number
     }
 
+    /// What began as the last request is none.
+    #[cold]
+    pub fn take_back(&mut self) {
+        if self
+            .queue
+            .last()
+            .is_some_and(|last| last.response.first.is_none())
+        {
+            self.queue.pop();
+            self.begun -= 1;
+        }
+        self.awaited = None;
+    }
+
     #[inline]
     fn another(&mut self) -> &mut Exchange {
         self.push(Exchange {

@@ -9,6 +9,7 @@ use super::exchange::spans::Phases;
 use super::exchange::{Exchange, Message};
 use super::key::{End, Key};
 use super::pairs::Joined;
+use super::times::known;
 
 /// An exchange, with what its connection adds.
 #[derive(Clone, Debug)]
@@ -89,15 +90,15 @@ impl Finished {
             method: self.exchange.method.name().to_owned(),
             target: self.target.as_deref().map(str::to_owned),
             status: (self.exchange.status > 0).then_some(self.exchange.status),
-            syn,
-            synack,
-            ack,
-            request_first: request.first,
-            request_last: request.last,
-            request_acked: self.exchange.acked,
-            response_first: response.first,
-            response_last: response.last,
-            fin,
+            syn: known(syn),
+            synack: known(synack),
+            ack: known(ack),
+            request_first: known(request.first),
+            request_last: known(request.last),
+            request_acked: known(self.exchange.acked),
+            response_first: known(response.first),
+            response_last: known(response.last),
+            fin: known(fin),
             mss: self.mss,
             request: carried(request),
             response: carried(response),

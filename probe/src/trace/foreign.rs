@@ -8,6 +8,8 @@ pub enum Foreign {
     Link(u16),
     EtherType(u16),
     Protocol(u8),
+    /// A tunnel that is not followed, by its name.
+    Tunnel(&'static str),
     Fragment,
     /// Captured too short to tell whose it is.
     CutHeader,
@@ -18,23 +20,34 @@ pub enum Foreign {
 }
 
 impl Foreign {
+    /// Tunnels that are not followed, by their names.
+    pub const TUNNELS: [&str; 10] = [
+        "MPLS",
+        "PPPoE",
+        "GRE",
+        "ERSPAN type III",
+        "VXLAN-GPE",
+        "GENEVE",
+        "GTP",
+        "WireGuard",
+        "ESP",
+        "ESP in UDP",
+    ];
+
     pub fn name(self) -> String {
         let known = match self {
             Foreign::Link(105 | 127) => "802.11",
             Foreign::Link(189 | 220) => "USB",
             Foreign::EtherType(0x0806) => "ARP",
-            Foreign::EtherType(0x8847 | 0x8848) => "MPLS",
-            Foreign::EtherType(0x8863 | 0x8864) => "PPPoE",
+            Foreign::EtherType(0x8863) => "PPPoE",
             Foreign::EtherType(0x88cc) => "LLDP",
             Foreign::EtherType(0..=1535) => "802.3 frame",
             Foreign::Protocol(1) => "ICMP",
             Foreign::Protocol(2) => "IGMP",
-            Foreign::Protocol(4 | 41) => "IP in IP",
             Foreign::Protocol(17) => "UDP",
-            Foreign::Protocol(47) => "GRE",
-            Foreign::Protocol(50) => "ESP",
             Foreign::Protocol(58) => "ICMPv6",
             Foreign::Protocol(132) => "SCTP",
+            Foreign::Tunnel(name) => name,
             Foreign::Fragment => "IP fragment",
             Foreign::CutHeader => "headers cut by the snap length",
             Foreign::Malformed(what) => what,

@@ -345,6 +345,13 @@ mod tests {
             "GET",
             "G",
             "CONNECT a:1",
+            "GET  /",
+            "GET   ",
+            "GET HTTP://x",
+            "GET hTTps://x",
+            "GET ht",
+            "VERSION",
+            "PURGE",
         ] {
             assert!(may_begin(Kind::Request, begin.as_bytes()), "{begin}");
         }
@@ -355,7 +362,11 @@ mod tests {
             "A /",
             "\x16\x03\x01",
             "<html>",
-            "GET  /",
+            "VIRUS",
+            "AAAAAAAA",
+            "GETS",
+            "GET  x",
+            "GET httpx",
             "HTTP/1.1 200",
             "EHLO me",
             "PRI * HTTP/2.0",

@@ -23,9 +23,10 @@ pub struct Ip<'a> {
 
 const MAPPED: u128 = 0xffff_0000_0000;
 
-/// Read a TCP packet's header. `wire` is how long the packet was as the capture counts: it may end in padding.
+/// Read a packet's header, and which protocol it carries. `wire` is how long the packet was as the capture counts: it may end
+/// in padding.
 #[inline(always)]
-pub fn parse(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
+pub fn parse(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
     match packet.first().map(|first| first >> 4) {
         Some(4) => version_4(packet, wire),
         Some(6) => version_6(packet, wire),
@@ -35,7 +36,7 @@ pub fn parse(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
 }
 
 #[inline(always)]
-fn version_4(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
+fn version_4(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
     let header: &[u8; 20] = packet.first_chunk().ok_or(Foreign::CutHeader)?;
     let [
         first,
@@ -63,25 +64,27 @@ fn version_4(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
     if u16::from_be_bytes([fragment_0, fragment_1]) & 0x3fff != 0 {
         return Err(Foreign::Fragment);
     }
-    if protocol != TCP {
-        return Err(Foreign::Protocol(protocol));
-    }
     let address =
         |at| MAPPED | u128::from(u32::from_be_bytes(chunk(header, at).unwrap_or_default()));
-    Ok(Ip {
+    let ip = Ip {
         source: address(12),
         destination: address(16),
         id: u16::from_be_bytes([id_0, id_1]),
         options: header_length as u16 - 20,
         payload: packet.get(header_length as usize..).unwrap_or_default(),
         length: total - header_length,
-    })
+    };
+    Ok((ip, protocol))
 }
 
-fn version_6(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
+fn version_6(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
     const HEADER: usize = 40;
     /// More extension headers than any packet has.
     const MOST_EXTENSIONS: usize = 8;
+    const FRAGMENT: u8 = 44;
+    const AUTHENTICATION: u8 = 51;
+    /// Those two, hop-by-hop, routing, destination and mobility.
+    const EXTENSIONS: [u8; 6] = [0, 43, FRAGMENT, AUTHENTICATION, 60, 135];
     let header: &[u8; HEADER] = packet.first_chunk().ok_or(Foreign::CutHeader)?;
     let length = match u32::from(u16::from_be_bytes([header[4], header[5]])) {
         0 => wire.saturating_sub(HEADER as u32),
@@ -90,34 +93,38 @@ fn version_6(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
     let mut kind = header[6];
     let mut at = HEADER;
     for _ in 0..MOST_EXTENSIONS {
-        let size = match kind {
-            TCP => break,
-            // Hop-by-hop, routing, destination, mobility: their lengths count eights beyond the first.
-            0 | 43 | 60 | 135 => Some(8),
-            44 => return Err(Foreign::Fragment),
-            // An authentication header counts fours.
-            51 => Some(4),
-            other => return Err(Foreign::Protocol(other)),
-        };
+        if !EXTENSIONS.contains(&kind) {
+            break;
+        }
         let [next, units] = chunk::<2>(packet, at).ok_or(Foreign::CutHeader)?;
-        kind = next;
-        at += match size {
-            Some(4) => (usize::from(units) + 2) * 4,
+        at += match kind {
+            FRAGMENT => {
+                let [place, more] = chunk::<2>(packet, at + 2).ok_or(Foreign::CutHeader)?;
+                // One that is first and last fragments nothing (RFC 6946).
+                if u16::from_be_bytes([place, more]) & 0xfff9 != 0 {
+                    return Err(Foreign::Fragment);
+                }
+                8
+            }
+            // Its length counts fours, without the first two.
+            AUTHENTICATION => (usize::from(units) + 2) * 4,
             _ => (usize::from(units) + 1) * 8,
         };
+        kind = next;
     }
     let options = at - HEADER;
-    if kind != TCP || options as u32 > length {
+    if EXTENSIONS.contains(&kind) || options as u32 > length {
         return Err(Foreign::Malformed("malformed IPv6 header"));
     }
-    Ok(Ip {
+    let ip = Ip {
         source: u128::from_be_bytes(chunk(header, 8).unwrap_or_default()),
         destination: u128::from_be_bytes(chunk(header, 24).unwrap_or_default()),
         id: 0,
         options: options as u16,
         payload: packet.get(at..).unwrap_or_default(),
         length: length - options as u32,
-    })
+    };
+    Ok((ip, kind))
 }
 
 #[cfg(test)]
@@ -136,9 +143,9 @@ mod tests {
     #[test]
     fn the_header_tells_the_length_and_not_the_frame() {
         let packet = [ipv4(60, 0x4000, TCP), vec![7; 5]].concat();
-        let ip = parse(&packet, 64).unwrap();
+        let (ip, _) = parse(&packet, 64).unwrap();
         assert_eq!((ip.length, ip.payload.len(), ip.id), (40, 5, 0x1234));
-        assert_eq!(parse(&ipv4(0, 0, TCP), 70_000).unwrap().length, 69_980);
+        assert_eq!(parse(&ipv4(0, 0, TCP), 70_000).unwrap().0.length, 69_980);
     }
 
     #[test]
@@ -146,11 +153,21 @@ mod tests {
         let why = |packet: &[u8]| parse(packet, 60).unwrap_err();
         assert_eq!(why(&ipv4(60, 0x2000, TCP)), Foreign::Fragment);
         assert_eq!(why(&ipv4(60, 5, TCP)), Foreign::Fragment);
-        assert_eq!(why(&ipv4(60, 0, 17)), Foreign::Protocol(17));
         assert!(matches!(why(&ipv4(10, 0, TCP)), Foreign::Malformed(_)));
         assert!(matches!(why(&[0x15; 40]), Foreign::Malformed(_)));
         assert_eq!(why(&ipv4(60, 0, TCP)[..19]), Foreign::CutHeader);
         assert_eq!(why(&[]), Foreign::CutHeader);
+    }
+
+    fn ip_of(packet: &[u8], options: u16) -> Ip<'_> {
+        Ip {
+            source: u128::from_be_bytes([1; 16]),
+            destination: u128::from_be_bytes([1; 16]),
+            id: 0,
+            options,
+            payload: &packet[40 + usize::from(options)..],
+            length: 100 - u32::from(options),
+        }
     }
 
     #[test]
@@ -160,10 +177,19 @@ mod tests {
         packet.extend([60, 0, 0, 0, 0, 0, 0, 0]);
         packet.extend([TCP, 1]);
         packet.extend([0; 14]);
-        let ip = parse(&packet, 140).unwrap();
+        let (ip, protocol) = parse(&packet, 140).unwrap();
+        assert_eq!(protocol, TCP);
         assert_eq!((ip.options, ip.length, ip.payload.len()), (24, 76, 0));
+        // The first and last fragment is the packet itself; the three bits between place and flag say nothing.
         packet[6] = 44;
-        assert_eq!(parse(&packet, 140), Err(Foreign::Fragment));
+        packet[43] = 6;
+        assert_eq!(parse(&packet, 140), Ok((ip_of(&packet, 24), TCP)));
+        for (place, flag) in [(0, 1), (1, 0), (0, 8)] {
+            packet[42] = place;
+            packet[43] = flag;
+            assert_eq!(parse(&packet, 140), Err(Foreign::Fragment));
+        }
+        (packet[42], packet[43]) = (0, 0);
         packet[6] = 0;
         packet[40] = 0;
         packet.truncate(49);

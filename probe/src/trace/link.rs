@@ -17,6 +17,9 @@ const LINUX_COOKED_2: u16 = 276;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+const MPLS: u16 = 0x8847;
+const MPLS_MULTICAST: u16 = 0x8848;
+const PPPOE_SESSION: u16 = 0x8864;
 /// 802.1Q, 802.1ad and what came before it.
 const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// More tags than any network stacks.
@@ -66,6 +69,8 @@ fn tagged(mut kind: u16, frame: &[u8], mut header: usize) -> Result<usize, Forei
     }
     match kind {
         ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Ok(header),
+        MPLS | MPLS_MULTICAST => Err(Foreign::Tunnel("MPLS")),
+        PPPOE_SESSION => Err(Foreign::Tunnel("PPPoE")),
         other => Err(Foreign::EtherType(other)),
     }
 }

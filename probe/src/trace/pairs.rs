@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::capture::Time;
 use super::finished::Finished;
 use super::key::Key;
+use super::times::known;
 
 /// What a second capture adds to a request.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -51,10 +52,10 @@ impl Joined {
             .map(|(total, sum)| total as i64 - sum as i64);
         let exchange = &server.exchange;
         Joined {
-            request_first: exchange.request.first,
-            request_last: exchange.request.last,
-            response_first: exchange.response.first,
-            response_last: exchange.response.last,
+            request_first: known(exchange.request.first),
+            request_last: known(exchange.request.last),
+            response_first: known(exchange.response.first),
+            response_last: known(exchange.response.last),
             client_ns: here.send,
             network_ns: network,
             server_ns: there.wait,

@@ -8,6 +8,7 @@ use super::bytes::Order;
 use super::capture::{Next, Record};
 use super::pcap::LONGEST_CAPTURED;
 use super::source::Source;
+use super::times::UNTIMED;
 use super::window::{LARGEST, Window};
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -80,9 +81,7 @@ pub struct Pcapng {
     order: Option<Order>,
     interfaces: Vec<Interface>,
     snap_length: Option<u32>,
-    /// The time of the packet before, for those that have none of their own.
-    time: u64,
-    /// Nanoseconds in a tick of its interface.
+    /// Nanoseconds in a tick of the last packet's interface.
     tick: u64,
 }
 
@@ -211,14 +210,14 @@ impl Pcapng {
         if captured > LONGEST_CAPTURED || at + captured as usize > body.len() {
             return Err("the file is damaged: a packet longer than its block");
         }
-        if let Some(ticks) = ticks {
+        let time = ticks.map_or(UNTIMED, |ticks| {
             let nanoseconds = interface.resolution.nanoseconds(ticks);
             let offset = interface.offset.saturating_mul(1_000_000_000);
-            self.time = nanoseconds.saturating_add_signed(offset);
             self.tick = interface.resolution.tick();
-        }
+            nanoseconds.saturating_add_signed(offset)
+        });
         let record = Record {
-            time: self.time,
+            time,
             link: interface.link,
             length: length.max(captured),
             captured: captured as usize,

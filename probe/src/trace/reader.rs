@@ -1,6 +1,7 @@
 //! The messages in one direction: where each begins and ends, looking at heads and chunk sizes alone.
 
 use super::head::{self, Body, Head, Kind};
+use super::preface;
 use super::tcp::Segment;
 use crate::load::chunked::Chunks;
 
@@ -11,6 +12,8 @@ pub enum Found {
     Head(Head),
     /// The message ended with the byte before.
     Ended,
+    /// What seemed to begin a request was another protocol's word.
+    Word,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -63,7 +66,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Whether less of it was captured than there was.
-    fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         (self.bytes.len() as u64) < self.length
     }
 
@@ -277,13 +280,19 @@ impl Reader {
 
     fn read_slowly(&mut self, kind: Kind, piece: Piece) -> (u64, Option<Found>) {
         match &mut self.state {
-            State::Idle => match empty_line(&piece) {
-                0 => {
-                    self.state = State::Lost;
-                    (0, None)
+            State::Idle => {
+                let preface = match (kind, self.messages) {
+                    (Kind::Request, 0) => preface::length(piece.bytes),
+                    _ => 0,
+                };
+                match preface.max(empty_line(&piece)) {
+                    0 => {
+                        self.state = State::Lost;
+                        (0, None)
+                    }
+                    length => (length.min(piece.length), None),
                 }
-                length => (length, None),
-            },
+            }
             State::Head(_) => self.read_head(kind, piece),
             State::Chunked(chunks) => match read_chunks(chunks, piece) {
                 Some(passed) => {
@@ -323,6 +332,11 @@ impl Reader {
         };
         let before = pieces.len();
         pieces.extend_from_slice(piece.bytes);
+        let is_message = head::may_begin(kind, pieces) && head::may_begin_first(kind, pieces);
+        if kind == Kind::Request && self.messages == 1 && !is_message {
+            self.take_back();
+            return (piece.length, Some(Found::Word));
+        }
         let (passed, head) = match head::whole(kind, pieces) {
             Ok(Some(head)) => {
                 let length = head.length.unwrap_or_default().saturating_sub(before);
@@ -362,6 +376,22 @@ impl Reader {
             None => State::Cut,
         };
         matches!(self.state, State::Idle).then_some(Found::Ended)
+    }
+
+    /// Nothing comes any more: whether all that there is of the first request is a word.
+    pub fn ends_with_word(&mut self) -> bool {
+        let is_word = matches!(&self.state, State::Head(pieces) if !pieces.contains(&b' '));
+        let is_alone = is_word && self.messages == 1;
+        if is_alone {
+            self.take_back();
+        }
+        is_alone
+    }
+
+    /// No message has begun.
+    fn take_back(&mut self) {
+        self.messages = 0;
+        self.state = State::Lost;
     }
 
     /// Messages are followed no more.

@@ -89,6 +89,11 @@ impl Stream {
         self.top
     }
 
+    /// Where the first byte after the SYN lies, or the first one that was seen.
+    pub fn first_offset(&self) -> u64 {
+        START
+    }
+
     /// The sequence number of the first byte after the SYN, or of the first one that was seen.
     pub fn first_sequence(&self) -> u32 {
         self.origin.wrapping_add(START as u32)

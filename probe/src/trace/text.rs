@@ -47,17 +47,20 @@ fn file(text: &mut String, capture: &CaptureDocument, width: usize) {
         .end
         .map_or(String::new(), |end| format!(", the {end}'s end"));
     let lasted = capture.last_ns.zip(capture.first_ns);
-    let lasted = lasted.map_or(0, |(last, first)| last.saturating_sub(first));
+    let lasted = lasted.map(|(last, first)| last.saturating_sub(first));
     let what = match (capture.format == NO_FORMAT, capture.packets) {
         (true, _) => "no capture".to_owned(),
         (false, 0) => format!("{}, no packet", capture.format),
         _ => format!(
-            "{}, {}, {} of {} in {}{end}",
+            "{}, {}, {} of {}{}{end}",
             capture.format,
             capture.links.join(" and "),
             counted(capture.packets, "packet"),
             bytes(capture.bytes as f64),
-            duration(lasted as f64),
+            lasted.map_or(String::new(), |lasted| format!(
+                " in {}",
+                duration(lasted as f64)
+            )),
         ),
     };
     let _ = writeln!(text, "{}", capture.file);

@@ -2,6 +2,14 @@
 
 use super::capture::Time;
 
+/// The time of a packet that has none, as in pcapng's simple blocks, or because whoever wrote the file had no clock.
+pub const UNTIMED: Time = 0;
+
+/// A time, unless it is that of a packet without one.
+pub fn known(time: Option<Time>) -> Option<Time> {
+    time.filter(|time| *time != UNTIMED)
+}
+
 /// From when to when the packets are, wherever in the file they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
@@ -18,11 +26,12 @@ impl Times {
         }
     }
 
-    /// A packet bears this time: whether that is earlier than another's before it.
+    /// A packet bears this time: whether that is earlier than another's before it. One without a time changes nothing.
     #[inline(always)]
     pub fn note(&mut self, time: Time) -> bool {
         let is_earlier = time < self.last;
         match is_earlier {
+            true if time == UNTIMED => {}
             true => self.first = self.first.min(time),
             false => self.last = time,
         }
@@ -37,7 +46,7 @@ mod tests {
     #[test]
     fn a_file_lasts_from_its_earliest_packet_to_its_latest() {
         let mut times = Times::of(5_000);
-        for time in [7_000, 6_000, 5_999, 1_000, 7_001] {
+        for time in [7_000, 6_000, 5_999, 1_000, UNTIMED, 7_001] {
             assert_eq!(times.note(time), time < 7_000);
         }
         assert_eq!((times.first, times.last), (1_000, 7_001));

@@ -3,6 +3,7 @@
 use super::document::Document;
 use super::foreign::Foreign;
 use super::text::counted;
+use crate::load::figures::count;
 
 /// The snap length that shows the begin of a payload, whatever headers are before it.
 const FINDS_REQUESTS: u32 = 96;
@@ -34,9 +35,27 @@ pub fn of(document: &Document) -> Vec<String> {
         if capture.packets == 0 && capture.problem.is_none() {
             warnings.push(format!("{file}: holds no packet"));
         }
-        // Packets alone, as pcapng's simple blocks have them.
-        if capture.packets > 1 && capture.last_ns == Some(0) && capture.first_ns == Some(0) {
-            warnings.push(format!("{file}: its packets bear no times"));
+        if capture.untimed_packets > 0 {
+            let which = match capture.untimed_packets == capture.packets {
+                true => "its packets bear no times".to_owned(),
+                false => format!(
+                    "{} of {} packets bear no times",
+                    count(capture.untimed_packets),
+                    count(capture.packets)
+                ),
+            };
+            warnings.push(format!(
+                "{file}: {which}, as in pcapng's simple packet blocks; what cannot be known by that is null. Capture with a program that notes them, such as tcpdump or dumpcap"
+            ));
+        }
+        if capture.rewritten_connections > 0 {
+            warnings.push(format!(
+                "{file}: {} captured under two addresses, as where a capture on `any` shows packets before and after NAT rewrites them (a container's published port); each of their requests counts twice. Capture one interface (tcpdump -i NAME), or keep one of the addresses (tcpdump -r IN -w OUT host ADDRESS)",
+                match capture.rewritten_connections {
+                    1 => "1 connection was".to_owned(),
+                    more => format!("{} connections were", count(more)),
+                }
+            ));
         }
         if capture.backward_packets > 0 {
             warnings.push(format!(
@@ -70,6 +89,19 @@ pub fn of(document: &Document) -> Vec<String> {
                 "{file}: {duplicates} packets were captured twice, as where two interfaces of one path are listened to; capture one of them"
             ));
         }
+    }
+    let tunnels = Foreign::TUNNELS.map(|name| (name, document.ignored.get(name).copied()));
+    let tunnels = tunnels
+        .iter()
+        .filter_map(|(name, number)| Some((name, (*number)?)));
+    let tunnels: Vec<_> = tunnels
+        .map(|(name, number)| format!("{} of {name}", counted(number, "packet")))
+        .collect();
+    if !tunnels.is_empty() {
+        warnings.push(format!(
+            "{}: such tunnels are not looked into. Capture where packets have left them, as on the tunnel's own interface (ip link, tcpdump -i NAME)",
+            tunnels.join(", ")
+        ));
     }
     if document.packets > 0 && document.connections == 0 && !document.are_strangers() {
         warnings.push("none of the packets is TCP that can be followed".to_owned());

@@ -25,6 +25,7 @@ mod trace_join;
 mod trace_join_cable;
 mod trace_join_odd;
 mod trace_missed;
+mod trace_odd;
 mod trace_order;
 mod trace_pipelined;
 mod trace_protocols;

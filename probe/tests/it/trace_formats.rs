@@ -282,22 +282,159 @@ fn captures_without_anything_to_tell_say_so() {
     assert_eq!(warnings(&pcap.file(&packets)), "[]");
     let short = Pcap { snap: 66, ..pcap };
     assert!(warnings(&short.file(&packets)).contains("captured up to 66 bytes"));
-    // Simple packets bear no time.
-    let mut file = block(
-        &pcap,
-        0x0a0d_0d0a,
-        &[&pcap.u32(0x1a2b_3c4d)[..], &[1, 0, 0, 0], &[0xff; 8]].concat(),
-    );
-    file.extend(interface(&pcap, 1, None));
-    for packet in &packets {
+}
+
+/// A file of pcapng, of packets in simple blocks, which bear no time, where `is_simple` says so of their numbers.
+fn some_untimed(packets: &[Packet], is_simple: impl Fn(usize) -> bool) -> Vec<u8> {
+    let pcap = Pcap::default();
+    let section = [&pcap.u32(0x1a2b_3c4d)[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let mut file = block(&pcap, 0x0a0d_0d0a, &section);
+    file.extend(interface(&pcap, 1, Some(9)));
+    for (number, packet) in packets.iter().enumerate() {
         let frame = frame(packet, Link::Ethernet);
-        file.extend(block(
-            &pcap,
-            3,
-            &[pcap.u32(frame.len() as u32), frame].concat(),
-        ));
+        let length = pcap.u32(frame.len() as u32);
+        let time = [(packet.time >> 32) as u32, packet.time as u32].map(|half| pcap.u32(half));
+        let (kind, body) = match is_simple(number) {
+            true => (3, [length, frame].concat()),
+            false => {
+                let fields = [pcap.u32(0), time.concat(), length.clone(), length, frame];
+                (6, fields.concat())
+            }
+        };
+        file.extend(block(&pcap, kind, &body));
     }
-    assert!(warnings(&file).contains("bear no times"));
+    file
+}
+
+#[test]
+fn times_that_are_not_there_are_null_and_said_to_be() {
+    let packets = conversation().packets;
+    for (untimed, absent) in [
+        (0..1, &["syn"][..]),
+        (2..3, &["ack"]),
+        (3..4, &["request_first", "request_last"]),
+        (4..5, &["response_first"]),
+        (
+            0..5,
+            &[
+                "syn",
+                "synack",
+                "ack",
+                "request_first",
+                "request_last",
+                "response_first",
+            ],
+        ),
+    ] {
+        let (document, lines) =
+            trace_requests(&[&some_untimed(&packets, |number| untimed.contains(&number))]);
+        assert_found(&document, &format!("{untimed:?}"));
+        let capture = &document["captures"][0];
+        assert_eq!(capture["untimed_packets"], untimed.len());
+        assert_eq!(capture["backward_packets"], 0);
+        let first = packets
+            .iter()
+            .enumerate()
+            .find(|(number, _)| !untimed.contains(number));
+        assert_eq!(capture["first_ns"], first.unwrap().1.time);
+        assert_eq!(capture["last_ns"], packets.last().unwrap().time);
+        let events = [
+            "syn",
+            "synack",
+            "ack",
+            "request_first",
+            "request_last",
+            "response_first",
+            "response_last",
+        ];
+        for event in events {
+            assert_eq!(
+                lines[0][event].is_null(),
+                absent.contains(&event),
+                "{untimed:?}: {event}"
+            );
+        }
+        let connects = u64::from(!absent.iter().any(|event| ["syn", "ack"].contains(event)));
+        assert_eq!(document["each_request"]["connect_ns"]["count"], connects);
+        let said = document["warnings"].to_string();
+        let which = format!(
+            "{} of {} packets bear no times",
+            untimed.len(),
+            packets.len()
+        );
+        assert!(said.contains(&which) && said.contains("tcpdump"), "{said}");
+    }
+    let (document, lines) = trace_requests(&[&some_untimed(&packets, |_| true)]);
+    assert_eq!(numbers(&document, ["requests", "unanswered"]), [2, 0]);
+    assert_eq!(document["captures"][0]["first_ns"], json!(null));
+    assert_eq!(document["each_request"]["total_ns"]["count"], 0);
+    assert!(lines[1]["response_last"].is_null());
+    assert!(
+        document["warnings"]
+            .to_string()
+            .contains("its packets bear no times")
+    );
+    // The same of what a program without a clock wrote.
+    let timeless: Vec<_> = packets
+        .iter()
+        .map(|packet| Packet {
+            time: 0,
+            ..packet.clone()
+        })
+        .collect();
+    assert!(warnings(&Pcap::default().file(&timeless)).contains("its packets bear no times"));
+    // Of two captures it is no less known what they have in common.
+    let (document, _) = trace_requests(&[
+        &some_untimed(&packets, |number| number < 2),
+        &Pcap::default().file(&packets),
+    ]);
+    assert_eq!(document["joined"]["offset_ns"], 0);
+}
+
+/// Whatever is wrong with a file, it is said in one line, and nothing else is.
+#[test]
+fn what_is_wrong_with_a_file_is_one_warning() {
+    let pcap = Pcap::default();
+    let packets = conversation().packets;
+    let whole = pcap.file(&packets);
+    // No limit.
+    let mut unlimited = whole.clone();
+    unlimited[16..20].copy_from_slice(&[0; 4]);
+    let told = trace(&unlimited);
+    assert_found(&told, "a snap length of 0");
+    assert_eq!(told["warnings"], json!([]));
+    // The later half stands before the earlier one.
+    let (earlier, later) = packets.split_at(packets.len() / 2);
+    let turned = pcap.file(&[later, earlier].concat());
+    let told = trace(&turned);
+    assert!(told["captures"][0]["backward_packets"].as_u64() > Some(0));
+    assert!(
+        told["warnings"].to_string().contains("reordercap"),
+        "{told}"
+    );
+    // Nothing behind the header but a hole of 4 GiB.
+    let directory = Directory::new();
+    let path = directory.join("sparse.pcap");
+    fs::write(&path, &whole).unwrap();
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(4 << 30)
+        .unwrap();
+    let output = run(&["trace", "--json", path.to_str().unwrap()]);
+    let sparse = document(&output);
+    assert_eq!(sparse["packets"], packets.len());
+    assert_eq!(sparse["requests"], 2);
+    let said = sparse["warnings"].as_array().unwrap();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0]
+            .as_str()
+            .unwrap()
+            .contains("zeros instead of a packet"),
+        "{said:?}"
+    );
 }
 
 #[test]

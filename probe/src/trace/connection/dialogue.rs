@@ -23,8 +23,10 @@ impl Connection {
         done: &mut Done,
     ) -> Heads {
         let mut heads = Heads::default();
-        let is_tls = piece.bytes.starts_with(TLS);
+        let mut is_tls = piece.bytes.starts_with(TLS);
         let is_read = !piece.bytes.is_empty();
+        let is_short = !piece.is_cut() && piece.length * 2 < u64::from(self.mss);
+        let is_first = is_short && !self.is_read && at == self.ways.get(from).stream.first_offset();
         while piece.length > 0 {
             let reader = &mut self.ways.of(from).reader;
             let (passed, found) = if reader.begins(kind, &piece) {
@@ -43,17 +45,21 @@ impl Connection {
             };
             piece.pass(passed);
             at = at.wrapping_add(passed);
+            is_tls |= self.ways.get(from).reader.is_between() && piece.bytes.starts_with(TLS);
             match found {
                 None => {}
                 Some(Found::Head(head)) => {
                     heads.note(&head);
                     self.head(from, kind, head, at, time);
                 }
+                Some(Found::Word) => self.exchanges.take_back(),
                 Some(Found::Ended) => self.ended(from, kind, at, Some(time)),
             }
         }
         self.go_on(from, kind, at, time);
         self.is_read |= is_read;
+        self.begins_otherwise |=
+            is_first && kind == Kind::Request && self.ways.get(from).reader.is_lost();
         self.is_tls |= is_tls && self.ways.get(from).reader.messages() == 0;
         heads
     }

@@ -2,7 +2,7 @@
 //!
 //! Of what has passed it is noted how much it was, at little cost. It is accounted for when something else comes.
 
-use super::{Connection, Way};
+use super::Connection;
 use crate::trace::capture::Time;
 use crate::trace::exchange::Tally;
 use crate::trace::head::Kind;
@@ -58,22 +58,23 @@ impl Bare {
         }
     }
 
-    /// Whether the same packet is here once more. Without an identification nothing may differ: an end that complains of a
-    /// hole by SACK says something new each time. Without timestamps, it comes `soon`. Where something `came_between` of the
-    /// other end, it may be said again, so that packets have to come in pairs besides. The checksum alone does not tell: where
-    /// packets leave, the card has yet to sum up what differs. Without SACK an end repeats itself within a tick of the
-    /// timestamps, so that only where its packets come in pairs the second of two that come soon is the same.
+    /// Whether the same packet is here once more. Without an identification nothing may differ, and without timestamps it comes
+    /// `soon`. The checksum alone does not tell: where packets leave, the card has yet to sum up what differs. An end may say
+    /// the same again within a tick of its timestamps, so that the packets of the connection have to `come_in_pairs`. Only one
+    /// that complains of a hole by SACK says something new each time, unless something `came_between` of the other end. Without
+    /// SACK it repeats itself at each packet behind a hole, and only the second of two that come soon is the same.
     pub fn doubles(
         &self,
         last: &mut Bare,
         came_between: bool,
+        come_in_pairs: bool,
         is_selective: bool,
-        way: &Way,
+        soon: Time,
     ) -> bool {
         if self.id != 0 {
             return self.id == last.id && self.number == last.number;
         }
-        let is_soon = self.time.saturating_sub(last.time) <= way.stream.soon();
+        let is_soon = self.time.saturating_sub(last.time) <= soon;
         let same = Bare {
             time: self.time,
             ..*last
@@ -82,10 +83,10 @@ impl Bare {
             return false;
         }
         if is_selective {
-            let may_be = is_soon || self.stamp.is_some();
-            return may_be && (!came_between || way.counts.come_in_pairs());
+            let says_news = self.blocks != 0 && !came_between;
+            return (come_in_pairs || says_news) && (is_soon || self.stamp.is_some());
         }
-        let is_second = is_soon && way.counts.come_in_pairs();
+        let is_second = come_in_pairs && is_soon;
         if is_second {
             // The next one is the first of another pair.
             last.time = 0;

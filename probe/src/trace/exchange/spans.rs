@@ -3,6 +3,7 @@
 use super::Exchange;
 use crate::trace::capture::Time;
 use crate::trace::connection::Handshake;
+use crate::trace::times::UNTIMED;
 
 /// From one event to another, as far as they were seen.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +13,7 @@ impl Span {
     #[inline(always)]
     pub fn length(self) -> Option<u64> {
         match self {
-            Span(Some(from), Some(to)) if from <= to => Some(to - from),
+            Span(Some(from), Some(to)) if from <= to && from != UNTIMED => Some(to - from),
             _ => None,
         }
     }

@@ -40,6 +40,53 @@ pub fn may_begin_first(kind: Kind, bytes: &[u8]) -> bool {
     }
 }
 
+/// The registered methods (RFC 9110, section 16.1.1), without HTTP/2's PRI, and those of UPnP and of caches.
+const METHODS: [&str; 43] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "ORDERPATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+    "M-SEARCH",
+    "NOTIFY",
+    "SUBSCRIBE",
+    "PURGE",
+];
+
 fn may_begin_request(bytes: &[u8]) -> bool {
     const LONGEST_METHOD: usize = 17;
     let method = bytes
@@ -47,11 +94,15 @@ fn may_begin_request(bytes: &[u8]) -> bool {
         .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-');
     let length = method.count();
     match bytes.get(length) {
-        None => (1..=LONGEST_METHOD).contains(&length),
+        // Other protocols have words too.
+        None => METHODS
+            .iter()
+            .any(|method| length > 0 && method.as_bytes().starts_with(bytes)),
         Some(b' ') => {
             let (method, target) = bytes.split_at(length);
+            let spaces = target.iter().take_while(|byte| **byte == b' ').count();
             (3..=LONGEST_METHOD).contains(&length)
-                && may_be_target(method, target.get(1..).unwrap_or_default())
+                && may_be_target(method, target.get(spaces..).unwrap_or_default())
         }
         Some(_) => false,
     }
@@ -60,6 +111,7 @@ fn may_begin_request(bytes: &[u8]) -> bool {
 /// Whether what stands behind a method may be a target (RFC 9112, section 3.2): other protocols have words there too.
 fn may_be_target(method: &[u8], target: &[u8]) -> bool {
     const SCHEME: &[u8] = b"http";
+    const AUTHORITY: &[u8] = b"://";
     // HTTP/2 begins like a request, and is none.
     if method == b"PRI" {
         return false;
@@ -68,8 +120,17 @@ fn may_be_target(method: &[u8], target: &[u8]) -> bool {
         None | Some(b'/' | b'*') => true,
         Some(first) if method == b"CONNECT" => first.is_ascii_alphanumeric() || *first == b'[',
         Some(_) => {
-            let common = target.len().min(SCHEME.len());
-            target.get(..common) == SCHEME.get(..common)
+            // Schemes have no case (RFC 3986, section 3.1).
+            let begins = |bytes: &[u8], word: &[u8]| {
+                let common = bytes.len().min(word.len());
+                bytes[..common].eq_ignore_ascii_case(&word[..common])
+            };
+            let (scheme, rest) = target.split_at(target.len().min(SCHEME.len()));
+            let rest = match rest.first() {
+                Some(b's' | b'S') => &rest[1..],
+                _ => rest,
+            };
+            begins(scheme, SCHEME) && begins(rest, AUTHORITY)
         }
     }
 }

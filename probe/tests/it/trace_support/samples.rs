@@ -1,6 +1,6 @@
 //! Small files and pieces of files with nearly everything in them: what to begin from when looking for what nobody made.
 
-use super::wire::{GET, Link, Pcap, Talk, reply};
+use super::wire::{ACK, GET, Link, Pcap, RST, Talk, frame, reply};
 
 /// A conversation with nearly everything in it.
 pub fn conversation() -> Talk {
@@ -37,7 +37,49 @@ pub fn captures() -> Vec<Vec<u8>> {
     };
     let mut captures: Vec<_> = links.into_iter().enumerate().map(file).collect();
     captures.push(pcapng(&captures[0]));
+    captures.push(tunnelled());
     captures
+}
+
+/// In VXLAN: a server that remembers another connection, a proxy's preface, a request line with spaces, another protocol.
+fn tunnelled() -> Vec<u8> {
+    let mut talk = Talk::new();
+    talk.handshake();
+    let syn = talk.packets[0].clone();
+    talk.packets.clear();
+    talk.resend(&syn);
+    talk.server_acks().acknowledgement = 7;
+    let refused = talk.client_acks();
+    (refused.flags, refused.sequence) = (RST, 7);
+    talk.resend(&syn);
+    talk.server_acks().flags |= ACK;
+    talk.ask(["PROXY UNKNOWN\r\n", GET].concat());
+    talk.answer(reply(5));
+    talk.ask("GET   HTTP://a/   HTTP/1.1\r\n\r\n");
+    talk.answer(reply(5));
+    let mut other = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:25");
+    other.handshake();
+    other.ask("GET");
+    talk.packets.append(&mut other.packets);
+    let pcap = Pcap {
+        link: Link::Raw,
+        ..Pcap::default()
+    };
+    let records = talk.packets.iter().flat_map(|packet| {
+        let inner = frame(packet, Link::Ethernet);
+        let length = inner.len() as u16;
+        let outer = [
+            &[0x45, 0][..],
+            &(length + 36).to_be_bytes(),
+            &[0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2],
+            &[0xc3, 0x50, 0x12, 0xb5],
+            &(length + 16).to_be_bytes(),
+            &[0, 0, 8, 0, 0, 0, 0, 0, 42, 0],
+            &inner,
+        ];
+        pcap.record(packet.time, &outer.concat())
+    });
+    pcap.header().into_iter().chain(records).collect()
 }
 
 /// The records of a little-endian pcap as blocks of pcapng.

@@ -1,0 +1,90 @@
+//! Connections that are captured twice, under the addresses before and after NAT has rewritten them: sequence numbers, and all
+//! else that a packet says of itself, are the same in both.
+
+use std::collections::VecDeque;
+
+use super::analysis::Dissected;
+use super::capture::Time;
+use super::key::{End, Key};
+use super::tcp::Segment;
+
+/// Counts connections that begin with a packet with which another one has begun just before.
+#[derive(Default)]
+pub struct Rewritten {
+    /// How the last connections began.
+    lately: VecDeque<Begin>,
+    pub count: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Begin {
+    key: Key,
+    time: Time,
+    first: First,
+}
+
+/// Of a connection's first packet, what NAT leaves as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct First {
+    sequence: u32,
+    acknowledgement: u32,
+    stamp: Option<u32>,
+    length: u32,
+    id: u16,
+    window: u16,
+    flags: u8,
+}
+
+/// Between its two sights a packet goes through one host, and so with few others between.
+const MOST: usize = 64;
+const AT_ONCE: Time = 50_000_000;
+
+impl Rewritten {
+    /// A connection begins with this packet.
+    pub fn note(&mut self, dissected: &Dissected) {
+        let Dissected { key, segment, .. } = dissected;
+        let this = Begin {
+            key: *key,
+            time: segment.time,
+            first: First::of(segment),
+        };
+        self.count += u64::from(self.lately.iter().any(|before| this.is_again(before)));
+        if self.lately.len() >= MOST {
+            self.lately.pop_front();
+        }
+        self.lately.push_back(this);
+    }
+}
+
+impl Begin {
+    fn is_again(&self, before: &Begin) -> bool {
+        self.first == before.first
+            && self.key != before.key
+            && self.time.abs_diff(before.time) <= AT_ONCE
+            && shares_an_end(&self.key, &before.key)
+    }
+}
+
+/// Whether one end is the same: NAT seldom rewrites both.
+fn shares_an_end(one: &Key, other: &Key) -> bool {
+    let ends = [End::Low, End::High];
+    let shares = |end| {
+        ends.iter()
+            .any(|other_end| one.address(end) == other.address(*other_end))
+    };
+    ends.into_iter().any(shares)
+}
+
+impl First {
+    fn of(segment: &Segment) -> First {
+        First {
+            sequence: segment.sequence,
+            acknowledgement: segment.acknowledgement,
+            stamp: segment.stamp,
+            length: segment.length,
+            id: segment.id,
+            window: segment.window,
+            flags: segment.flags,
+        }
+    }
+}
