@@ -10,6 +10,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.environments.mock import Mock
 from nearmetal.errors import HostCannot
+from nearmetal.hypervisor import name_hypervisor
 from nearmetal.kernel_table import TABLE
 from nearmetal.lab import clean, doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
@@ -134,10 +135,12 @@ def test_free_space_is_told_in_either_case() -> None:
         ({"hypervisor_flag": True, "hypervisor_signature": "KVMKVMKVM"}, "KVMKVMKVM"),
         ({"hypervisor_flag": True, "hypervisor_signature": None, "product": "Box"}, "Box"),
         ({"hypervisor_flag": True}, "of an unknown kind"),
+        ({"hypervisor_flag": False, "hypervisor": "Amazon EC2"}, "Amazon EC2"),
+        ({"hypervisor_flag": False, "hypervisor_type": "xen"}, "xen"),
     ],
 )
 def test_what_the_host_runs_on(virtual: dict[str, object], named: str | None) -> None:
-    assert doctor.hypervisor_of({"virtualization": virtual}) == named
+    assert name_hypervisor({"virtualization": virtual}) == named
 
 
 async def test_that_no_vagrantfile_is_here_is_nothing_that_this_host_lacks(

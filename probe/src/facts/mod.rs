@@ -17,6 +17,7 @@ use crate::output;
 mod cgroup;
 mod confinement;
 mod ethtool;
+mod hypervisor;
 mod network;
 mod processor;
 mod settings;

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::hypervisor;
 use crate::kernel::{Kernel, value_of};
 use crate::place::CpuList;
 
@@ -25,17 +26,20 @@ pub struct Processor {
 /// Signs of a hypervisor. None of them is proof of bare metal when it is missing.
 #[derive(Serialize, JsonSchema)]
 pub struct Virtualization {
+    /// What this machine runs on, by whichever sign names it; absent on what passes for bare metal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hypervisor: Option<String>,
     /// Whether the processor says that it is virtual.
-    hypervisor_flag: bool,
+    pub(super) hypervisor_flag: bool,
     /// How the hypervisor names itself to programs, such as KVMKVMKVM or TCGTCGTCGTCG.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hypervisor_signature: Option<String>,
+    pub(super) hypervisor_signature: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hypervisor_type: Option<String>,
+    pub(super) hypervisor_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    product: Option<String>,
+    pub(super) product: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    vendor: Option<String>,
+    pub(super) vendor: Option<String>,
 }
 
 pub fn processor(kernel: &Kernel) -> anyhow::Result<Processor> {
@@ -69,13 +73,16 @@ fn flags(cpuinfo: &str) -> Vec<String> {
 pub fn virtualization(kernel: &Kernel) -> Virtualization {
     let text = kernel.text("proc/cpuinfo").unwrap_or_default();
     let hypervisor_flag = flags(&text).iter().any(|flag| flag == "hypervisor");
-    Virtualization {
+    let mut found = Virtualization {
+        hypervisor: None,
         hypervisor_flag,
         hypervisor_signature: hypervisor_flag.then(hypervisor_signature).flatten(),
         hypervisor_type: kernel.text("sys/hypervisor/type"),
         product: kernel.text("sys/class/dmi/id/product_name"),
         vendor: kernel.text("sys/class/dmi/id/sys_vendor"),
-    }
+    };
+    found.hypervisor = hypervisor::name_hypervisor(kernel, &found);
+    found
 }
 
 /// Whether this kernel would learn of time that a hypervisor takes from its CPUs. Where it would not, it counts none.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::kernel::{Kernel, value_of};
 
+use super::block_layers::BlockLayers;
 use super::reader::Reader;
 
 /// A control group to sample, written `DIR` or `NAME=DIR`.
@@ -104,6 +105,7 @@ pub struct CgroupReader {
     pids_current: Reader,
     pids_max: Reader,
     threads: Reader,
+    layers: BlockLayers,
 }
 
 impl CgroupReader {
@@ -131,6 +133,7 @@ impl CgroupReader {
             pids_current: open(&["pids.current"]),
             pids_max: open(&["pids.max"]),
             threads: open(&["cgroup.threads", "tasks"]),
+            layers: BlockLayers::new(kernel),
         }
     }
 
@@ -159,8 +162,17 @@ impl CgroupReader {
         let memory = self.memory_stat.text().unwrap_or_default();
         counters.inactive_file_bytes =
             field(memory, "total_inactive_file").or_else(|| field(memory, "inactive_file"));
-        io(self.io_stat.text().unwrap_or_default(), &mut counters);
-        io_version_1(self.blkio_bytes.text().unwrap_or_default(), &mut counters);
+        let layers = &mut self.layers;
+        read_io(
+            self.io_stat.text().unwrap_or_default(),
+            layers,
+            &mut counters,
+        );
+        read_io_version_1(
+            self.blkio_bytes.text().unwrap_or_default(),
+            layers,
+            &mut counters,
+        );
         counters.processes = number(&mut self.pids_current).or_else(|| lines(&mut self.threads));
         counters.processes_limit = number(&mut self.pids_max);
         counters
@@ -199,35 +211,39 @@ fn cpu_version_1(text: &str, counters: &mut CgroupCounters) {
 }
 
 /// Lines such as `254:0 rbytes=1 wbytes=2 ...`, one for each disk.
-fn io(text: &str, counters: &mut CgroupCounters) {
+fn read_io(text: &str, layers: &mut BlockLayers, counters: &mut CgroupCounters) {
+    let lines = layers.keep_lowest(text);
     let sum = |key: &str| {
-        let values = text
-            .split_ascii_whitespace()
-            .filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok());
-        values.fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+        let words = lines.iter().flat_map(|line| line.split_ascii_whitespace());
+        add_all(words.filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok()))
     };
     counters.read_bytes = sum("rbytes=");
     counters.written_bytes = sum("wbytes=");
 }
 
 /// Lines such as `254:0 Read 1`, some for each disk.
-fn io_version_1(text: &str, counters: &mut CgroupCounters) {
+fn read_io_version_1(text: &str, layers: &mut BlockLayers, counters: &mut CgroupCounters) {
+    let lines = layers.keep_lowest(text);
     let sum = |operation: &str| {
-        let values = text.lines().filter_map(|line| {
+        add_all(lines.iter().filter_map(|line| {
             let mut words = line.split_ascii_whitespace().skip(1);
             (words.next() == Some(operation))
                 .then(|| words.next()?.parse::<u64>().ok())
                 .flatten()
-        });
-        values.fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+        }))
     };
     counters.read_bytes = counters.read_bytes.or_else(|| sum("Read"));
     counters.written_bytes = counters.written_bytes.or_else(|| sum("Write"));
 }
 
+fn add_all(values: impl Iterator<Item = u64>) -> Option<u64> {
+    values.fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::laid::Laid;
 
     #[test]
     fn a_group_may_have_a_name() {
@@ -245,14 +261,40 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_a_volume_are_counted_at_its_disk_alone() {
+        let laid = Laid::out("layers");
+        laid.write("sys/dev/block/8:0/size", "1");
+        laid.write("sys/dev/block/253:0/slaves/sda2/size", "1");
+        laid.write("sys/dev/block/253:1/slaves/sda2/size", "1");
+        let mut layers = BlockLayers::new(&laid.kernel());
+        let mut counters = CgroupCounters::default();
+        let stacked = "8:0 rbytes=7 wbytes=104857600 rios=1\n253:0 rbytes=3 wbytes=104857600\n\
+                       253:1 rbytes=4 wbytes=0\n";
+        read_io(stacked, &mut layers, &mut counters);
+        assert_eq!(
+            (counters.read_bytes, counters.written_bytes),
+            (Some(7), Some(104_857_600))
+        );
+        let mut version_1 = CgroupCounters::default();
+        let stacked = "8:0 Read 7\n8:0 Write 5\n253:0 Read 7\n253:0 Write 5\nTotal 24\n";
+        read_io_version_1(stacked, &mut layers, &mut version_1);
+        assert_eq!(
+            (version_1.read_bytes, version_1.written_bytes),
+            (Some(7), Some(5))
+        );
+    }
+
+    #[test]
     fn both_versions_tell_the_same() {
+        let mut layers = BlockLayers::new(&Kernel::below("/nowhere"));
         let mut version_2 = CgroupCounters::default();
         cpu(
             "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 9\n",
             &mut version_2,
         );
-        io(
+        read_io(
             "254:0 rbytes=1 wbytes=2 rios=1\n8:0 rbytes=10 wbytes=20\n",
+            &mut layers,
             &mut version_2,
         );
         let mut version_1 = CgroupCounters {
@@ -266,8 +308,9 @@ mod tests {
             "nr_periods 4\nnr_throttled 1\nthrottled_time 9000\n",
             &mut throttling,
         );
-        io_version_1(
+        read_io_version_1(
             "254:0 Read 1\n254:0 Write 2\n8:0 Read 10\n8:0 Write 20\nTotal 33\n",
+            &mut layers,
             &mut throttling,
         );
         version_1.merge(throttling);

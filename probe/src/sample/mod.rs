@@ -18,6 +18,7 @@ use crate::process::Usage;
 use crate::timing::{monotonic_ns, realtime_ns, sleep_until_monotonic};
 use crate::{interrupt, units};
 
+mod block_layers;
 mod cgroup;
 mod model;
 mod raw;

@@ -12,6 +12,7 @@ from pydantic import Field
 from nearmetal import plugins, system_errors
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
+from nearmetal.hypervisor import name_hypervisor
 from nearmetal.in_short import in_short
 from nearmetal.kernel_table import TABLE
 from nearmetal.lab import clean, image, probe
@@ -186,7 +187,7 @@ async def _what_the_host_is() -> list[Finding]:
         facts = await host_facts()
     except NearmetalError as error:
         return [Finding(what="facts of this host", ok=False, detail=error.what, remedy=error.remedy)]
-    hypervisor = hypervisor_of(facts)
+    hypervisor = name_hypervisor(facts)
     findings = [
         Finding(
             what="bare metal",
@@ -210,15 +211,6 @@ def compare_with_table(sysctls: Mapping[str, str]) -> Finding:
     return Finding(
         what="network settings", ok=not other, fatal=False, detail=detail or "as in the table", remedy=remedy
     )
-
-
-def hypervisor_of(facts: Mapping[str, Any]) -> str | None:
-    """What this machine runs on, when that can be told to be a hypervisor. Pure."""
-    virtual = facts["virtualization"]
-    if not virtual["hypervisor_flag"]:
-        return None
-    named = (virtual.get(key) for key in ("hypervisor_signature", "hypervisor_type", "product", "vendor"))
-    return next((str(name) for name in named if name), "of an unknown kind")
 
 
 def _captures() -> Finding:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from nearmetal import cpu_lists
+from nearmetal.hypervisor import name_hypervisor
 from nearmetal.lab.networks.network import INSIDE
 from nearmetal.model import Description, Family, Handle, Hardware, MachineSpec, Readback, Warned
 
@@ -100,9 +101,7 @@ def observe_family(description: Description, facts: Mapping[str, Any], shares_ke
     if shares_kernel and description.placement != "host":
         # A chroot is its host as it is; nothing but its environment tells one from a container.
         return "container" if description.family == "container" else "metal"
-    found = facts.get("virtualization", {})
-    beneath = found.get("hypervisor_flag") or found.get("hypervisor_signature") or found.get("hypervisor_type")
-    return "guest" if beneath else "metal"
+    return "metal" if name_hypervisor(facts) is None else "guest"
 
 
 def _is_quota(found: float | None, spec: MachineSpec) -> bool:

@@ -43,6 +43,7 @@ class _Processor(_Section):
 
 
 class _Virtualization(_Section):
+    hypervisor: str | None = None
     hypervisor_flag: bool | None = None
     hypervisor_signature: str | None = None
     hypervisor_type: str | None = None

@@ -1,10 +1,11 @@
 """The answer: what differs, by how much, how surely. The first thing a reader sees."""
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.hypervisor import name_hypervisor
 from nearmetal.model import Warned
 from nearmetal.report import charts, figures, words
 from nearmetal.report.answer import Answer, answer
@@ -91,17 +92,11 @@ class Verdicts:
 def _beside(report: ReportInput) -> list[Notice]:
     """What all the figures are those of: one box, however much it is."""
     told = [(one.code, words.plain(one.text)) for one in words.first(report.analysis) if one.code not in _BEFORE]
-    told += [("nested", _NESTED)] if _is_nested(report) else []
+    told += [("nested", _NESTED)] if name_hypervisor(report.manifest.host) is not None else []
     if len(told) < 2:
         return [Notice(text, "warning") for _, text in told]
     items = tuple((words.plain(code).replace("-", " ").capitalize(), text) for code, text in told)
     return [Notice("Read the figures with this in mind.", "warning", items)]
-
-
-def _is_nested(report: ReportInput) -> bool:
-    """Whether the host is a virtual machine itself, by its own word."""
-    told = report.manifest.host.get("virtualization")
-    return isinstance(told, Mapping) and told.get("hypervisor_flag") is True
 
 
 def _by_workload(contrasts: Iterable[Contrast]) -> list[Contrast]:
