@@ -217,6 +217,60 @@ def test_a_layout_is_read_as_the_kernel_tells_it() -> None:
     assert layouts.parsed("online 0-3\nisolated 2-3,7\n") == Layout(isolated=frozenset({2, 3}))
 
 
+HYBRID = "".join(f"core {first}-{first + 1}\ncore {first}-{first + 1}\n" for first in range(0, 16, 2)) + "".join(
+    f"core {cpu}\n" for cpu in range(16, 24)
+)
+FAST, SLOW = frozenset(range(16)), frozenset(range(16, 24))
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [
+        ("", ("2 threads a core", "1 thread a core")),
+        ("../cpu_atom/cpus:16-23\n../cpu_core/cpus:0-15\n", ("core", "atom")),
+        (
+            "".join(f"cpu/cpu{cpu}/cpu_capacity:{1024 if cpu < 16 else 400}\n" for cpu in range(24)),
+            ("capacity 1024", "capacity 400"),
+        ),
+        (
+            "".join(f"cpu/cpu{cpu}/cache/index3/size:{98304 if cpu < 16 else 32768}K\n" for cpu in range(24)),
+            ("L3 98304 KiB, 2 threads a core", "L3 32768 KiB, 1 thread a core"),
+        ),
+    ],
+)
+def test_the_kinds_of_cpu_are_read_the_fastest_first(told: str, names: tuple[str, ...]) -> None:
+    assert layouts.parsed(HYBRID + told).kinds == tuple(zip(names, (FAST, SLOW), strict=True))
+
+
+def test_cpus_that_are_all_alike_are_of_no_kind() -> None:
+    cores = "core 0-1\ncore 2-3\n"
+    assert layouts.parsed(cores).kinds == ()
+    assert layouts.parsed(cores + "".join(f"cpu/cpu{n}/cpu_capacity:1024\n" for n in range(4))).kinds == ()
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 8, 20])
+@pytest.mark.parametrize("vcpus", [1, 2, 4, 8, 16])
+def test_servers_are_of_one_kind_and_clients_too_or_a_warning_tells(vcpus: int, servers: int) -> None:
+    layout = layouts.parsed(HYBRID)
+    share = sharing.share(list(range(24)), vcpus, servers, None, None, layout)
+    of_servers = {cpu for text in share.servers for cpu in cpu_lists.parse(text)}
+    assert len(layout.name_kinds(cpu_lists.parse(share.clients))) == 1
+    mixed = len(layout.name_kinds(of_servers)) > 1
+    assert mixed == any(one.code == "cpu-kinds-mixed" for one in sharing.warnings(share, layout))
+    if vcpus * servers <= 16:
+        assert not mixed
+    if -(-vcpus // 2) * servers < 8:
+        assert of_servers <= FAST
+        assert len(cpu_lists.parse(share.clients)) >= 8
+
+
+def test_a_study_that_names_cpus_of_two_kinds_is_warned() -> None:
+    layout = layouts.parsed(HYBRID)
+    share = sharing.share(list(range(24)), 2, 1, "15-16", None, layout)
+    (warning,) = sharing.warnings(share, layout)
+    assert warning.text == "servers have CPUs of several kinds: 15 (2 threads a core); 16 (1 thread a core)"
+
+
 async def test_the_layout_of_this_host_is_found() -> None:
     found = await layouts.read(LocalSite())
     files = ("cpu/cpu[0-9]*/topology/thread_siblings_list", "node/node[0-9]*/cpulist")

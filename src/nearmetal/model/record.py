@@ -129,6 +129,8 @@ class MachineRecord(Frozen):
     cpus: Annotated[str, AfterValidator(_listed)]
     host: str | None = None
     """The name of the host that it lies on. None in a record of version 1."""
+    cpu_kinds: tuple[str, ...] = ()
+    """The kinds of CPU that it may use, if its host has several; more than one is a warning, too."""
 
 
 class ClockRecord(Frozen):

@@ -299,6 +299,7 @@ def _record(
                 environment=(booted.asked if machine in servers else booted.asked.clients).environment.level,
                 boot_id=machine.boot_id,
                 cpus=booted.cpusets[machine.name],
+                cpu_kinds=booted.name_cpu_kinds(machine),
                 host=machine.site.name,
             )
             for machine in (*servers, *(booted.stage.clients if booted.stage else ()))

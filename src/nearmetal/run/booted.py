@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nearmetal import cpu_lists
+from nearmetal.lab.cpus.layout import UNKNOWN, Layout
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     BootPlan,
@@ -55,6 +57,8 @@ class Booted:
     phases: dict[str, int] = field(default_factory=dict)
     handles: list[Handle] = field(default_factory=list)
     cpusets: dict[str, str] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    """By a host's name: how its CPUs lie, if machines of ours were given some of them."""
     stage: LabStage | None = None
     surroundings: Surroundings = field(default_factory=Surroundings)
     readback: dict[str, Any] = field(default_factory=dict)
@@ -67,6 +71,11 @@ class Booted:
     observed_family: Family | None = None
     responses: dict[str, Response] = field(default_factory=dict)
     """Of the boot itself: what it took to get ready, and the memory it costs."""
+
+    def name_cpu_kinds(self, machine: Machine) -> tuple[str, ...]:
+        """The kinds of CPU that it may use, if its host has several."""
+        cpus = cpu_lists.parse(self.cpusets[machine.name])
+        return tuple(self.layouts.get(machine.site.name, UNKNOWN).name_kinds(cpus))
 
     @property
     def spec(self) -> MachineSpec:

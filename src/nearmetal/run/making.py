@@ -29,13 +29,18 @@ NEIGHBOURHOOD = ResolvedEnvironment(
 
 
 async def share_out(booted: Booted, lab: Lab) -> Share:
-    """Who gets which CPUs of the site. That clients have threads of the servers' cores is noted."""
+    """Who gets which CPUs of the site. Warns of cores that both sides have, and of CPUs of several kinds on one."""
     host, clients_host = booted.spec.host, booted.asked.clients.host
     if booted.asked.environment.description.placement == "elsewhere":
         return shape.share_without_servers(booted.asked, await available_cpus(await lab.site(clients_host)))
     site = await lab.site(host)
     available, lie = await asyncio.gather(available_cpus(site), layout.read(site))
-    elsewhere = None if clients_host == host else await available_cpus(await lab.site(clients_host))
+    booted.layouts[host] = lie
+    elsewhere = None
+    if clients_host != host:
+        clients = await lab.site(clients_host)
+        booted.layouts[clients_host] = await layout.read(clients)
+        elsewhere = booted.layouts[clients_host].keep_one_kind(await available_cpus(clients))
     share = shape.share(booted.asked, available, lie, elsewhere)
     if elsewhere is None and not booted.asked.environment.is_pretended:
         booted.warnings += sharing.warnings(share, lie)

@@ -39,6 +39,9 @@ def share(
     on which is measured, wherever such a set can be had. Else, and to clients, only those of them go that are
     available, and only where the others are too few.
 
+    On a host with CPUs of several kinds, servers are all of one, the fastest that has enough for them, and clients of
+    one, that with the most CPUs left, while this can be.
+
     With `leave_last` clients have none of the servers' last CPUs, on which is measured, if there are others. Clients
     that want `least` CPUs share the servers' too where fewer are left.
     """
@@ -46,6 +49,7 @@ def share(
     ordinary = [cpu for cpu in available if cpu not in layout.isolated]
     has_enough = not kept_free and len(ordinary) >= vcpus * servers
     cores = _cores({*ordinary} if has_enough else {*layout.usable(available, kept_free)}, isolated, layout)
+    cores = _cores_of_one_kind(cores, vcpus, servers, isolated, layout)
     sets: list[list[int]] = []
     taken: set[int] = set()
     for more in reversed(range(servers)):
@@ -56,7 +60,7 @@ def share(
     whole = [cpu for cpu in rest if layout.core(cpu).isdisjoint(taken)]
     shared = ordinary or available
     left = [cpu for cpu in shared if not (leave_last and cpu in {max(cpus) for cpus in sets})]
-    clients = parse(client_cpus) if client_cpus is not None else (whole or rest or left or shared)
+    clients = parse(client_cpus) if client_cpus is not None else layout.keep_one_kind(whole or rest or left or shared)
     if client_cpus is None and len(clients) < least:
         others = [cpu for cpu in (*reversed(rest), *reversed(left), *reversed(shared)) if cpu not in clients]
         clients = sorted([*clients, *dict.fromkeys(others)][:least])
@@ -64,17 +68,41 @@ def share(
 
 
 def warnings(share: Share, layout: Layout) -> list[Warned]:
-    """That clients have threads of a server's cores; where they have its very CPUs, the analysis says that."""
+    """That clients have threads of a server's cores, or that either side has CPUs of several kinds.
+
+    If clients have a server's very CPUs, the analysis says that.
+    """
     servers = {cpu for cpus in share.servers for cpu in parse(cpus)}
     clients = set(parse(share.clients))
     beside = sorted(cpu for cpu in clients if layout.core(cpu) & servers)
-    if not beside or servers & clients:
-        return []
-    text = (
-        f"a client may run on CPUs {show(beside)}, which are threads of the same cores as CPUs of the machine under "
-        "test, so that each slows the other"
-    )
-    return [Warned(code="cores-shared", text=text)]
+    found = [
+        Warned(code="cpu-kinds-mixed", text=f"{side} have CPUs of several kinds: {_list_kinds(cpus, layout)}")
+        for side, cpus in (("servers", servers), ("clients", clients))
+        if len(layout.name_kinds(cpus)) > 1
+    ]
+    if beside and not servers & clients:
+        text = (
+            f"a client may run on CPUs {show(beside)}, which are threads of the same cores as CPUs of the machine "
+            "under test, so that each slows the other"
+        )
+        found.append(Warned(code="cores-shared", text=text))
+    return found
+
+
+def _list_kinds(cpus: Set[int], layout: Layout) -> str:
+    return "; ".join(f"{show(sorted(cpus & kind))} ({name})" for name, kind in layout.kinds if cpus & kind)
+
+
+def _cores_of_one_kind(
+    cores: list[list[int]], vcpus: int, servers: int, isolated: Set[int], layout: Layout
+) -> list[list[int]]:
+    """Those that servers are to have: of the first kind with whole cores enough, else with CPUs enough, else all."""
+    ends = min(servers, _can_end_in(isolated, sorted(_joined(cores)), vcpus))
+    kinds = [[core for core in cores if core[0] in cpus] for _, cpus in layout.kinds]
+    kinds = [kind for kind in kinds if kind and _can_end_in(isolated, _joined(kind), vcpus) >= ends]
+    whole = [kind for kind in kinds if len(kind) // -(-vcpus // len(kind[0])) >= servers]
+    fitting = [kind for kind in kinds if len(_joined(kind)) >= vcpus * servers]
+    return next(iter((*whole, *fitting)), cores)
 
 
 def _cores(usable: Set[int], first: Set[int], layout: Layout) -> list[list[int]]:
