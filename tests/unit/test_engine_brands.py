@@ -6,6 +6,8 @@ Both answer to most of it, so that without a look nothing is amiss before machin
 import asyncio
 import contextlib
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from nearmetal import plugins
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.environments.podman import PodmanEnvironment
 from nearmetal.errors import HostCannot
+from nearmetal.lab.containers import api
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, EnvironmentSpec, Finding, HostSpec, MachineSpec
 from tests.unit.test_missing import KeepingFree
@@ -30,13 +33,13 @@ _INFO = {
 
 
 @contextlib.asynccontextmanager
-async def answering(socket: Path, component: str) -> AsyncIterator[str]:
+async def answering(socket: Path, component: str, **told: object) -> AsyncIterator[str]:
     """An engine that tells what it is, as far as is asked before machines are made; its address."""
     version = {"Version": "1", "ApiVersion": "1.41", "Components": [{"Name": component, "Version": "1"}]}
 
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
-        body = json.dumps(_INFO if asked.endswith(b"/info") else version).encode()
+        body = json.dumps(_INFO | told if asked.endswith(b"/info") else version).encode()
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
         writer.close()
@@ -91,6 +94,46 @@ async def test_the_other_one_is_told_before_anything_is_made(
         spec = EnvironmentSpec.model_validate({"kind": kind, "engine": address})
         with pytest.raises(HostCannot, match="answers at"):  # a run that goes on is not checked again
             await environment.prepare(spec, MachineSpec(), LocalSite())
+
+
+@pytest.mark.parametrize(
+    ("told", "detail"),
+    [
+        ({"KernelVersion": "6.10.14-linuxkit"}, f"release 6.10.14-linuxkit (here: {os.uname().release})"),
+        ({"KernelVersion": os.uname().release, "MemTotal": 4096}, "bytes of memory 4096 (here: "),
+    ],
+)
+@pytest.mark.parametrize(("kind", "component"), [("docker", "Engine"), ("podman", "Podman Engine")])
+async def test_an_engine_on_another_kernel_is_refused_before_anything_is_made(
+    tmp_path: Path, kind: str, component: str, told: dict[str, object], detail: str
+) -> None:
+    async with answering(tmp_path / "s", component, **told) as address:
+        finding = await found(kind, address)
+        assert (finding.ok, finding.fatal) == (False, True)
+        assert "on another kernel than this host's" in finding.detail
+        assert detail in finding.detail
+        assert "run nearmetal on the host of its containers" in finding.remedy
+        environment: Environment = plugins.load("environments", kind)
+        spec = EnvironmentSpec.model_validate({"kind": kind, "engine": address})
+        with pytest.raises(HostCannot, match="another kernel"):
+            await environment.prepare(spec, MachineSpec(), LocalSite())
+
+
+async def test_an_engine_whose_process_is_seen_from_here_is_of_these(tmp_path: Path) -> None:
+    code = (
+        "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); "
+        "print('up', flush=True); time.sleep(60)"
+    )
+    listening = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, tmp_path / "s", stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert listening.stdout is not None and await listening.stdout.readline()
+        assert not api._is_of_other_processes(str(tmp_path / "s"))
+        assert not api._is_of_other_processes(str(tmp_path / "gone"))
+    finally:
+        listening.kill()
+        await listening.wait()
 
 
 @pytest.mark.parametrize("kind", ["docker", "podman"])

@@ -21,6 +21,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
@@ -138,6 +139,7 @@ class DockerEnvironment:
         try:
             engine = await self._engine(self.brand.address(options))
             await engine.refuse_other()
+            await engine.refuse_elsewhere()
             info = await engine.call(engine.client.info)
         except HostCannot as error:
             return [self._engine_lacking(error)]
@@ -209,6 +211,7 @@ class DockerEnvironment:
         """Have the engine take the image over, which takes some seconds the first time."""
         engine = await self._engine(self.brand.address(spec.options))
         await engine.refuse_other()
+        await engine.refuse_elsewhere()
         await engine.call(self._image, engine.client, machine)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
@@ -216,6 +219,7 @@ class DockerEnvironment:
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
         engine = await self._engine(self.brand.address(order.options))
         await self._require(engine, site)
+        await engine.refuse_elsewhere()
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         mode = order.spec.network if order.port else networks.STRAIGHT
@@ -300,6 +304,8 @@ class DockerEnvironment:
         first = await FirstProcess.of(pid, site) if pid else None
         if first is None:
             raise NotProvisioned(f"it ended at once: {await _last_words(engine, id)}", config["name"])
+        if not is_sandboxed(details["HostConfig"].get("Runtime") or "runc") and not _is_in_group_of(pid, id):
+            raise NotProvisioned(f"process {pid} of this host is none of the container's", config["name"])
         return details, first
 
     def _image(self, client: Any, spec: MachineSpec) -> str:
@@ -362,6 +368,14 @@ class DockerEnvironment:
                 if asyncio.get_running_loop().time() > deadline:
                     raise failure from None
             await asyncio.sleep(0.05)
+
+
+def _is_in_group_of(pid: int, container: str) -> bool:
+    """Whether a process is in a control group that an engine made for a container; true if it has ended."""
+    try:
+        return container in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return True
 
 
 async def _back_after(engine: Engine) -> float | None:

@@ -8,8 +8,11 @@ import asyncio
 import errno
 import json
 import os
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from nearmetal.errors import MALFORMED, HostCannot, NearmetalError
@@ -114,6 +117,8 @@ class Engine:
         self.brand = brand
         self.client = client
         """The SDK's low-level client; blocking, so to be used through `call`."""
+        self._is_here = False
+        """Whether it was found to be on this kernel."""
 
     @classmethod
     async def connect(cls, address: str, brand: Brand = DOCKER) -> "Engine":
@@ -141,6 +146,28 @@ class Engine:
                 f'for that one the kind is "{answers.client}"; '
                 f"or name a {self.brand.called}: {self.brand.variable}, or engine in [environments.NAME]",
             )
+
+    async def refuse_elsewhere(self) -> None:
+        """HostCannot if its containers run on another kernel: their process ids would name programs of this host.
+
+        Docker Desktop, and a socket forwarded from another host, answer on a socket of this host all the same.
+        """
+        if self._is_here:
+            return
+        if differences := _compare_kernels(await self.call(self.client.info)):
+            raise HostCannot(
+                f"the {self.brand.called} runs its containers on another kernel than this host's: {differences}",
+                self.address,
+                "run nearmetal on the host of its containers, or name an engine of this host: "
+                f"{self.brand.variable}, or engine in [environments.NAME]",
+            )
+        if await asyncio.to_thread(_is_of_other_processes, self.address.removeprefix("unix://")):
+            raise HostCannot(
+                f"the {self.brand.called} counts processes otherwise than nearmetal does, which runs in a container",
+                self.address,
+                "run nearmetal outside of it, or with the host's processes (--pid=host)",
+            )
+        self._is_here = True
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Ask by a method of `client`. Refused with what the engine said, HostCannot when it says nothing."""
@@ -179,6 +206,33 @@ class Engine:
             writer.close()
             raise
         return reader, writer
+
+
+def _compare_kernels(info: Mapping[str, Any]) -> str:
+    """What of the kernel that an engine is on is unlike this one; "" if nothing is. What it does not tell is alike."""
+    pairs = (
+        ("release", info.get("KernelVersion"), os.uname().release),
+        ("bytes of memory", info.get("MemTotal"), _total_memory()),
+    )
+    return ", ".join(f"{what} {there} (here: {here})" for what, there, here in pairs if there and there != here)
+
+
+def _total_memory() -> int:
+    """As engines count it: two kernels of one release hardly ever have the same number of pages."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:"))
+
+
+def _is_of_other_processes(path: str) -> bool:
+    """Whether who listens on a socket has no number among the processes that are seen from here."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_TIMEOUT)
+        try:
+            connection.connect(path)
+            (pid,) = struct.unpack_from("i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        except OSError:
+            return False  # that nobody answers is found by whoever asks it next
+    return bool(pid == 0)
 
 
 def silent(address: str, error: BaseException, brand: Brand) -> HostCannot:
