@@ -1,7 +1,6 @@
 //! The document that `load` prints: `load.v1`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,6 +17,7 @@ use super::recorder::GRAIN;
 use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
 use super::step::Step;
+use super::target::Resolved;
 use super::trust::{Agreement, Client};
 use super::warnings;
 
@@ -34,6 +34,9 @@ pub struct Document {
     pub url: String,
     /// The one address that the URL's host was resolved to.
     pub address: String,
+    /// Its other addresses that were tried before and took no connection, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed_over: Vec<String>,
     /// `closed`, `open` or `ramp`.
     pub mode: &'static str,
     /// Of an open loop: `constant` or `poisson`.
@@ -250,7 +253,7 @@ pub struct Cpu {
 impl Document {
     pub fn new(
         plan: &Plan,
-        address: SocketAddr,
+        resolved: Resolved,
         agreed: Option<&Agreement>,
         engine: &Choice,
         measured: &Measured,
@@ -260,7 +263,8 @@ impl Document {
         Ok(Self {
             schema: "load.v1",
             url: plan.url.clone(),
-            address: address.to_string(),
+            address: resolved.address.to_string(),
+            passed_over: resolved.passed_over,
             mode: mode(&plan.mode),
             arrivals: arrivals(&plan.mode),
             priority: if found.real_time {

@@ -43,7 +43,9 @@ mod uring;
 mod warnings;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use self::clock::{Nanoseconds, SECOND};
 use self::plan::Mode;
 
 pub use arguments::Args;
@@ -53,6 +55,8 @@ pub use progress_lines::{Line as ProgressLine, StepLine, WaitingLine};
 use crate::refusal::Refusal;
 use crate::{interrupt, output, usage};
 
+/// How long an address may take to accept a connection while its name has others.
+const PATIENCE: Nanoseconds = 3 * SECOND;
 /// Exit code of a load that not one reply came to; the document is printed all the same.
 const NO_REPLY: u8 = 1;
 /// Exit code of a run that the user ended early; what was measured until then is printed.
@@ -61,7 +65,11 @@ const INTERRUPTED: u8 = 4;
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let refused = |reason: String| Refusal::of("load", &reason);
     let plan = args.plan().map_err(refused)?;
-    let address = plan.target.resolve().map_err(refused)?;
+    let resolved = plan
+        .target
+        .resolve(Duration::from_nanos(plan.timeout.min(PATIENCE)))
+        .map_err(refused)?;
+    let address = resolved.address;
     let agreed = match &plan.tls {
         Some(client) => client
             .try_handshake(address, plan.timeout)
@@ -82,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None,
         ),
     };
-    let mut document = Document::new(&plan, address, agreed.as_ref(), &engine, &measured)?;
+    let mut document = Document::new(&plan, resolved, agreed.as_ref(), &engine, &measured)?;
     if let Some((steps, saturation)) = ramp {
         document.add_ramp(steps, saturation);
     }

@@ -270,15 +270,20 @@ fn holds_blank_line(bytes: &[u8]) -> bool {
 fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
-    let length = match response.parse(bytes) {
+    // As curl: what is odd here leaves no doubt about where the body ends.
+    let mut lenient = httparse::ParserConfig::default();
+    lenient
+        .allow_multiple_spaces_in_response_status_delimiters(true)
+        .allow_obsolete_multiline_headers_in_responses(true);
+    let length = match lenient.parse_response(&mut response, bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err("more than 128 headers"),
         Err(_) => return Err("malformed head"),
     };
     let status = response.code.unwrap_or_default();
-    if !(100..600).contains(&status) {
-        return Err("status outside 100 to 599");
+    if !(100..1000).contains(&status) {
+        return Err("status outside 100 to 999");
     }
     let head = Head {
         status,
@@ -296,7 +301,8 @@ fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
         });
     }
     let mut length = None;
-    for value in values(headers, "content-length") {
+    // RFC 9112 6.3: a list of one value again and again is that value.
+    for value in values(headers, "content-length").flat_map(tokens) {
         let this = decimal(value).ok_or("bad content-length")?;
         if length.is_some_and(|length| length != this) {
             return Err("conflicting content-lengths");
@@ -306,7 +312,7 @@ fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
     Ok(length.map_or(Body::UntilClose, Body::Sized))
 }
 
-/// Digits alone: neither signs nor lists, which `str::parse` or servers would take.
+/// Digits alone: no signs, which `str::parse` would take.
 fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

@@ -92,14 +92,51 @@ fn who_may_keep_the_connection() {
 }
 
 #[test]
+fn oddities_that_leave_no_doubt_about_the_length_are_taken_as_curl_takes_them() {
+    for (head, status) in [
+        (
+            "HTTP/1.1 200 OK\r\nX-Long: one\r\n two\r\nContent-Length: 5",
+            200,
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length:\r\n\t5", 200),
+        ("HTTP/1.1  200  OK\r\nContent-Length: 5", 200),
+        ("HTTP/1.1 999 Odd\r\nContent-Length: 5", 999),
+        ("HTTP/1.1 600 Odd\r\nContent-Length: 5", 600),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5, 5", 200),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5",
+            200,
+        ),
+    ] {
+        let stream = format!("{head}\r\n\r\nhello");
+        for size in [1, 7, stream.len()] {
+            let found = read_in_pieces(stream.as_bytes(), size, false);
+            assert_eq!(found, Ok((status, 5, true)), "{head:?} by {size}");
+        }
+    }
+}
+
+#[test]
 fn lies_and_rubbish_are_named() {
     let early = Err("closed before the reply was complete");
     for (stream, outcome) in [
         (&b"rubbish\r\n\r\n"[..], Err("malformed head")),
         (b"SSH-2.0-OpenSSH_9\r\n", Err("malformed head")),
         (
-            b"HTTP/1.1 999 Odd\r\n\r\n",
-            Err("status outside 100 to 599"),
+            b"HTTP/1.1 099 Odd\r\n\r\n",
+            Err("status outside 100 to 999"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello",
+            Err("conflicting content-lengths"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5,\r\n\r\nhello",
+            Err("bad content-length"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n\r\nhello",
+            Err("bad content-length"),
         ),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// No reply is taken that has a status beyond it.
-const LAST: usize = 599;
+const LAST: usize = 999;
 const FIRST_ERROR: usize = 400;
 
 /// Whether a reply of this status is none to what was asked.
@@ -57,11 +57,13 @@ impl Statuses {
             .collect()
     }
 
-    /// By the first digit, `1xx` to `5xx`, each of them.
+    /// By the first digit: `1xx` to `5xx`, each of them, and beyond these the ones that there were.
     pub fn classes(&self) -> BTreeMap<String, u64> {
         let hundreds = self.0.chunks(100).enumerate().skip(1);
         hundreds
-            .map(|(digit, statuses)| (format!("{digit}xx"), statuses.iter().sum()))
+            .map(|(digit, statuses)| (digit, statuses.iter().sum()))
+            .filter(|&(digit, replies)| digit <= 5 || replies > 0)
+            .map(|(digit, replies)| (format!("{digit}xx"), replies))
             .collect()
     }
 }
@@ -97,5 +99,10 @@ mod tests {
             [("404".into(), 4), ("500".into(), 1), ("599".into(), 1)]
         );
         assert_eq!((statuses.seen().len(), statuses.total()), (6, 10));
+        statuses.count(999);
+        assert_eq!(
+            (statuses.classes()["9xx"], statuses.errors()["999"]),
+            (1, 1)
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Where requests go: the URL, taken apart, and its address, resolved once before any clock starts.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
 
 /// An `http://` or `https://` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +18,8 @@ impl Target {
     /// Take `http[s]://host[:port][/path][?query]` apart.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (is_tls, rest) = match url.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, _)) => {
                 return Err(format!(
                     "'{url}': the scheme is '{scheme}', but only http:// and https:// can be measured; write it as http://HOST[:PORT]/PATH"
@@ -67,18 +68,62 @@ impl Target {
         }
     }
 
-    /// The first address that the name has.
-    pub fn resolve(&self) -> Result<SocketAddr, String> {
-        (self.host.as_str(), self.port)
+    /// The address to load. If the name has several, the first that takes a connection within `patience`; else the
+    /// first, so that the load reports what is wrong with it.
+    pub fn resolve(&self, patience: Duration) -> Result<Resolved, String> {
+        let found = (self.host.as_str(), self.port)
             .to_socket_addrs()
             .map_err(|error| {
                 format!(
                     "cannot find the address of '{}': {error}; name a host that has one, or give its address",
                     self.host
                 )
-            })?
-            .next()
-            .ok_or_else(|| format!("'{}' has no address; give one", self.host))
+            })?;
+        let mut addresses = Vec::new();
+        for address in found {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        match addresses[..] {
+            [] => Err(format!("'{}' has no address; give one", self.host)),
+            [address] => Ok(address.into()),
+            _ => Ok(Resolved::choose(&addresses, patience)),
+        }
+    }
+}
+
+/// The one address that is loaded, and those of the same name that took no connection, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    pub address: SocketAddr,
+    pub passed_over: Vec<String>,
+}
+
+impl From<SocketAddr> for Resolved {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            passed_over: Vec::new(),
+        }
+    }
+}
+
+impl Resolved {
+    fn choose(addresses: &[SocketAddr], patience: Duration) -> Self {
+        let mut passed_over = Vec::new();
+        for &address in addresses {
+            match TcpStream::connect_timeout(&address, patience) {
+                Ok(_) => {
+                    return Self {
+                        address,
+                        passed_over,
+                    };
+                }
+                Err(error) => passed_over.push(format!("{address}: {error}")),
+            }
+        }
+        addresses[0].into()
     }
 }
 
@@ -157,6 +202,8 @@ mod tests {
             parts("http://a:81/x?y=1#z"),
             ("a".into(), 81, "/x?y=1".into())
         );
+        assert_eq!(parts("HTTP://a/"), ("a".into(), 80, "/".into()));
+        assert_eq!(parts("hTTpS://a/"), ("a".into(), 443, "/".into()));
         assert_eq!(parts("http://a?q"), ("a".into(), 80, "/?q".into()));
         assert_eq!(
             parts("http://[::1]:8080/"),
@@ -183,6 +230,26 @@ mod tests {
             assert!(message.contains(reason), "{url}: {message}");
             assert_eq!(message.matches("; ").count(), 1, "{url}: {message}");
         }
+    }
+
+    #[test]
+    fn the_address_that_answers_is_taken_and_the_others_are_named() {
+        let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listening.local_addr().unwrap();
+        let silent = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+        let gone = silent.local_addr().unwrap();
+        drop(silent);
+        let patience = Duration::from_secs(5);
+        let chosen = Resolved::choose(&[gone, there], patience);
+        assert_eq!(chosen.address, there);
+        assert!(
+            chosen.passed_over[0].starts_with(&gone.to_string()),
+            "{chosen:?}"
+        );
+        let first = Resolved::choose(&[there, gone], patience);
+        assert_eq!((first.address, first.passed_over.len()), (there, 0));
+        let none = Resolved::choose(&[gone, gone], patience);
+        assert_eq!((none.address, none.passed_over.len()), (gone, 0));
     }
 
     /// A semicolon in what was given is no place to part it.

@@ -41,6 +41,13 @@ pub fn report(
 ) -> String {
     let mut text = String::new();
     headline(&mut text, plan, document, width);
+    for passed_over in &document.passed_over {
+        _ = writeln!(
+            text,
+            "  loads {}; no connection to {passed_over}",
+            document.address
+        );
+    }
     if let Some(saturation) = &document.saturation {
         ramp(&mut text, steps, saturation, width);
     }

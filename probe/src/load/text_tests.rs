@@ -35,8 +35,8 @@ fn shown_of(measured: &Measured, width: usize) -> String {
         name: "io_uring",
         reason: String::new(),
     };
-    let address = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(&plan, address, None, &engine, measured).unwrap();
+    let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
+    let document = Document::new(&plan, address.into(), None, &engine, measured).unwrap();
     report(&plan, &document, &[], &measured.recorder.latency, width)
 }
 
@@ -178,7 +178,7 @@ fn where_no_request_was_due_nothing_is_said_of_the_server() {
         name: "epoll",
         reason: String::new(),
     };
-    let address = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(&plan, address, None, &engine, &measured).unwrap();
+    let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
+    let document = Document::new(&plan, address.into(), None, &engine, &measured).unwrap();
     assert_eq!(no_reply(&document), "no request was due within 1 s");
 }

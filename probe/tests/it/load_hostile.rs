@@ -163,7 +163,7 @@ fn malformed_replies_are_named() {
     for (reply, reason) in [
         (&b"220 smtp.example ESMTP\r\n\r\n"[..], "malformed head"),
         (b"\x16\x03\x03\x00\x00\r\n\r\n", "malformed head"),
-        (b"HTTP/1.1 777 What\r\n\r\n", "status outside 100 to 599"),
+        (b"HTTP/1.1 077 What\r\n\r\n", "status outside 100 to 999"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
             "bad content-length",
