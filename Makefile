@@ -11,7 +11,7 @@ SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml C
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
               zstd procps kmod util-linux ca-certificates python3-venv gcc libc6-dev
 # The programs that tests drive.
-TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo \
+TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo fish tcsh \
               libvirt-daemon libvirt-clients dnsmasq-base
 # What only the long tests drive.
 LONG        := vagrant vagrant-libvirt grub-pc-bin

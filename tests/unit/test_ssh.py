@@ -5,10 +5,11 @@ Nobody reboots here: the far side is this host. What is the same for all that is
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,44 @@ async def never() -> bool:
 # ── The command line ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def words_that_arrive(shell: Sequence[str], words: list[str]) -> None:
+    line = ssh_commands.command_line(["printf", "%s\\0", "", *words])
+    ended = subprocess.run([*shell, "-c", line], capture_output=True, check=True)
+    began, _, rest = ended.stdout.partition(b"\n")
+    assert rest.decode() == "\0".join(["", *words, ""])
+    assert began + b"\n" == ended.stderr and int(began.split()[1]) > 1
+
+
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])), max_size=4))
 def test_words_arrive_as_they_are(words: list[str]) -> None:
-    line = ssh_commands.command_line(["printf", "%s\\0", "", *words])
-    ended = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
-    assert ended.stdout.decode() == "\0".join(["", *words, ""])
-    assert int(ended.stderr) > 1
+    words_that_arrive(["sh"], words)
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish", "tcsh", "zsh"])
+def test_words_arrive_by_any_login_shell(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    odd = [
+        "~",
+        "=ls",
+        "$HOME",
+        "$$",
+        "`id`",
+        "!!",
+        "!x",
+        "a!",
+        "\\",
+        "\\'",
+        "''",
+        '"',
+        "a\nb",
+        "\r\t",
+        "#",
+        "é…",
+        "*?[a]",
+    ]
+    words_that_arrive([shell], odd)
+    words_that_arrive([shell], ["%self", "{a,b}", "^a^b", "a b", "-n", "%b", "\\0101", "x" * 5000, "('$" * 2000])
 
 
 def test_a_zero_byte_is_refused() -> None:

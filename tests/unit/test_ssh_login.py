@@ -148,10 +148,11 @@ async def test_a_jump_host_behind_which_nobody_answers_is_let_go(home: Path, mon
         await asyncio.wait_for(left.wait_closed(), 10)
 
 
-async def test_a_jump_host_that_cannot_be_read_is_told(home: Path) -> None:
-    (home / "config").write_text("Host metal\n  ProxyJump ssh://root@gate\n")
+async def test_a_jump_host_may_be_a_uri(home: Path) -> None:
+    port = free_port()
+    (home / "config").write_text(f"Host metal\n  ProxyJump ssh://root@127.0.0.1:{port} # the gate\n")
     told = await refused(HostSpec(ssh="metal"))
-    assert "ssh://root@gate" in told.what and told.where.endswith(f"of {WHERE}")
+    assert told.where == f"the jump host root@127.0.0.1:{port} of {WHERE}" and "Connection refused" in told.what
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 mail\r\n", b"\0\xff" * 9999, b""])

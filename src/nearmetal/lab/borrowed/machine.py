@@ -20,6 +20,7 @@ from nearmetal.lab.machines import scratch
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh.commands import SshCommands
+from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import (
@@ -171,7 +172,7 @@ class BorrowedMachine(SshCommands):
         try:
             self._connection = await log_in_as_root(self.there.spec, self.there.where)
             async with asyncio.timeout(LIMITS.command):
-                far_end = int(str((await self._connection.run("echo $PPID")).stdout))
+                far_end = int((await ask_shell(self._connection, "echo $PPID"))[0])
             await must(self.there, "sh", "-c", _JOIN, "join", str(far_end), *self._group.folders)
         except (NearmetalError, asyncssh.Error, OSError, ValueError) as error:
             self.close()

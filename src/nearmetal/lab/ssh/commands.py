@@ -1,13 +1,11 @@
 """Commands on the other end of an SSH connection: what machines and hosts that are reached so have in common.
 
-SSH hands the far side one string for its login shell, not an argument vector, so every word is quoted here. The shell
-tells its process id as the first line of stderr and then becomes the program, with exactly the environment that
+The login shell tells its process id on both streams and then becomes the program, with exactly the environment that
 programs have in every machine. By that id the program's process group is signalled: sshd itself passes no signals on
 for root.
 """
 
 import asyncio
-import shlex
 import signal
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,6 +16,7 @@ from nearmetal.lab.commands.gathering import Gathering, list_signals
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.remote import RemoteCommands
+from nearmetal.lab.ssh.login_shell import read_began, write_line
 from nearmetal.ssh_library import asyncssh
 
 
@@ -25,7 +24,7 @@ def command_line(argv: Sequence[str]) -> str:
     """What the far shell is given so that exactly `argv` runs, its process id told before. BadInput."""
     refuse_zero_bytes(argv)
     refuse_no_text(argv)
-    return f"echo $$ >&2; exec {shlex.join(argv)}"
+    return write_line(argv)
 
 
 async def begun(
@@ -100,17 +99,17 @@ class _Command(Gathering):
         super().__init__(commands.name)
 
     async def _read_group(self) -> int:
-        """The number of its process group, from the line that comes before all the program says itself."""
+        """The number of its process group, which both streams tell before all that the program says itself."""
         try:
-            line = await self._process.stderr.readline()
+            group = await read_began(self._process.stderr)
+            await read_began(self._process.stdout)
         except (asyncssh.Error, OSError, asyncio.IncompleteReadError) as error:
             raise self._commands.lost(error) from None
-        try:
-            return int(line)
-        except ValueError:
+        except ToolFailed as error:
             if self._process.get_extra_info("connection").is_closed():
                 raise self._commands.lost() from None
-            raise ToolFailed(f"its login shell does not start commands: {line!r}", self._commands.name) from None
+            raise ToolFailed(error.what, self._commands.name, error.remedy) from None
+        return group
 
     async def gather(self) -> int:
         await self._group
@@ -131,6 +130,7 @@ class _Command(Gathering):
                 group = await asyncio.shield(self._group)
                 names = (one.name.removeprefix("SIG") for one in list_signals(number))
                 line = " && ".join(f"kill -s {name} -- -{group}" for name in names)
-                await (await self._commands.session(line, b"")).wait()
+                script = write_line(["sh", "-c", line], announced=False)
+                await (await self._commands.session(script, b"")).wait()
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self._commands.lost(error) from None

@@ -1,29 +1,35 @@
 """Logging in to a host of the user's own, by SSH.
 
 Who it is and who we are is the user's business: their known_hosts says which host key is right, their agent and key
-files log in, and their ~/.ssh/config may say the rest, jump hosts among it. A study can name key, host key and jump
-host itself. A host whose key is not known, or is another than the known one, is refused, every jump host too; nothing
-is ever typed where a password is asked for.
+files log in, and their ~/.ssh/config may say the rest, jump hosts among it. If OpenSSH is installed, it reads that. A
+study can name key, host key and jump host itself. A host whose key is not known, or is another than the known one, is
+refused, every jump host too; nothing is ever typed where a password is asked for.
 """
 
 import asyncio
 import os
 import re
 import shlex
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, cast
 
 from nearmetal import files
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, HostCannot, Unreachable
+from nearmetal.errors import BadInput, HostCannot, ToolFailed, Unreachable
+from nearmetal.lab.ssh.known_hosts import find_readable, join_known_hosts, read_known_hosts
+from nearmetal.lab.ssh.openssh_settings import OpensshSettings, ask_openssh
 from nearmetal.model import HostSpec
 from nearmetal.ssh_library import asyncssh
 
 _TARGET = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^@\[\]:]+))(?::(?P<port>[0-9]{1,5}))?")
-_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+_USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+_GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 _PORT = 22
+_Keys = tuple[Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey]]
+"""Trusted, of authorities, revoked."""
 _LARGEST_KEY = 2**20
 """Bytes of a key file; the longest have a few thousand."""
 _CIPHERS = "^aes128-gcm@openssh.com"
@@ -32,6 +38,18 @@ so that every command takes longer by that."""
 _SILENCE = (15, 3)
 """Seconds between two signs of life on a connection that says nothing, and how many may be missing: a host that lost
 its power would otherwise never be missed."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a host is reached, and which host keys are right there."""
+
+    host: str
+    options: asyncssh.SSHClientConnectionOptions
+    jumps: str
+    known_files: Sequence[Path]
+    config: tuple[()] | None
+    """What asyncssh is to read by itself: nothing if OpenSSH told all, else the user's configuration."""
 
 
 def parse(spec: HostSpec, where: str = "") -> tuple[str, str | None, int | None]:
@@ -54,7 +72,9 @@ def refuse_unusable(spec: HostSpec, where: str, address: str = "ssh") -> None:
     parse(spec, f"{where}, `{address}`")
     if spec.jump:
         parse(HostSpec(ssh=spec.jump), f"{where}, `jump`")
-    _known(spec, where, _options(spec, where)[1])
+    _known(spec, where, ())
+    if spec.key:
+        _keys(spec, where, [], is_public_fine=False)
 
 
 async def log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
@@ -68,14 +88,14 @@ async def log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
 
 async def _log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
     """By way of its jump hosts, one after the other; what the configuration says of a jump host's own is not heard."""
-    host, options = _options(spec, where)
+    way = await asyncio.to_thread(_find_way, spec, where)
     through: asyncssh.SSHClientConnection | None = None
     try:
-        for jump in filter(None, str(spec.jump or options.tunnel or "").split(",")):
+        for jump in filter(None, (spec.jump or way.jumps).split(",")):
             at = f"the jump host {jump.strip()} of {where}"
             by = _jump_host(jump.strip(), at)
-            through = await _connect(by, at, *_options(by, at), through)
-        return await _connect(spec, where, host, options, through)
+            through = await _connect(by, at, await asyncio.to_thread(_find_way, by, at), through)
+        return await _connect(spec, where, way, through)
     except BaseException:
         if through is not None:
             through.abort()  # with those below it: who waits for a machine to boot comes by again and again
@@ -95,22 +115,24 @@ def _jump_host(jump: str, where: str) -> HostSpec:
 async def _connect(
     spec: HostSpec,
     where: str,
-    host: str,
-    options: asyncssh.SSHClientConnectionOptions,
+    way: _Way,
     through: asyncssh.SSHClientConnection | None,
 ) -> asyncssh.SSHClientConnection:
     client = _Client()
-    known = _known(spec, where, options)
+    known = _known(spec, where, way.known_files)
     try:
         connection = await asyncssh.connect(
-            host,
-            options=options,
+            way.host,
+            way.options.port,
+            options=way.options,
+            config=way.config,
+            family=way.options.family,
             tunnel=through,
             known_hosts=known,
             client_factory=lambda: client,
         )
     except asyncssh.HostKeyNotVerifiable as error:
-        _refuse_host_key(client.shown, known, spec, where, str(error))
+        _refuse_host_key(client.shown, way.known_files, spec, where, str(error))
     except asyncssh.PermissionDenied:
         asks = ", and asks for a password, which nearmetal never types" if client.was_asked else ""
         raise HostCannot(
@@ -121,30 +143,38 @@ async def _connect(
             said = f"what answers there is no SSH server, or turns us away before it says so ({_said(error)})"
             raise _unreachable(spec, where, said) from None
         # Only keys of the kinds that are known are asked for, and a server that has none of them just ends.
-        shown = await _host_key(host, options, through) if client.was_greeted else None
+        shown = await _host_key(way, through) if client.was_greeted else None
         if shown and not shown.is_among(known):
-            _refuse_host_key(shown, known, spec, where, "it is of another kind than the one known")
+            _refuse_host_key(shown, way.known_files, spec, where, "it is of another kind than the one known")
         raise _unreachable(spec, where, _said(error)) from None
     if through is not None:
         connection.set_tunnel(through)  # which ends with it
     return connection
 
 
-async def _host_key(
-    host: str, options: asyncssh.SSHClientConnectionOptions, through: asyncssh.SSHClientConnection | None
-) -> "_Shown | None":
+async def _host_key(way: _Way, through: asyncssh.SSHClientConnection | None) -> "_Shown | None":
     """Its host key, of whatever kind. None when it cannot be had."""
+    options = way.options
     try:
-        key = await asyncssh.get_server_host_key(host, options=options, tunnel=through, server_host_key_algs="default")
+        key = await asyncssh.get_server_host_key(
+            way.host,
+            options.port,
+            options=options,
+            config=way.config,
+            family=options.family,
+            tunnel=through,
+            proxy_command=options.proxy_command or (),
+            server_host_key_algs="default",
+        )
     except (asyncssh.Error, OSError):
         return None
     return _Shown.of(options.host_key_alias or options.host, options.port, key) if key else None
 
 
-def _refuse_host_key(shown: "_Shown | None", known: object, spec: HostSpec, where: str, said: str) -> NoReturn:
+def _refuse_host_key(shown: "_Shown | None", files: Sequence[Path], spec: HostSpec, where: str, said: str) -> NoReturn:
     """HostCannot with what is wrong with a host key, as far as it is known."""
-    if shown and spec.host_key is None and isinstance(known, list):
-        shown.refuse_another(known, where, _by_hand(spec))
+    if shown and spec.host_key is None:
+        shown.refuse_another(files, where, _by_hand(spec))
     raise HostCannot(
         f"its host key is not one that you know: {said}",
         where,
@@ -182,27 +212,27 @@ class _Shown:
     def of(cls, host: str, port: int | None, key: asyncssh.SSHKey) -> "_Shown":
         return cls(host if port in (None, _PORT) else f"[{host}]:{port}", key)
 
-    def is_among(self, known: object) -> bool:
+    def is_among(self, known: "asyncssh.SSHKnownHosts | _Keys") -> bool:
         """`known` as `_known` has it."""
-        if isinstance(known, list):
-            return any(self.key in self._known_by(file) for file in known)
-        return isinstance(known, tuple) and self.key in known[0]
+        if isinstance(known, tuple):
+            return self.key in known[0]
+        return self.key in self._find_known(known)
 
-    def _known_by(self, file: str) -> Sequence[asyncssh.SSHKey]:
+    def _find_known(self, known: "asyncssh.SSHKnownHosts") -> Sequence[asyncssh.SSHKey]:
         # The port is in the name: by itself, it would have asyncssh take the key of the same host's other servers.
-        return asyncssh.match_known_hosts(file, self.name, "", None)[0]
+        return asyncssh.match_known_hosts(known, self.name, "", None)[0]
 
-    def refuse_another(self, files: Sequence[str], where: str, by_hand: str) -> None:
+    def refuse_another(self, files: Sequence[Path], where: str, by_hand: str) -> None:
         """HostCannot when one of these files has another key of the same host."""
         for file in files:
-            known = self._known_by(file)
+            known = self._find_known(read_known_hosts(file))
             if known:
                 kind = "" if self.key.get_algorithm() in {key.get_algorithm() for key in known} else "of another kind, "
                 prints = ", ".join(map(_print, known))
                 raise HostCannot(
                     f"its host key is ANOTHER than the one known: {kind}{_print(self.key)}; {file} has {prints}",
                     where,
-                    f"ask whoever runs it; if it was made anew: ssh-keygen -f {shlex.quote(file)} "
+                    f"ask whoever runs it; if it was made anew: ssh-keygen -f {shlex.quote(str(file))} "
                     f"-R {shlex.quote(self.name)}, then log in once by hand and compare the key (ssh {by_hand})",
                 )
 
@@ -241,36 +271,92 @@ class _Client(asyncssh.SSHClient):
         return False
 
 
-def _options(spec: HostSpec, where: str) -> tuple[str, asyncssh.SSHClientConnectionOptions]:
-    """The host, and what the user's configuration and the study say of the way there."""
-    host, user, port = parse(spec, where)
-    interval, missing = _SILENCE
-    given = {"username": user, "port": port}
+def _find_way(spec: HostSpec, where: str) -> _Way:
+    """What the user's configuration and the study say of the way to a host. BadInput, HostCannot. Blocks."""
+    name, user, port = parse(spec, where)
     try:
-        configured = asyncssh.SSHClientConnectionOptions(
-            host=host,
-            config=(),  # the user's own, now: what it says of key files, host keys and jump hosts is read below
-            client_keys=None,
-            login_timeout=LIMITS.command,
-            keepalive_interval=interval,
-            keepalive_count_max=missing,
-            **{key: value for key, value in given.items() if value is not None},
-        )
-        keys = _keys(spec, where, configured)
-        ciphers = () if configured.config.get("Ciphers") else _CIPHERS
-        return host, asyncssh.SSHClientConnectionOptions(
-            configured, client_keys=keys, ignore_encrypted=not spec.key, encryption_algs=ciphers
-        )
-    except (asyncssh.Error, OSError, ValueError) as error:
+        settings = ask_openssh(name, user, port)
+        return _way_of_openssh(spec, where, settings) if settings else _way_of_asyncssh(spec, where, name, user, port)
+    except (asyncssh.Error, OSError, ValueError, ToolFailed) as error:
+        said = error.what if isinstance(error, ToolFailed) else str(error)
         raise HostCannot(
-            f"your SSH configuration cannot be used: {error}", where, f"try: ssh {_by_hand(spec)}"
+            f"your SSH configuration cannot be used: {said}", where, f"try: ssh {_by_hand(spec)}"
         ) from None
 
 
-def _keys(spec: HostSpec, where: str, configured: asyncssh.SSHClientConnectionOptions) -> Sequence[str] | None:
-    """The key files to log in with; none leaves the user's usual ones and the agent. BadInput, HostCannot."""
+def _way_of_openssh(spec: HostSpec, where: str, settings: OpensshSettings) -> _Way:
+    is_only = settings.first("identitiesonly") == "yes"
+    keys = _keys(spec, where, settings.identity_files, is_only)
+    given: dict[str, object] = {
+        "username": settings.user,
+        "port": settings.port,
+        "proxy_command": settings.proxy_command or (),
+        "host_key_alias": settings.first("hostkeyalias"),
+        "family": {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(settings.first("addressfamily") or "", ()),
+        "client_certs": [str(file) for file in find_readable(settings.certificate_files)],
+        **_choose_algorithms(settings),
+    }
+    if is_only:
+        given["agent_identities"] = [f"{file}.pub" for file in keys or () if Path(f"{file}.pub").is_file()]
+    if agent := settings.values.get("identityagent"):
+        named = agent[0].removeprefix("$")
+        given["agent_path"] = None if named == "none" else os.environ.get(named, named)
+    options = _make_options(spec, settings.host, keys, None, given)
+    return _Way(settings.host, options, settings.jumps, find_readable(settings.known_hosts_files), None)
+
+
+def _choose_algorithms(settings: OpensshSettings) -> dict[str, object]:
+    """Those that the user chose, as far as asyncssh has them; else its own, the quickest cipher first."""
+    chosen: dict[str, object] = {"encryption_algs": _CIPHERS}
+    for option, name, has in (
+        ("ciphers", "encryption_algs", asyncssh.encryption.get_encryption_algs),
+        ("kexalgorithms", "kex_algs", asyncssh.kex.get_kex_algs),
+        ("macs", "mac_algs", asyncssh.mac.get_mac_algs),
+    ):
+        wanted = (settings.first(option) or "").split(",")
+        if common := [one for one in wanted if one.encode() in has()]:
+            chosen[name] = common
+    return chosen
+
+
+def _way_of_asyncssh(spec: HostSpec, where: str, host: str, user: str | None, port: int | None) -> _Way:
+    """Without OpenSSH: asyncssh reads the user's configuration, as far as it understands it."""
+    named = {"username": user, "port": port}
+    given: dict[str, object] = {key: value for key, value in named.items() if value is not None}
+    configured = _make_options(spec, host, None, (), given)
     config = configured.config
-    configured_files = [str(_file(str(name))) for name in cast(list[str], config.get("IdentityFile", []))]
+    is_only = bool(config.get("IdentitiesOnly"))
+    keys = _keys(spec, where, [_file(str(name)) for name in cast(list[str], config.get("IdentityFile", []))], is_only)
+    given["encryption_algs"] = () if config.get("Ciphers") else _CIPHERS
+    options = _make_options(spec, host, keys, (), given)
+    names = (
+        *cast(Sequence[str], config.get("UserKnownHostsFile") or _USER_KNOWN_HOSTS),
+        *cast(Sequence[str], config.get("GlobalKnownHostsFile") or _GLOBAL_KNOWN_HOSTS),
+    )
+    return _Way(host, options, str(options.tunnel or ""), find_readable(map(_file, names)), ())
+
+
+def _make_options(
+    spec: HostSpec, host: str, keys: Sequence[str] | None, config: tuple[()] | None, given: Mapping[str, object]
+) -> asyncssh.SSHClientConnectionOptions:
+    interval, missing = _SILENCE
+    return asyncssh.SSHClientConnectionOptions(
+        host=host,
+        config=config,
+        client_keys=keys,
+        ignore_encrypted=not spec.key,
+        login_timeout=LIMITS.command,
+        keepalive_interval=interval,
+        keepalive_count_max=missing,
+        **given,
+    )
+
+
+def _keys(spec: HostSpec, where: str, configured: Sequence[Path], is_public_fine: bool) -> Sequence[str] | None:
+    """The key files to log in with; none leaves the user's usual ones and the agent. BadInput, HostCannot.
+
+    `is_public_fine`: only the configured ones are to be used, and the agent may have those.
+    """
     if spec.key:
         named = [str(_file(spec.key))]
         if not _file(spec.key).exists():
@@ -278,13 +364,12 @@ def _keys(spec: HostSpec, where: str, configured: asyncssh.SSHClientConnectionOp
         is_public_fine = False
     else:
         # OpenSSH passes over those that are not there, and so do we.
-        named = [file for file in configured_files if os.access(file, os.R_OK)]
-        is_public_fine = bool(config.get("IdentitiesOnly"))
-        if configured_files and not named and is_public_fine:
+        named = [str(file) for file in configured if os.access(file, os.R_OK)]
+        if configured and not named and is_public_fine:
             return None  # only those, and there are none
     for file in named:
         _refuse_unusable_key(file, where, is_public_fine, is_locked_fine=not spec.key)
-    return named if configured_files or spec.key else ()
+    return named if configured or spec.key else ()
 
 
 def _refuse_unusable_key(file: str, where: str, is_public_fine: bool, is_locked_fine: bool) -> None:
@@ -313,12 +398,11 @@ def _refuse_unusable_key(file: str, where: str, is_public_fine: bool, is_locked_
         ) from None
 
 
-def _known(spec: HostSpec, where: str, options: asyncssh.SSHClientConnectionOptions) -> object:
+def _known(spec: HostSpec, where: str, files: Sequence[Path]) -> "asyncssh.SSHKnownHosts | _Keys":
     """The host keys that are accepted; none rather than any. Without a file of them asyncssh would trust whoever
     answers."""
     if spec.host_key is None:
-        names = cast(Sequence[str], options.known_hosts or _KNOWN_HOSTS)
-        return [str(path) for name in names if (path := _file(name)).is_file()] or b""
+        return join_known_hosts(files)
     try:
         return [asyncssh.import_public_key(spec.host_key)], [], []
     except asyncssh.KeyImportError:

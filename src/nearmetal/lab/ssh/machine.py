@@ -10,6 +10,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.reached.answering import AGAIN, Ready, first_to_speak
 from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.ssh.commands import SshCommands
+from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.model import Site
 from nearmetal.ssh_library import asyncssh
 
@@ -101,12 +102,12 @@ class SshMachine(SshCommands, ReachedMachine):
         """Ask what it is and which boot this is, without the probe, by as few programs as can be."""
         try:
             async with asyncio.timeout(LIMITS.command):
-                answer = await self.connection.run(_IDENTITY)
+                out, err = await ask_shell(self.connection, _IDENTITY)
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self.lost(error) from None
-        words = str(answer.stdout).split()
+        words = out.split()
         if len(words) != 2:
-            raise ToolFailed(f"this is no Linux that tells its boot id: {words} {answer.stderr!r}", self.name)
+            raise ToolFailed(f"this is no Linux that tells its boot id: {words} {err!r}", self.name)
         self.boot_id, self.arch = words
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:

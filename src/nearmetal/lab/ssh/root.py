@@ -7,7 +7,6 @@ started there ends with the connection, signals and ports work, and nothing of t
 
 import asyncio
 import contextlib
-import shlex
 import socket
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab.ssh.login import log_in
+from nearmetal.lab.ssh.login_shell import write_line
 from nearmetal.model import HostSpec
 from nearmetal.ssh_library import asyncssh
 
@@ -103,7 +103,7 @@ async def _served(connection: asyncssh.SSHClientConnection, key: asyncssh.SSHKey
     public = key.export_public_key().decode().strip()
     near, far = socket.socketpair()
     out_of, into = await asyncio.open_unix_connection(sock=far)
-    words = shlex.join(["sudo", "-n", "--", "sh", "-c", _SERVE, "serve", public])
+    words = write_line(["sudo", "-n", "--", "sh", "-c", _SERVE, "serve", public], announced=False)
     try:
         process = await connection.create_process(words, encoding=None)
         host_key = await _shown(process.stderr, where)

@@ -15,11 +15,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, Unreachable
+from nearmetal.errors import HostCannot, ToolFailed, Unreachable
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.site import must, short_path
 from nearmetal.lab.ssh.commands import SshCommands, begun
+from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.model import HostSpec
 from nearmetal.say import Say
@@ -98,13 +99,15 @@ class SshSite(SshCommands):
     async def _identify(self) -> None:
         try:
             async with asyncio.timeout(LIMITS.command):
-                answer = await self.connection.run(_IDENTITY, stdin=asyncssh.DEVNULL)
+                out, err = await ask_shell(self.connection, _IDENTITY)
         except (asyncssh.Error, OSError, TimeoutError) as error:
             said = str(error) or f"no answer within {LIMITS.command:g} s"
             raise Unreachable(f"it lets us in, and runs no command: {said}", self.where) from None
-        words = str(answer.stdout).split()
+        except ToolFailed as error:
+            raise HostCannot(f"it lets us in, and {error.what}", self.where, error.remedy) from None
+        words = out.split()
         if len(words) != 4 or words[0] != "Linux":
-            raise HostCannot(f"this is no Linux: {str(answer.stdout)[:100]!r} {str(answer.stderr)[:200]!r}", self.where)
+            raise HostCannot(f"this is no Linux: {out[:100]!r} {err[:200]!r}", self.where)
         _, self.arch, user, self.boot_id = words
         if user != "0":
             raise HostCannot("namespaces and control groups take root", self.where, 'log in as root: ssh = "root@…"')

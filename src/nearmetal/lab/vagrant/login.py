@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.ssh.login import log_in
+from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.vagrant.output import Login
 from nearmetal.model import HostSpec
 from nearmetal.ssh_library import asyncssh
@@ -52,14 +53,14 @@ async def boot_id(way: HostSpec) -> str:
     connection = await log_in(way, way.ssh)
     try:
         async with asyncio.timeout(LIMITS.command):
-            answer = await connection.run("cat /proc/sys/kernel/random/boot_id", stdin=asyncssh.DEVNULL)
-    except (asyncssh.Error, OSError, TimeoutError) as error:
+            out, err = await ask_shell(connection, "cat /proc/sys/kernel/random/boot_id")
+    except (asyncssh.Error, OSError, TimeoutError, ToolFailed) as error:
         raise HostCannot(f"it does not say which boot it is in: {error or 'not in time'}", way.ssh) from None
     finally:
         connection.abort()
-    found = str(answer.stdout).strip()
+    found = out.strip()
     if not found:
-        raise HostCannot(f"it does not say which boot it is in: {str(answer.stderr).strip()}", way.ssh)
+        raise HostCannot(f"it does not say which boot it is in: {err.strip()}", way.ssh)
     return found
 
 
