@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from nearmetal import cli
+from nearmetal.environments.docker import DockerEnvironment
+from nearmetal.environments.podman import PodmanEnvironment
 from nearmetal.errors import ExitCode
 from nearmetal.lab import doctor
+from nearmetal.lab.api import NETWORK_TOOLS
 from nearmetal.lab.doctor import Examined
 from nearmetal.lab.packages import MANAGERS, choose_manager, describe_install
 
@@ -123,6 +126,19 @@ def test_an_apt_that_fails_is_told(
 def test_an_unknown_environment_is_refused(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(*words) == ExitCode.BAD_INPUT
     assert "there is no environment 'dockr'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("flag", "packages"), [("Y\n", {"apparmor"}), ("N\n", set()), (None, set())])
+def test_a_kernel_with_apparmor_takes_its_parser(
+    flag: str | None, packages: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's kernel has it on, and an engine without the parser starts no container."""
+    file = tmp_path / "enabled"
+    if flag is not None:
+        file.write_text(flag)
+    monkeypatch.setattr("nearmetal.environments.docker._APPARMOR", file)
+    assert set(DockerEnvironment()._tools().values()) - set(NETWORK_TOOLS.values()) == packages
+    assert "apparmor_parser" not in PodmanEnvironment()._tools()
 
 
 def test_what_a_manager_has_no_package_for_is_named() -> None:

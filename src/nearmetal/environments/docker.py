@@ -64,6 +64,7 @@ _AWAY = 60.0
 """Seconds in which an engine that answered before may come back."""
 _BETWEEN = 0.2
 """Seconds from asking it once to asking it again."""
+_APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
 _NOT_FOUND = 404
 _NOT_YET = (409, 500)
 """What Docker says while a container is being removed, and Podman while it is ending."""
@@ -117,7 +118,7 @@ class DockerEnvironment:
         return [
             *await self._check_engine(spec.options, machine),
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
-            *(program(name, package) for name, package in network.TOOLS.items()),
+            *(program(name, package) for name, package in self._tools().items()),
             *([program("iptables", "iptables")] if machine.network == "bridge" else []),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
@@ -126,6 +127,15 @@ class DockerEnvironment:
             *await isolation_found(machine, site),
             *await shares.findings(machine, site),
         ]
+
+    def _tools(self) -> Mapping[str, str]:
+        """Programs that it takes on this host, and Debian's packages that have them.
+
+        Docker's engine starts no container without AppArmor's parser if the kernel has AppArmor on; its package only
+        recommends it.
+        """
+        has_apparmor = self.brand is DOCKER and _read_flag(_APPARMOR) == "Y"
+        return {**network.TOOLS, **({"apparmor_parser": "apparmor"} if has_apparmor else {})}
 
     def _engine_lacking(self, error: HostCannot) -> Finding:
         """Not installed, or not running."""
@@ -435,3 +445,10 @@ def _only_here(kind: str, site: Site) -> Finding:
 
 
 plugin = DockerEnvironment()
+
+
+def _read_flag(file: Path) -> str:
+    try:
+        return file.read_text("ascii").strip()
+    except OSError:
+        return ""
