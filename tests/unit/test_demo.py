@@ -3,12 +3,13 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from nearmetal import cli
 from nearmetal.commands import demo as demo_command
 from nearmetal.errors import BadInput
 from tests.waiting import wait_until
@@ -42,6 +43,31 @@ def _started(
 def test_a_run_that_is_not_there_is_refused_before_an_engine_is_started(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no such folder"):
         demo_command.demo(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("words", [("--engine", "own"), ("--engine=own",)])
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_run_on_an_engine_of_its_own_is_the_same_command_with_that_engine(
+    command: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried_out: list[tuple[list[str], str]] = []
+
+    @asynccontextmanager
+    async def own_engine(folder: Path) -> AsyncIterator[str]:
+        yield "unix:///own.sock"
+
+    async def carry_out(command: list[str], environment: dict[str, str]) -> int:
+        carried_out.append((command, environment["DOCKER_HOST"]))
+        assert environment["NEARMETAL_RESUME_HINT"] == "nearmetal resume --engine own "
+        return 5
+
+    monkeypatch.setattr("nearmetal.lab.containers.engine.own_engine", own_engine)
+    monkeypatch.setattr(demo_command, "_run", carry_out)
+    monkeypatch.setattr(sys, "argv", ["nearmetal", command, *words, "a", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 5
+    assert carried_out == [([command, "a", "--json"], "unix:///own.sock")]
 
 
 def test_a_killed_demo_leaves_no_command_behind() -> None:

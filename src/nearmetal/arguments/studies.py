@@ -1,5 +1,6 @@
 """Studies: to see, to plan, to run."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,17 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+_engine_option = click.option(
+    "--engine", type=click.Choice(["own"]), help="Start a Docker engine for this run, and stop it at its end."
+)
+
+
+def _run_on_own_engine() -> int:
+    from nearmetal.commands import demo as command
+
+    return command.run_on_own_engine(sys.argv[1:])
 
 
 @click.command(short_help="List the built-in studies, or print one.")
@@ -76,12 +88,24 @@ def plan(study: str, pilot: bool, as_json: bool, **options: Any) -> int:
 @gate_option()
 @format_option()
 @_quiet_option
+@_engine_option
 @json_option("summary.v1")
-def run(study: str, output: Path | None, is_quiet: bool, gates: Any, form: Any, as_json: bool, **options: Any) -> int:
+def run(
+    study: str,
+    output: Path | None,
+    is_quiet: bool,
+    gates: Any,
+    form: Any,
+    engine: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Run a study.
 
     By its file, its built-in name, or as it comes through stdin (-).
     """
+    if engine:
+        return _run_on_own_engine()
     form = choose_format("run", form, as_json, bool(gates))
     from nearmetal.commands import run as command
     from nearmetal.commands.study import read_study
@@ -93,9 +117,12 @@ def run(study: str, output: Path | None, is_quiet: bool, gates: Any, form: Any, 
 @click.argument("run", type=RunPath(), shell_complete=complete_run)
 @format_option()
 @_quiet_option
+@_engine_option
 @json_option("summary.v1")
-def resume(run: Path, form: Any, is_quiet: bool, as_json: bool) -> int:
+def resume(run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bool) -> int:
     """Go on with a run that was interrupted."""
+    if engine:
+        return _run_on_own_engine()
     form = choose_format("resume", form, as_json)
     from nearmetal.commands import run as command
 

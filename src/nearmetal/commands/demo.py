@@ -1,4 +1,4 @@
-"""`nearmetal demo`: the study quickstart on this host, with a Docker engine of its own where none answers."""
+"""`nearmetal demo`: the study quickstart, with a Docker engine of its own if none answers; and `--engine own`."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,7 @@ from nearmetal.store.folder import RunFolder
 RUN = ("run", "quickstart", "--available", "--blocks", "12")
 """With a fixed number of blocks, those of the study's first look: five minutes at most where guests are emulated."""
 
-_HINT = {"NEARMETAL_RESUME_HINT": "nearmetal demo --resume "}
-"""Where the engine is the demo's, `nearmetal resume` alone would find none."""
+_OWN = "--engine own"
 
 
 def demo(run: Path | None) -> int:
@@ -28,9 +27,25 @@ def demo(run: Path | None) -> int:
     return asyncio.run(_demo(["resume", str(run)] if run else RUN))
 
 
+def run_on_own_engine(arguments: Sequence[str]) -> int:
+    """Carry out `nearmetal ARGUMENTS`, in which `--engine own` is, and stop the engine at its end; its exit code.
+
+    HostCannot if the engine does not come up.
+    """
+    at = next(at for at, word in enumerate(arguments) if word.startswith("--engine"))
+    after = at + (1 if "=" in arguments[at] else 2)
+    return asyncio.run(_on_own_engine([*arguments[:at], *arguments[after:]], f"nearmetal resume {_OWN} "))
+
+
+async def _on_own_engine(command: Sequence[str], hint: str) -> int:
+    from nearmetal.lab.containers.engine import own_engine
+
+    async with own_engine(Paths.default().cache / "engine") as url:
+        return await _run(command, {"DOCKER_HOST": url, "NEARMETAL_RESUME_HINT": hint})
+
+
 async def _demo(command: Sequence[str]) -> int:
     from nearmetal.lab.containers.api import DOCKER, Engine
-    from nearmetal.lab.containers.engine import own_engine
 
     try:
         await Engine.connect(DOCKER.address({}))
@@ -38,8 +53,7 @@ async def _demo(command: Sequence[str]) -> int:
     except HostCannot:
         print("no Docker engine answers here: the demo starts one, and stops it at its end", flush=True)
     try:
-        async with own_engine(Paths.default().cache / "engine") as url:
-            return await _run(command, {"DOCKER_HOST": url, **_HINT})
+        return await _on_own_engine(command, "nearmetal demo --resume ")
     except HostCannot as error:
         print(f"{error}\nthe demo goes on without containers", file=sys.stderr, flush=True)
         return await _run(command, {})
