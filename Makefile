@@ -27,6 +27,7 @@ help:
 	@echo "make test       all tests but campaigns: a quarter of an hour on two CPUs"
 	@echo "make check      linters and type checkers alone"
 	@echo "make bench      speed against peers         make long-test   campaigns of hours"
+	@echo "make rig        an ordinary machine, emulated: the wheel in it, KVM, systemd (an hour; part of make long-test)"
 	@echo "make setup      what the others need        make release     wheel, source and probe, checked, in dist/"
 	@echo "make clean      put the host right, remove what was built"
 
@@ -53,7 +54,7 @@ setup: .venv/packages-test .venv/python-test $(PROBE) image
 	@echo "== setting up the Python environment; its packages are fetched, which takes a minute or more the first time"
 	@[ -x $(PYTHON) ] || python3 -m venv .venv
 	@$(PYTHON) -m pip install -q --disable-pip-version-check hatchling editables
-	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e .
+	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[pictures]'
 	@touch $@
 
 .venv/python-test: .venv/python
@@ -135,6 +136,17 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) validation/calibrating.py
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
+	$(MAKE) --no-print-directory rig
+
+# An ordinary Debian, emulated, with systemd, control groups of version 2 and KVM: see tests/rig. What was done is not
+# done again: `make rig RIG=--resend` builds the wheel anew, `RIG=kvm` takes a step again.
+rig: .venv/packages .venv/python-test $(PROBE) image
+	NEARMETAL_PROBE=$(PROBE) nice -n 15 $(PYTHON) -m tests.rig $(RIG)
+
+# What an installation takes: the wheel, what it needs, and each extra, where nothing else is.
+sizes: .venv/python-test $(PROBE)
+	@mkdir -p validation/results
+	NEARMETAL_PROBE=$(PROBE) $(PYTHON) bench/sizes.py | tee validation/results/sizes.txt
 
 # gVisor's runtime, where the tests look for it. Without Go, or a way to its modules, they are skipped and say so.
 runsc: .venv/python-test
@@ -153,4 +165,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup probe image demo check check-python check-probe vcenter test long-test runsc release bench clean
+.PHONY: help setup probe image demo check check-python check-probe vcenter test long-test rig sizes runsc release bench clean
