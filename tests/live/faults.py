@@ -12,6 +12,9 @@ from nearmetal.lab.containers.api import Engine
 from nearmetal.lab.site import must
 from nearmetal.model import Machine, Stage
 
+GROUPS = Path("/sys/fs/cgroup")
+HAS_VERSION_2 = (GROUPS / "cgroup.controllers").exists()
+
 Deed = Callable[[Stage], Awaitable[None]]
 
 
@@ -133,6 +136,15 @@ async def take_namespace(stage: Stage) -> None:
 async def fill_memory(stage: Stage) -> None:
     ended = await stage.servers[0].exec(["tail", "/dev/zero"], timeout=60)
     assert ended.status != 0
+
+
+def set_group(file: str, value: str) -> Deed:
+    """Of the server's control group of version 2, on this host."""
+
+    async def write(stage: Stage) -> None:
+        (GROUPS / f"nearmetal-{stage.servers[0].name}" / file).write_text(value)
+
+    return write
 
 
 async def remove_container(stage: Stage) -> None:

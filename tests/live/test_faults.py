@@ -295,9 +295,28 @@ LINES = [
     ),
 ]
 
+NEEDS_VERSION_2 = "the group of version 2 is"
+"""What such lines begin with: skipped where control groups are of version 1, and tried by `make rig`."""
+LINES += [
+    Line(
+        f"{NEEDS_VERSION_2} frozen",
+        "host",
+        faults.set_group("cgroup.freeze", "1"),
+        "(failed|lost) treatment (service-silent|machine-lost|timed-out)",
+        "silent|answer|did not end|within",
+    ),
+    Line(f"{NEEDS_VERSION_2} under pressure", "host", faults.set_group("memory.high", "16M"), "ok", ""),
+    Line(
+        f"{NEEDS_VERSION_2} out of memory",
+        "host",
+        faults.set_group("memory.max", "1M"),
+        "(failed|lost) treatment out-of-memory",
+        "kernel killed|no memory left",
+    ),
+]
+
 CANNOT = {
     "a guest paused by KVM's steal time": "there is no /dev/kvm here: a guest is emulated",
-    "a group frozen, or under pressure, by cgroup v2": "control groups here are of version 1",
     "a card pulled out of its slot": "there is no card here beside those of namespaces",
     "power cut": "this host is needed afterwards",
 }
@@ -380,6 +399,8 @@ async def test_a_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "BlockProcesses", InProcess)
+    if line.name.startswith(NEEDS_VERSION_2) and not faults.HAS_VERSION_2:
+        pytest.skip("control groups here are of version 1; `make rig` tries it where they are of version 2")
     if kind == "docker":
         monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
     tokens = await suffer(line, kind, HEAD.format(kind=kind), tmp_path / "run", monkeypatch)
