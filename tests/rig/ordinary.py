@@ -1,0 +1,171 @@
+"""The machine: its disk, its boot, and commands in it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SUITES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {"bookworm": (12, ()), "trixie": (13, ("docker-cli",))}
+"""The version of each Debian, and what its packages are called otherwise."""
+PACKAGES = (
+    *("systemd-sysv", "systemd", "udev", "linux-image-amd64", "openssh-server", "ifupdown", "dbus", "kmod"),
+    *("iproute2", "procps", "util-linux", "ca-certificates", "sudo", "python3", "python3-venv"),
+    *("qemu-system-x86", "qemu-utils", "mmdebstrap", "busybox-static", "e2fsprogs", "xz-utils", "zstd"),
+    *("docker.io", "apparmor", "ethtool", "tcpdump", "sysbench", "iperf3"),
+)
+DISK = 12 * 2**30
+MEMORY = "4G"
+PAYLOAD = "/payload"
+"""Where the machine finds what it was given; read only."""
+_BOOT = 900.0
+"""Seconds until it has to answer; 41 on two idle CPUs."""
+_INTERFACES = """auto lo
+iface lo inet loopback
+auto eth0
+iface eth0 inet static
+  address 10.0.2.15/24
+  gateway 10.0.2.2
+"""
+
+
+class StepFailed(Exception):
+    """What was tried in the machine did not come out as it has to."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command in the machine came to, both its outputs together."""
+
+    status: int
+    text: str
+
+
+class Ordinary:
+    """One such machine, with all of it in a folder."""
+
+    def __init__(self, folder: Path, suite: str, port: int) -> None:
+        self.folder = folder
+        self.suite = suite
+        self.version, self._more = SUITES[suite]
+        self._port = port
+        self.payload = folder / "payload"
+
+    @property
+    def _disk(self) -> Path:
+        return self.folder / "disk.img"
+
+    @property
+    def _process(self) -> Path:
+        return self.folder / "qemu.pid"
+
+    def build(self) -> None:
+        """Make its disk: minutes of one CPU, and the network. Nothing is done if it is there."""
+        if self._disk.exists():
+            return
+        self.payload.mkdir(parents=True, exist_ok=True)
+        packed, root = self.folder / "root.tar", self.folder / "root"
+        packages = ",".join((*PACKAGES, *self._more))
+        run("mmdebstrap", "--variant=minbase", f"--include={packages}", self.suite, str(packed))
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        with tarfile.open(packed) as archive:
+            archive.extractall(root, filter="fully_trusted")
+        self._furnish(root)
+        unfinished = self.folder / "disk.unfinished"
+        with unfinished.open("wb") as disk:
+            disk.truncate(DISK)
+        run("mkfs.ext4", "-q", "-d", str(root), str(unfinished))
+        shutil.rmtree(root)
+        packed.unlink()
+        unfinished.rename(self._disk)
+
+    def _furnish(self, root: Path) -> None:
+        for name in ("vmlinuz", "initrd.img"):
+            (kernel,) = (root / "boot").glob(f"{name}-*")
+            shutil.copy(kernel, self.folder / name)
+        key = self.folder / "key"
+        if not key.exists():
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+        (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+        shutil.copy(key.with_suffix(".pub"), root / "root/.ssh/authorized_keys")
+        (root / "etc/hostname").write_text("ordinary\n")
+        (root / "etc/hosts").write_text("127.0.0.1 localhost ordinary\n")
+        (root / "etc/fstab").write_text(
+            f"/dev/vda / ext4 defaults 0 1\npayload {PAYLOAD} 9p trans=virtio,ro,msize=262144 0 0\n"
+        )
+        (root / PAYLOAD.strip("/")).mkdir()
+        (root / "etc/network/interfaces").write_text(_INTERFACES)
+        (root / "etc/modules-load.d/rig.conf").write_text("kvm_amd\nvhost_net\n")
+
+    def boot(self) -> None:
+        """Up to its answer by SSH. StepFailed, with the end of its console, if it does not come up."""
+        if self.is_running():
+            return
+        argv = [
+            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY),
+            *("-kernel", "vmlinuz", "-initrd", "initrd.img"),
+            *("-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off"),
+            *("-drive", "file=disk.img,format=raw,if=virtio,cache=unsafe"),
+            *("-nic", f"user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
+            *("-virtfs", "local,path=payload,mount_tag=payload,security_model=passthrough,readonly=on"),
+            *("-display", "none", "-monitor", "none", "-serial", "file:console.log", "-pidfile", "qemu.pid"),
+        ]
+        with (self.folder / "qemu.out").open("wb") as said:
+            subprocess.Popen(
+                argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
+        deadline = time.monotonic() + _BOOT
+        while time.monotonic() < deadline:
+            time.sleep(5)
+            if self.exec("true", timeout=30).status == 0:
+                return
+        console = (self.folder / "console.log").read_text("utf-8", "replace").splitlines()[-5:]
+        raise StepFailed("\n".join(["it does not answer", *console]))
+
+    def is_running(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(self._process.read_text())
+            return b"qemu-system" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return False
+
+    def stop(self) -> None:
+        """Have it power off, and end it where it does not."""
+        if not self.is_running():
+            return
+        pid = int(self._process.read_text())
+        self.exec("systemctl poweroff", timeout=60)
+        for _ in range(60):
+            if not self.is_running():
+                return
+            time.sleep(2)
+        os.kill(pid, signal.SIGKILL)
+
+    def exec(self, command: str, timeout: float = 600) -> Ended:
+        """A command of the shell in it, as root."""
+        argv = [
+            *("ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"),
+            *("-o", "ConnectTimeout=30", "-i", str(self.folder / "key"), "-p", str(self._port), "root@127.0.0.1"),
+        ]
+        try:
+            ended = subprocess.run(
+                [*argv, command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as late:
+            return Ended(-1, f"{(late.stdout or b'').decode('utf-8', 'replace')}\nnot done within {timeout:g} s")
+        return Ended(ended.returncode, ended.stdout.decode("utf-8", "replace"))
+
+
+def run(*argv: str, cwd: Path | None = None) -> None:
+    """On this host, with what it says shown. CalledProcessError if it fails."""
+    subprocess.run(argv, check=True, cwd=cwd)

@@ -1,0 +1,198 @@
+"""What is tried in the machine, a function a step, in their order. StepFailed says what came out otherwise."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nearmetal.config import Paths
+from nearmetal.lab import image
+
+from .ordinary import PAYLOAD, Ordinary, StepFailed, run
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "/opt/nearmetal/bin/nearmetal"
+RUNS = "/root/runs"
+_TESTED_WITH = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "cryptography")
+"""What the tests import that are taken there; no browser, no type checker."""
+_LONG = 3600.0
+"""Seconds: two emulations deep, a guest boots for minutes."""
+
+STATE = (
+    "ip -o link | cut -d: -f2 | sort; ip netns list; cut -d' ' -f2 /proc/mounts | sort; "
+    "find /sys/fs/cgroup -maxdepth 1 -name '*nearmetal*' -o -maxdepth 1 -name 'engine-*'; "
+    "pgrep -a 'qemu-system|nearmetal' ; docker ps -aq; sysctl -n net.ipv4.ip_forward"
+)
+"""A command that prints what nearmetal might leave on a host."""
+
+
+def send(machine: Ordinary, python: Path) -> str:
+    """The wheel with its dependencies, the tests, and the lab image of this host, to where the machine reads them."""
+    wheels = machine.payload / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    built = machine.folder / "wheel"
+    shutil.rmtree(built, ignore_errors=True)
+    run(str(python), "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(ROOT))
+    (wheel,) = built.glob("*.whl")
+    there = {"bookworm": "3.11", "trixie": "3.13"}[machine.suite]
+    platforms = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux_2_17_x86_64")
+    only = ["--only-binary=:all:", "--python-version", there, *(f"--platform={one}" for one in platforms)]
+    pip = (str(python), "-m", "pip", "download", "-q", "--disable-pip-version-check", *only, "-d", str(wheels))
+    run(*pip, f"--find-links={built}", str(wheel), *_TESTED_WITH)
+    packed = machine.payload / "tests.tar"
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "tests", "pyproject.toml"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    with tarfile.open(packed, "w") as archive:
+        for name in filter(None, files.split("\0")):
+            archive.add(ROOT / name, name)
+    lab = next((one for one in image.ls(Paths.default().cache) if one.name == "lab"), None)
+    if lab is None:
+        raise StepFailed("there is no lab image here: make image")
+    images = machine.payload / "image.tar"
+    if not images.exists() or (machine.payload / "image.key").read_text() != lab.key:
+        run("tar", "-C", str(lab.folder.parent), "--numeric-owner", "-cf", str(images), lab.folder.name)
+        (machine.payload / "image.key").write_text(lab.key)
+    return f"{wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB; {len(list(wheels.iterdir()))} wheels; image {lab.key}"
+
+
+def install(machine: Ordinary) -> str:
+    """As a user does who has a wheel and no network; without what draws."""
+    script = f"""set -e
+mountpoint -q {PAYLOAD} || mount {PAYLOAD}
+[ -x /opt/nearmetal/bin/pip ] || python3 -m venv /opt/nearmetal
+pip="/opt/nearmetal/bin/pip install -q --no-index --find-links {PAYLOAD}/wheels"
+$pip nearmetal; $pip --no-deps --force-reinstall nearmetal
+mkdir -p /var/cache/nearmetal/images {RUNS}
+if ! cmp -s {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig; then
+    tar -C /var/cache/nearmetal/images --numeric-owner -xf {PAYLOAD}/image.tar
+    cp {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig
+fi
+cd {RUNS}; {PROGRAM} --version; du -sm /opt/nearmetal"""
+    return _must(machine, script, _LONG)
+
+
+def examine(machine: Ordinary) -> str:
+    """`doctor` finds all that a study of host, docker and qemu needs, and that guests boot by KVM."""
+    ended = machine.exec(f"{PROGRAM} doctor host docker qemu --json 2>/dev/null", _LONG)
+    found = _document(ended.text)
+    findings = {one["what"]: one for one in found["findings"]}
+    environments = (f"environment {name}: a machine that runs a command" for name in ("host", "docker"))
+    named = ["accelerator kvm", "accelerator tcg", *environments]
+    bad = [f"{name}: {findings.get(name)}" for name in named if not findings.get(name, {}).get("ok")]
+    if bad or not found["able"]:
+        raise StepFailed("\n".join([*bad, ended.text]))
+    return "\n".join(
+        f"{'ok' if one['ok'] else '--'}  {one['what']}: {one['detail']}".rstrip(": ") for one in found["findings"]
+    )
+
+
+def measure_by_kvm(machine: Ordinary) -> str:
+    """The study quickstart on the host, in their Docker engine and in a KVM guest."""
+    said = _quickstart(machine, "kvm", "--blocks 2")
+    records = _records(machine, "kvm")
+    _all_ok(records, 12)
+    return _summary(records, said)
+
+
+def measure_by_tcg(machine: Ordinary) -> str:
+    """The same with a guest that is emulated twice."""
+    levels = '--set \'factors.environment=["host", "qemu"]\''
+    said = _quickstart(machine, "tcg", f"--blocks 1 --set machine.accel=tcg {levels}")
+    records = _records(machine, "tcg")
+    _all_ok(records, 4)
+    return _summary(records, said)
+
+
+def kill_and_clean(machine: Ordinary) -> str:
+    """A run is killed as it measures in a guest; `clean` leaves what was there before; `resume` comes to its end."""
+    before = _must(machine, STATE)
+    folder = f"{RUNS}/killed"
+    _must(
+        machine,
+        f"rm -rf {folder}; cd {RUNS}; setsid {PROGRAM} run quickstart --available --blocks 1 -o killed "
+        f">{folder}.out 2>&1 </dev/null & echo $!",
+    )
+    _must(
+        machine,
+        f"for n in $(seq 300); do pid=$(pgrep -f 'nearmetal run quickstart' | head -1); "
+        f"pgrep -f qemu-system >/dev/null && break; sleep 1; done; sleep 3; "
+        f"pgrep -f qemu-system >/dev/null || {{ cat {folder}.out; exit 1; }}; kill -9 $pid; sleep 2",
+        _LONG,
+    )
+    cleaned = _must(machine, f"{PROGRAM} clean", _LONG)
+    after = _must(machine, STATE)
+    if after != before:
+        raise StepFailed(f"{cleaned}\nbefore:\n{before}\nafter:\n{after}")
+    resumed = _must(machine, f"cd {RUNS}; {PROGRAM} resume killed", _LONG)
+    _all_ok(_records(machine, "killed"), 6)
+    return f"{cleaned}\nthe host is as it was\n{_last(resumed)}"
+
+
+def suffer_faults(machine: Ordinary) -> str:
+    """The lines of the fault matrix that take control groups of version 2."""
+    script = f"""set -e
+/opt/nearmetal/bin/pip install -q --no-index --find-links {PAYLOAD}/wheels {" ".join(_TESTED_WITH)}
+rm -rf /opt/checkout; mkdir -p /opt/checkout; tar -C /opt/checkout -xf {PAYLOAD}/tests.tar; cd /opt/checkout
+/opt/nearmetal/bin/python -m pytest -q -p no:cacheprovider --timeout=0 -s tests/live/test_faults.py \\
+  -k 'version or (memory and host)'"""
+    return _must(machine, script, _LONG)
+
+
+STEPS: Mapping[str, Callable[[Ordinary], str]] = {
+    "install": install,
+    "doctor": examine,
+    "kvm": measure_by_kvm,
+    "tcg": measure_by_tcg,
+    "clean": kill_and_clean,
+    "faults": suffer_faults,
+}
+
+
+def _must(machine: Ordinary, command: str, timeout: float = 600) -> str:
+    ended = machine.exec(command, timeout)
+    if ended.status != 0:
+        raise StepFailed(f"{command}\nended with {ended.status}:\n{ended.text}")
+    return ended.text.strip()
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError:
+        raise StepFailed(f"this is no JSON document: {text}") from None
+    return found
+
+
+def _quickstart(machine: Ordinary, name: str, options: str) -> str:
+    command = f"cd {RUNS}; rm -rf {name}; time {PROGRAM} run quickstart --available {options} -o {name}"
+    return machine.exec(command, _LONG).text
+
+
+def _records(machine: Ordinary, name: str) -> list[dict[str, Any]]:
+    """The trials of a run in it."""
+    lines = _must(machine, f"cat {RUNS}/{name}/journal.jsonl").splitlines()
+    found = [_document(line) for line in lines]
+    return [one for one in found if "status" in one and "trial" in one]
+
+
+def _all_ok(records: list[dict[str, Any]], wanted: int) -> None:
+    bad = [f"{one['trial']}: {one['status']}: {one.get('reason')}" for one in records if one["status"] != "ok"]
+    if bad or len(records) != wanted:
+        raise StepFailed("\n".join([f"{len(records)} trials of {wanted}", *bad]))
+
+
+def _summary(records: list[dict[str, Any]], said: str) -> str:
+    return f"{len(records)} of {len(records)} trials ok\n{said.strip()}"
+
+
+def _last(text: str, lines: int = 12) -> str:
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def python_here() -> Path:
+    return Path(sys.executable)
