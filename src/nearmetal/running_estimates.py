@@ -32,14 +32,14 @@ class RunningEstimates:
             of_blocks[trial.block] = (trial.attempt, [*found, *kept])
 
     def lines(self) -> Iterator[str]:
-        """ "so far, no verdict: web throughput, docker vs host 1.02 × (0.85 to 1.23)", of the first comparisons."""
+        """ "so far, no verdict: 1.02 × (0.85 to 1.23) web throughput, docker vs host", of the first comparisons."""
         for contrast in self._plan.contrasts[:MOST]:
             response = contrast.response or self._plan.primaries[contrast.workload]
             if told := self._estimate(contrast, response):
                 title = self._labels.response(contrast.workload, response)
                 treatment, reference = map(self._labels.treatment, (contrast.treatment, contrast.reference))
                 name = f"{words.workload(contrast.workload)} {title}, {treatment} vs {reference}"
-                yield f"so far, no verdict: {name} {told}"
+                yield f"so far, no verdict: {told} {name}"
 
     def _estimate(self, contrast: ContrastPlan, response: str) -> str | None:
         pairs = list(self._pairs(contrast, response))

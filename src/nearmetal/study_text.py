@@ -20,6 +20,7 @@ from nearmetal.lines import KeyPath, line_of, line_of_deeper, locate
 from nearmetal.model import SYSCTL_NAME, Study
 from nearmetal.model.study import SSH_TARGET
 from nearmetal.model.words import LOGIN, NAME
+from nearmetal.study_hints import find_list_hint, find_top_hint
 from nearmetal.units import show_alike
 
 DEEPEST = 32
@@ -171,7 +172,8 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
         keys = keys_of(_model_of(path))
         if len(path) == 1:
             keys.append("quick")
-        return where.wrong(path, f"unknown key `{name}`", did_you_mean(str(path[-1]), keys, "known keys"))
+        hint = find_top_hint(name, first["input"], raw, path in where.overrides) if len(path) == 1 else None
+        return where.wrong(path, f"unknown key `{name}`", hint or did_you_mean(str(path[-1]), keys, "known keys"))
     if first["type"] == "missing":
         return where.wrong(path, f"`{name}` is missing", f"add it: {_example(path)}")
     return _of_key(path, first, where) or where.wrong(path, *told(f"`{name}`", first))
@@ -180,13 +182,16 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
 def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | None:
     """What is wrong with a key of which more can be said than what pydantic says; None of any other."""
     name = dotted(path)
+    if hint := find_list_hint(path, first["input"]):
+        return where.wrong(path, f"`{name}` cannot be a list", hint)
     if path[:1] == ("factors",) and "levels" in path[2:]:
         factor = path[1]
         if first["type"] == "too_short":
             return where.wrong(path, f"the factor `{factor}` has no levels", "give it at least one")
-        return where.wrong(
-            path, f"the levels of `{factor}` must be a list of numbers, texts or booleans", f'{factor} = ["a", "b"]'
-        )
+        what = f"the levels of `{factor}` must be a list of numbers, texts or booleans"
+        is_one = path[:2] in where.overrides and isinstance(first["input"], str)
+        remedy = f"--set 'factors.{factor}=[\"{first['input']}\"]'" if is_one else f'{factor} = ["a", "b"]'
+        return where.wrong(path, what, remedy)
     if path == ("workloads",):
         return where.wrong(path, "the study has no list of workloads", "begin each with [[workloads]], name and kind")
     if path[-1] == "name" and first["type"] in ("string_pattern_mismatch", "string_too_long"):

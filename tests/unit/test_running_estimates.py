@@ -27,12 +27,12 @@ def test_estimates_come_with_intervals_as_soon_as_blocks_suffice(run: RunFolder)
         if record.trial.block < 2:
             estimates.take(record)
     first, *_ = estimates.lines()
-    assert first.startswith("so far, no verdict: web throughput, docker vs host 0.9") and first.endswith("×")
+    assert re.fullmatch("so far, no verdict: 0.9[0-9]* × web throughput, docker vs host", first)
     for record in records(run.journal):
         if record.trial.block >= 2:
             estimates.take(record)
     first, *others = estimates.lines()
-    assert first.endswith(")") and " × (0.9" in first and len(others) == 3
+    assert " × (0.9" in first and len(others) == 3
 
 
 def test_of_a_block_that_is_repeated_the_last_attempt_counts(run: RunFolder) -> None:
@@ -49,7 +49,7 @@ def test_of_a_block_that_is_repeated_the_last_attempt_counts(run: RunFolder) -> 
             trial = record.trial.model_copy(update={"attempt": 1, "id": record.trial.id[::-1]})
             estimates.take(record.model_copy(update={"trial": trial, "responses": halved}))
     (after, *_) = estimates.lines()
-    assert "0.9" in before and "0.4" in after
+    assert ": 0.9" in before and ": 0.4" in after
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -68,4 +68,4 @@ def test_a_terminal_of_any_width_has_a_bar_and_estimates_below_it(width: int, ru
         watcher._bar.refresh()
     lines = re.sub(r"\x1b\[[0-9?;]*[a-zA-Z]", "", out.getvalue()).replace("\r", "\n").splitlines()
     assert any("━" in line and "60/60" in line for line in lines)
-    assert any(line.startswith("so far, no verdict: web") for line in lines)
+    assert any(line.startswith("so far, no verdict: 0.9") for line in lines)

@@ -91,6 +91,8 @@ def run(
             console.print(about_sizing(sizing, study.design))
     if plan.treatments and not plan.contrasts:
         console.print(NOTHING_COMPARED)
+        if left_out:
+            console.print("the run measures what is left all the same, and ends without a verdict")
     if gates:
         from nearmetal.commands.gates import refuse_gates
 

@@ -38,6 +38,9 @@ _NOT_STARTED = (126, 127)
 _LACKING = 'for program; do command -v "$program" >/dev/null || echo "$program"; done'
 
 
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
+
+
 def image(name: str) -> Image:
     """The image of a name: the newest, or the one that the run began with. HostCannot when it is not there."""
     found = _image(name)
@@ -52,6 +55,12 @@ def image(name: str) -> Image:
         raise HostCannot(
             f"{name!r} is no image of nearmetal's, and machines of this kind are made of nothing else",
             remedy=f"make it one: {_build_from(name)}; or use it for qemu (a disk) or docker (an OCI image) alone",
+        )
+    if name.endswith(_ARCHIVES):
+        stem = PurePosixPath(name).name.partition(".")[0] or "mine"
+        raise HostCannot(
+            f"there is no image {name!r}: an archive has to be made one",
+            remedy=f'nearmetal image build --from {shlex.quote(name)} --name {stem}; then write image = "{stem}"',
         )
     build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
     raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")

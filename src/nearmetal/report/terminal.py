@@ -10,6 +10,7 @@ from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.model import TrialCounts
 from nearmetal.report import figures, words
+from nearmetal.report.answer import describe_values
 from nearmetal.report.blocks import Tone
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_figures import by_chance
@@ -113,6 +114,7 @@ def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
 def _said(contrast: Contrast, labels: Labels) -> Text:
     text = Text(words.sentence(contrast, labels))
     for detail in (
+        describe_values(contrast),
         words.reason(contrast),
         *words.degree(contrast),
         *words.looks(contrast),

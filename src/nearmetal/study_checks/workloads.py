@@ -18,6 +18,7 @@ from nearmetal.resolve import (
     lengthen_load,
     validate_parameters,
 )
+from nearmetal.study_hints import find_workload_hint
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 
 _MANUAL = "docs/workloads.md says what each kind takes"
@@ -132,7 +133,9 @@ def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where:
     for key in spec.parameters:
         if key not in known:
             what = f"unknown key `{key}` in a workload of kind {spec.kind}"
-            remedy = did_you_mean(key, ["name", "kind", "primary", "headlines", *known], "known keys")
+            remedy = find_workload_hint(spec.kind, key) or did_you_mean(
+                key, ["name", "kind", "primary", "headlines", *known], "known keys"
+            )
             raise where.wrong(("workloads", index, key), what, remedy)
     try:
         return build_workload(spec)

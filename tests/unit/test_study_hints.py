@@ -1,0 +1,71 @@
+"""What people try first is answered with what to write in its place."""
+
+from pathlib import Path
+
+import pytest
+
+from nearmetal import studies
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.machine import image
+from nearmetal.study import read
+
+STUDY = studies.text("quickstart")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "remedy"),
+    [
+        ("workers  = 4", "connections = 100", "unknown key `connections`", "write workers = 100: each worker has one"),
+        ("workers  = 4", "port = 8080", "unknown key `port`", 'write url = "http://$server:8080/"; or if'),
+        ("workers  = 4", "port = 8080", "unknown key `port`", "with [services.app] and its port"),
+        (
+            'name     = "quickstart"',
+            'name = "quickstart"\nkernel = ["6.1", "host"]',
+            "`kernel` cannot be a list",
+            'to compare kernels, write kernel = ["6.1", "host"] under [factors]',
+        ),
+        ("vcpus  = 1", "vcpus = [1, 2]", "`machine.vcpus` cannot be a list", "write vcpus = [1, 2] under [factors]"),
+        (
+            'name     = "quickstart"',
+            'name = "quickstart"\nenvironment = ["host"]',
+            "unknown key `environment`",
+            'it is a factor: write environment = ["host"] under [factors]',
+        ),
+    ],
+)
+def test_what_is_tried_first_is_answered(old: str, new: str, what: str, remedy: str) -> None:
+    assert old in STUDY
+    with pytest.raises(BadInput) as refused:
+        read(STUDY.replace(old, new, 1), "mine.toml")
+    assert what in refused.value.what and remedy in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [
+        ("environment=host", "it is a factor: --set 'factors.environment=[\"host\"]'"),
+        ("factors.environment=host", "--set 'factors.environment=[\"host\"]'"),
+        ("workers=8", "it is a key of a workload: --set workloads.web.workers=…"),
+        ("memory=1GiB", "it is a key of [machine]: --set machine.memory=…"),
+    ],
+)
+def test_what_is_set_in_the_wrong_place_is_answered_in_the_words_of_the_command_line(
+    override: str, remedy: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        read(STUDY, "mine.toml", [override])
+    assert refused.value.remedy == remedy
+
+
+def test_what_the_remedy_says_is_taken() -> None:
+    read(STUDY, "mine.toml", ['factors.environment=["host", "docker"]'])
+    read(STUDY, "mine.toml", ["workloads.web.workers=8", "machine.memory=1GiB"])
+
+
+def test_an_archive_that_is_named_as_an_image_is_told_how_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
+    with pytest.raises(HostCannot) as refused:
+        image("api.tar.gz")
+    assert refused.value.remedy == 'nearmetal image build --from api.tar.gz --name api; then write image = "api"'
