@@ -6,7 +6,8 @@ import os
 import pytest
 
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, VirtualDisk
+from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, Role, VirtualDisk
+from nearmetal.run.looking import name_roles
 from nearmetal.run.placement import Task, judged, read
 
 
@@ -90,3 +91,9 @@ async def test_nothing_is_said_of_a_machine_that_is_not_placed() -> None:
     assert await read(borrowed, LocalSite(), "0") is None
     placed = Handle(kind="host", name="x", site="local", life=ProcessId(os.getpid(), 0))
     assert await read(placed, LocalSite(), "") is None
+
+
+def test_machines_are_called_by_their_roles_as_observers_do() -> None:
+    of: tuple[tuple[str, Role], ...] = (("nm-7", "client"), ("nm-8", "server"), ("nm-9", "client"))
+    handles = [Handle(kind="mock", site="local", name=name, data={}, role=role) for name, role in of]
+    assert name_roles(handles) == {"nm-7": "client-0", "nm-8": "server-0", "nm-9": "client-1"}

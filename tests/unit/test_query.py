@@ -65,9 +65,9 @@ def test_each_client_has_a_row_of_its_own(run: Path, ask: Asking) -> None:
                 record["responses"]["throughput"]["by_client"] = [1.5, 2.5, 4.0]
     trials = ask("SELECT count(*) FROM responses WHERE response = 'throughput'", run)[0][0]
     assert ask("SELECT client, value, unit, count(*) FROM clients GROUP BY ALL ORDER BY 1", run) == [
-        (1, 1.5, "1/s", trials),
-        (2, 2.5, "1/s", trials),
-        (3, 4.0, "1/s", trials),
+        (0, 1.5, "1/s", trials),
+        (1, 2.5, "1/s", trials),
+        (2, 4.0, "1/s", trials),
     ]
 
 

@@ -1,7 +1,8 @@
 """Reading back what the machines of a boot are: for validity, the fairness diff, and what a machine's memory costs."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +14,7 @@ from nearmetal.lab.machine import require_programs
 from nearmetal.lab.machines import disk, kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Machine, MachineSpec, Readback, Response, Warned
+from nearmetal.model import Handle, Machine, MachineSpec, Readback, Response, Warned
 from nearmetal.run import verify
 from nearmetal.run.allotment import Allotment, Placed
 from nearmetal.run.blame import Invalid
@@ -102,11 +103,23 @@ def _refuse_other(image: str, before: str | None) -> None:
         raise Invalid(f"it is made of {image}, and its treatment's earlier boots were of {before}: another system")
 
 
+def name_roles(handles: Sequence[Handle]) -> dict[str, str]:
+    """ "server-0", "client-1", as observers call them, by the names of the machines, which each boot has anew."""
+    named: dict[str, str] = {}
+    met: Counter[str] = Counter()
+    for handle in handles:
+        role = handle.role or "machine"
+        named[handle.name] = f"{role}-{met[role]}"
+        met[role] += 1
+    return named
+
+
 def _note_places(booted: Booted, given: Allotment) -> None:
     """On which CPUs each machine of ours is."""
     found = {one.handle.name: where for one, where in zip(given.placed, given.where, strict=True) if where is not None}
     if found:
-        booted.readback["cpus"] = {name: dict(readback.values) for name, readback in found.items()}
+        roles = name_roles([one.handle for one in given.placed])
+        booted.readback["cpus"] = {roles[name]: dict(readback.values) for name, readback in found.items()}
     for name, readback in found.items():
         if not readback.ok:
             raise Invalid(f"{name} is not where it was put: {readback.reason}")

@@ -62,8 +62,8 @@ SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.w
 FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)"""
 _CLIENTS = """
 SELECT run, trial, block, attempt, repeat, workload, environment, treatment, status, response,
-  client, by_client[client] AS value, unit, better, scale
-FROM (SELECT *, unnest(range(1, len(by_client) + 1)) AS client FROM (
+  client, by_client[client + 1] AS value, unit, better, scale
+FROM (SELECT *, unnest(range(0, len(by_client))) AS client FROM (
   SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.workload,
     trial.treatment['environment'] AS environment, trial.treatment, status,
     entry.key AS response, entry.value.by_client, entry.value.unit, entry.value.better, entry.value.scale
