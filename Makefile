@@ -13,6 +13,9 @@ PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool b
 # The programs that tests drive.
 TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo fish tcsh \
               libvirt-daemon libvirt-clients dnsmasq-base
+# Tools that no registry of Debian has, at versions that were tried.
+RUNSC       := v0.0.0-20260905035102-160fafc42237
+UV          := 0.13.9
 # What only the long tests drive.
 LONG        := vagrant vagrant-libvirt grub-pc-bin
 missing     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(1) 2>&1 \
@@ -50,16 +53,29 @@ setup: .venv/packages-test .venv/python-test $(PROBE) image
 	@touch $@
 
 # The package's own build hook would compile the probe; here make has done it already.
-.venv/python: pyproject.toml build_probe.py | .venv/packages
+# Every package comes at the version, and with the hash, that locked/ has; `make lock` takes newer ones.
+LOCKED = $(PYTHON) -m pip install -q --disable-pip-version-check --require-hashes -r
+ITSELF = NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+
+.venv/python: pyproject.toml build_probe.py locked/run.txt | .venv/packages
 	@echo "== setting up the Python environment; its packages are fetched, which takes a minute or more the first time"
 	@[ -x $(PYTHON) ] || python3 -m venv .venv
-	@$(PYTHON) -m pip install -q --disable-pip-version-check hatchling editables
-	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[pictures]'
+	@$(LOCKED) locked/run.txt
+	@$(ITSELF)
 	@touch $@
 
-.venv/python-test: .venv/python
-	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
+.venv/python-test: .venv/python locked/test.txt
+	@$(LOCKED) locked/test.txt
 	@touch $@
+
+# The newest packages that pyproject.toml allows, for any Python that it allows.
+COMPILE = .venv/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade \
+          --no-header --no-annotate --no-emit-index-url pyproject.toml locked/build.in
+
+lock:
+	@[ -x .venv/lock/bin/uv ] || { python3 -m venv .venv/lock && .venv/lock/bin/pip install -q --disable-pip-version-check uv==$(UV); }
+	@$(COMPILE) --extra pictures -o locked/run.txt
+	@$(COMPILE) --extra dev -o locked/test.txt
 
 $(PROBE): $(SOURCES) | .venv/python
 	@echo "== building the probe; this takes some minutes the first time"
@@ -151,7 +167,7 @@ sizes: .venv/python-test $(PROBE)
 # gVisor's runtime, where the tests look for it. Without Go, or a way to its modules, they are skipped and say so.
 runsc: .venv/python-test
 	-@tools=$$($(PYTHON) -c 'from nearmetal.config import Paths; print(Paths.default().cache / "tools")'); \
-	  [ -x $$tools/runsc ] || CGO_ENABLED=0 GOBIN=$$tools go install gvisor.dev/gvisor/runsc@latest
+	  [ -x $$tools/runsc ] || CGO_ENABLED=0 GOBIN=$$tools go install gvisor.dev/gvisor/runsc@$(RUNSC)
 
 # What a release is: a wheel with the probe in it, the source, the probe alone, a list of what they are made of, and
 # checksums. It is checked where nothing else is installed. `git tag` is left to whoever publishes it.
@@ -165,4 +181,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup probe image demo check check-python check-probe vcenter test long-test rig sizes runsc release bench clean
+.PHONY: help setup lock probe image demo check check-python check-probe vcenter test long-test rig sizes runsc release bench clean
