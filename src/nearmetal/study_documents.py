@@ -9,6 +9,7 @@ from nearmetal.blocks import plan_blocks
 from nearmetal.model import Assignment, BlockPlan, ContrastPlan, Document, Frozen, Look, Plan, Warned
 from nearmetal.store.calibration import Sight, Sizing
 from nearmetal.store.pilot import Pilot
+from nearmetal.touched import Touched
 
 
 class BuiltIn(Frozen):
@@ -103,4 +104,8 @@ class Planned(Document):
     """Comparisons of whose noise nothing is known here."""
     pilot: Pilot | None
     """The pilot of this study that is kept of this host."""
+    touches: tuple[Touched, ...]
+    """What of the study's own a run would run and touch."""
+    not_asked: tuple[str, ...]
+    """Hosts, environments and images that were not asked whether it can run; empty with `--ask`."""
     missing: tuple[Lacking, ...]

@@ -63,13 +63,15 @@ def studies(name: str | None, as_json: bool) -> None:
 
 @click.command()
 @_study_options
+@click.option("--ask", is_flag=True, help="Ask hosts, engines and plugins of others whether it can run.")
 @click.option("--pilot", is_flag=True, help="Measure first how much boots and trials vary here.")
 @json_option("plan.v1")
-def plan(study: str, pilot: bool, as_json: bool, **options: Any) -> int:
+def plan(study: str, ask: bool, pilot: bool, as_json: bool, **options: Any) -> int:
     """Show what a study would run, and how long.
 
-    And what it would compare, and how small a difference it would find. Changes nothing, but for --pilot: that runs a
-    few boots of the study and keeps how much they vary, for this plan and later ones.
+    And what it would compare, and how small a difference it would find. Changes nothing, touches no other machine, and
+    runs nothing that the study names. --ask logs in to the study's hosts, and has plugins look. --pilot runs a few
+    boots of the study and keeps how much they vary, for this plan and later ones.
     """
     from nearmetal.commands import study as command
 
@@ -79,7 +81,7 @@ def plan(study: str, pilot: bool, as_json: bool, **options: Any) -> int:
 
         if not make_pilot(opened, options["available"], as_json):
             return ExitCode.INTERRUPTED
-    return command.show_plan(opened, options["available"], as_json)
+    return command.show_plan(opened, options["available"], as_json, ask or pilot)
 
 
 @click.command(cls=GatedCommand)

@@ -33,6 +33,7 @@ from nearmetal.study_checks.treatments import find_idle_keys
 from nearmetal.study_files import FileReader
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
+from nearmetal.touched import Touched, list_touched
 from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
@@ -189,13 +190,17 @@ def print_study(name: str, as_json: bool) -> None:
     click.echo(text, nl=False)
 
 
-def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
-    """HOST_CANNOT where `run` with the same words would refuse."""
+def show_plan(opened: Opened, available: bool, as_json: bool, asks: bool = False) -> int:
+    """HOST_CANNOT if `run` with the same words would refuse, as far as that is known; `asks`: as `run` finds it out."""
     from nearmetal.analysis.sight import list_unknown, sights  # loads numpy
 
     study = evidence.open_number(opened.study)
     resolved = resolve_treatments(study, opened.files)
-    missing = run_until_done(session.what_is_missing(study, resolved))
+    not_asked: tuple[str, ...] = ()
+    if asks:
+        missing = run_until_done(session.what_is_missing(study, resolved))
+    else:
+        missing, not_asked = run_until_done(session.foresee_missing(study, resolved))
     left_out = [treatment for treatment, _ in missing] if available else []
     plan = planning.make(study, left_out, resolved)
     known = evidence.gather_evidence(study)
@@ -210,6 +215,8 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         unknown=len(list_unknown(plan, known)),
         pilot=known.pilot,
         pace=evidence.find_pace(study, plan),
+        touches=tuple(list_touched(study, resolved)),
+        not_asked=not_asked,
     )
     if as_json:
         print_json(_planned(study, plan, outlook, missing))
@@ -235,6 +242,9 @@ class Outlook:
     unknown: int
     """Comparisons of whose noise nothing is known."""
     pilot: "Pilot | None"
+    touches: tuple[Touched, ...]
+    not_asked: tuple[str, ...]
+    """What was not asked whether it can run."""
     pace: "evidence.Pace | None" = None
 
     def estimate_seconds(self, plan: Plan) -> float:
@@ -263,6 +273,8 @@ def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "P
         fixed_urls=tuple(_fixed_urls(study)),
         idle_keys=tuple(find_idle_keys(study)),
         sees=outlook.seen,
+        touches=outlook.touches,
+        not_asked=outlook.not_asked,
         missing=tuple(
             Lacking(treatment=treatment, what=finding.what, detail=finding.detail, remedy=finding.remedy)
             for treatment, finding in missing
@@ -331,6 +343,19 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
     console.print(f"the whole takes {_about(outlook.estimate_seconds(plan), plan)}{by}")
     if captured := most_captured(plan):
         console.print(f"captures take at most {show_size(captured)} in the run's folder")
+    _print_touched(outlook, console)
+
+
+def _print_touched(outlook: Outlook, console: Console) -> None:
+    """What of the study's own it runs and touches, and what nobody was asked about."""
+    if outlook.touches:
+        console.print("of its own it runs and touches:")
+    for one in outlook.touches:
+        console.print(Padding(plain(f"{one.kind} ({one.of}): {one.what}"), (0, 0, 0, 2), expand=False))
+    if outlook.not_asked:
+        console.print("not asked whether it can run, add --ask for that:")
+    for what in outlook.not_asked:
+        console.print(Padding(plain(what), (0, 0, 0, 2), expand=False))
 
 
 def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console) -> None:

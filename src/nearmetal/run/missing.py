@@ -14,7 +14,18 @@ from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
 from nearmetal.levels import format_assignment
-from nearmetal.model import Finding, HostSpec, Level, LinkSpec, MachineSpec, Resolved, ResolvedEnvironment, Site, Study
+from nearmetal.model import (
+    PRETENDED,
+    Finding,
+    HostSpec,
+    Level,
+    LinkSpec,
+    MachineSpec,
+    Resolved,
+    ResolvedEnvironment,
+    Site,
+    Study,
+)
 from nearmetal.resolve import collect_hosts
 from nearmetal.run import shape
 from nearmetal.units import show_size
@@ -24,7 +35,19 @@ Missing = list[tuple[dict[str, Level], Finding]]
 
 async def cannot_run(study: Study, resolved: Iterable[Resolved], open_site: OpenSite) -> Missing:
     """Treatments whose machines cannot be had, each with the first thing that is lacking."""
-    here = _Here(study, collect_hosts(study), open_site)
+    return await _find_missing(_Here(study, collect_hosts(study), open_site), resolved)
+
+
+async def foresee(study: Study, resolved: Iterable[Resolved], open_site: OpenSite) -> tuple[Missing, tuple[str, ...]]:
+    """The same as far as this host tells by itself, and what would have to be asked for the rest.
+
+    No other machine is touched, and no program runs that the study names, or whose input it does.
+    """
+    here = _Here(study, collect_hosts(study), open_site, asks=False)
+    return await _find_missing(here, resolved), tuple(here.not_asked)
+
+
+async def _find_missing(here: "_Here", resolved: Iterable[Resolved]) -> Missing:
     missing: Missing = []
     for one in resolved:
         lacking = await here.lacking(one)
@@ -54,8 +77,13 @@ class _Host:
 class _Here:
     """What has been found out so far: each host is reached once, and each kind of machine tried once on each."""
 
-    def __init__(self, study: Study, host_specs: Mapping[str, HostSpec], open_site: OpenSite) -> None:
+    def __init__(
+        self, study: Study, host_specs: Mapping[str, HostSpec], open_site: OpenSite, asks: bool = True
+    ) -> None:
+        """`asks`: whether other machines, and what the study names on this one, may be asked."""
         self._study = study
+        self._asks = asks
+        self.not_asked: dict[str, None] = {}
         self._host_specs = host_specs
         self._open_site = open_site
         self._hosts: dict[str, _Host | Finding] = {}
@@ -64,6 +92,14 @@ class _Here:
     async def lacking(self, asked: Resolved) -> Finding | None:
         """The first thing that a treatment lacks: for its servers, else for its clients."""
         spec = asked.server
+        if not self._asks:
+            try:
+                others = self._list_other_hosts(asked)
+            except HostCannot as error:
+                return _describe_unusable(error, error.where)
+            if others:
+                self.not_asked.update(dict.fromkeys(others))
+                return self._apart(asked)
         host, clients_host = await self._host(spec.host), await self._host(asked.clients.host)
         if isinstance(host, Finding):
             return host
@@ -93,6 +129,15 @@ class _Here:
             or await self._between(asked, host, clients_host)
             or await self._listening(asked, host)
         )
+
+    def _list_other_hosts(self, asked: Resolved) -> list[str]:
+        """Those that a treatment's machines lie on. BadInput or HostCannot for what is wrong with them as written."""
+        others = [name for name in dict.fromkeys((asked.server.host, asked.clients.host)) if name != "local"]
+        levels = (asked.environment.level, asked.clients.environment.level)
+        others += [name for name in levels if name in self._host_specs]
+        for name in others:
+            self._refuse_unusable(name)
+        return [f"host {name} ({self._host_specs[name].ssh})" for name in dict.fromkeys(others)]
 
     def _apart(self, asked: Resolved) -> Finding | None:
         """Clients that have no way to the servers: one side is on the lab's switch, and the other is not."""
@@ -124,6 +169,9 @@ class _Here:
     def _entry_point(self, asked: Resolved) -> Finding | None:
         """What a service lacks that the image is to start."""
         if all(service.start != "image" for service in asked.services.values()):
+            return None
+        if not self._asks and asked.server.brings_image:
+            self.not_asked[f"image {asked.server.image}"] = None
             return None
         return _first([provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))])
 
@@ -163,13 +211,8 @@ class _Here:
                     site, await available_cpus(site), await memory(site, "MemTotal"), await layout.read(site)
                 )
             except HostCannot as error:
-                self._hosts[name] = Finding(
-                    # Which is not always the host itself: a jump host on the way there tells its own name.
-                    what=error.where or f"host {name}",
-                    ok=False,
-                    detail=error.what,
-                    remedy=error.remedy,
-                )
+                # Which is not always the host itself: a jump host on the way there tells its own name.
+                self._hosts[name] = _describe_unusable(error, error.where or f"host {name}")
         return self._hosts[name]
 
     def _refuse_unusable(self, name: str) -> None:
@@ -199,12 +242,44 @@ class _Here:
             return _off_the_switch(environment.level)
         checked = []
         for spec in specs:
+            if not self._asks and (foreign := find_foreign(environment, spec)):
+                self.not_asked[foreign] = None
+                continue
             key = (environment.level, host.site.name, spec.model_dump_json())
             if key not in self._checked:
                 self._checked[key] = _first(await plugin.check(environment.spec, spec, host.site))
             checked.append(self._checked[key])
         is_sited = described.is_on_switch or described.host is not None
         return (_first(asked) if is_sited else None) or next(filter(None, checked), None)
+
+
+_OWN_CHECKS: Mapping[str, frozenset[str]] = {
+    "host": frozenset(),
+    "docker": frozenset({"engine"}),
+    "podman": frozenset({"engine"}),
+    "qemu": frozenset({"machine"}),
+    "libvirt": frozenset({"uri"}),
+    PRETENDED: frozenset(),
+}
+"""Kinds whose checks stay on this host and run the programs that are installed here, unless one of these options says
+otherwise: they name a socket, or words of a program's command line."""
+
+
+def find_foreign(environment: ResolvedEnvironment, spec: MachineSpec) -> str:
+    """What of an environment cannot be checked without asking somebody else, or running what the study brings; ""."""
+    level = environment.level
+    options = _OWN_CHECKS.get(environment.kind)
+    if options is None:
+        return f"environment {level} (kind {environment.kind})"
+    if given := sorted(key for key in options if environment.options.get(key) is not None):
+        return f"environment {level} ({', '.join(f'{key} = {environment.options[key]!r}' for key in given)})"
+    if spec.brings_image and environment.kind not in ("docker", "podman"):
+        return f"image {spec.image}"
+    return ""
+
+
+def _describe_unusable(error: HostCannot, what: str) -> Finding:
+    return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
 
 
 def _first(findings: list[Finding]) -> Finding | None:

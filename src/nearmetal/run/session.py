@@ -30,7 +30,7 @@ from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_
 from nearmetal.run import preparing, runner
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.events import Event
-from nearmetal.run.missing import Missing, cannot_run
+from nearmetal.run.missing import Missing, cannot_run, foresee
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_there
 from nearmetal.run.versions import other_versions, versions
@@ -110,6 +110,12 @@ async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing
     """What cannot run, asked on sites that are opened for it alone."""
     async with aclosing(opener(collect_hosts(study))) as open_site:
         return await cannot_run(study, resolved, open_site)
+
+
+async def foresee_missing(study: Study, resolved: Iterable[Resolved]) -> tuple[Missing, tuple[str, ...]]:
+    """What cannot run, as far as this host tells by itself, and what would have to be asked for the rest."""
+    async with aclosing(opener(collect_hosts(study))) as open_site:
+        return await foresee(study, resolved, open_site)
 
 
 async def open_folder(
