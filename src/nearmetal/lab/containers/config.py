@@ -9,6 +9,11 @@ from nearmetal.model import Order
 LABEL = "nearmetal.machine"
 """Of every container of ours; its value is the container's name."""
 NO_NETWORK = "none"
+PROCESSES = 32_768
+"""The most of a machine, threads included: more than any workload starts, and too few to take the host's."""
+_OF_KEEPER = 64
+_NEVER_NEEDED = ["AUDIT_WRITE", "MKNOD", "SETFCAP"]
+"""Of the capabilities that engines give by default: nothing that is measured makes devices, or others' capabilities."""
 _TMPFS = {"/run": "rw,exec,nosuid,nodev,mode=755", "/tmp": "rw,exec,nosuid,nodev,mode=1777"}
 """As in the other environments; the engine's own default would forbid programs there."""
 
@@ -30,6 +35,8 @@ def machine(client: Any, order: Order, tag: str, network: str) -> dict[str, Any]
             tmpfs=_TMPFS,
             mounts=[_probe(), *_shared(order)],
             cap_add=["NET_ADMIN"],
+            cap_drop=_NEVER_NEEDED,
+            pids_limit=PROCESSES,
             runtime=order.options.get("runtime"),
         ),
     }
@@ -41,7 +48,12 @@ def keeper(client: Any, order: Order, tag: str, runtime: str | None) -> dict[str
         **_holding(keeper_of(order.name), tag),
         "hostname": _hostname(order),
         "host_config": client.create_host_config(
-            network_mode=NO_NETWORK, cpuset_cpus=order.cpus or None, mounts=[_probe()], runtime=runtime
+            network_mode=NO_NETWORK,
+            cpuset_cpus=order.cpus or None,
+            mounts=[_probe()],
+            cap_drop=["ALL"],
+            pids_limit=_OF_KEEPER,
+            runtime=runtime,
         ),
     }
 
