@@ -10,6 +10,8 @@ from nearmetal.lab import probe
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh import machine as ssh
 
+SHELL = "/bin/sh"
+"""Everybody's login shell."""
 CLIENT = asyncssh.generate_private_key("ssh-ed25519")
 HOST = asyncssh.generate_private_key("ssh-ed25519")
 OTHER = asyncssh.generate_private_key("ssh-ed25519")
@@ -43,7 +45,7 @@ async def pump(source: asyncio.StreamReader, into: "asyncssh.SSHWriter[bytes]") 
 async def run(process: "asyncssh.SSHServerProcess[bytes]") -> None:
     """As sshd does: the command to a shell that leads a session of its own, and how it ended back."""
     shell = await asyncio.create_subprocess_exec(
-        *("/bin/sh", "-c", process.command or ""),
+        *(SHELL, "-c", process.command or ""),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import asyncssh
 import pytest
 
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import BadInput, HostCannot, ToolFailed
+from nearmetal.lab.ssh import login
 from nearmetal.lab.ssh.login import log_in, parse, refuse_unusable
+from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.model import HostSpec
+from tests import ssh_server
 from tests.ports import free_port
 from tests.ssh_server import CLIENT, HOST, OTHER, serving
 
@@ -84,6 +88,91 @@ async def test_the_configuration_may_name_another_cipher(home: Path, said: str, 
     async with far(home) as spec:
         connection = await log_in(spec, WHERE)
         assert connection.get_extra_info("send_cipher") == taken
+        connection.abort()
+
+
+# ── The configuration, as OpenSSH reads it ───────────────────────────────────────────────────────────────────────────
+
+_BY_HAND = """
+import socket, sys, threading
+far = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def carry():
+    while piece := far.recv(65536):
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+threading.Thread(target=carry, daemon=True).start()
+while piece := sys.stdin.buffer.read1(65536):
+    far.sendall(piece)
+"""
+
+
+@pytest.mark.parametrize("openssh", [True, False])
+@pytest.mark.parametrize(
+    ("lines", "needs_openssh"),
+    [
+        ("HostName 127.0.0.1 # the old one", True),
+        ("HostName 127.0.0.1\n  ServerAliveInterval 1m\n  ConnectTimeout 1m", True),
+        ("HostName 127.0.0.1\n  ProxyCommand python3 ~/.ssh/nc.py %h %p", True),
+        ("HostName 127.0.0.1\n  GlobalKnownHostsFile ~/.ssh/global\n  UserKnownHostsFile none", True),
+        ("HostName 127.0.0.1\n  GlobalKnownHostsFile {home}/global", False),
+        ("HostName 127.0.0.1\n  UserKnownHostsFile {home}/global", False),
+        ("HostName 127.0.0.1\n  HostKeyAlias known", False),
+    ],
+)
+async def test_what_ssh_gets_in_by_gets_nearmetal_in(
+    home: Path, lines: str, needs_openssh: bool, openssh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if openssh and shutil.which("ssh") is None:
+        pytest.skip("OpenSSH is not installed")
+    if needs_openssh and not openssh:
+        pytest.skip("asyncssh does not read it so")
+    if not openssh:
+        monkeypatch.setattr(login, "ask_openssh", lambda name, user, port: None)
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    monkeypatch.setenv("SHELL", "/bin/sh")  # which has ~, as whoever gives the command thinks of it
+    (home / "nc.py").write_text(_BY_HAND)
+    async with far(home) as spec:
+        port = spec.ssh.rpartition(":")[2]
+        known = (home / "known_hosts").read_text()
+        if "KnownHostsFile" in lines:
+            (home / "known_hosts").rename(home / "global")
+        if "HostKeyAlias" in lines:
+            (home / "known_hosts").write_text(known.replace(known.split()[0], f"[known]:{port},known"))
+        config = f"Host metal\n  Port {port}\n  User root\n  {lines.format(home=home)}\n"
+        (home / "config").write_text(config)
+        (await log_in(HostSpec(ssh="metal"), WHERE)).abort()
+
+
+async def test_a_configuration_that_openssh_cannot_read_is_told_in_its_words(home: Path) -> None:
+    (home / "config").write_text("Host *\n  NoSuchOption yes\n")
+    told = await refused(HostSpec(ssh="root@127.0.0.1:1"))
+    assert "your SSH configuration cannot be used" in told.what and "nosuchoption" in told.what.lower()
+    assert told.remedy == "try: ssh -p 1 root@127.0.0.1"
+
+
+async def test_lines_of_known_hosts_that_make_no_sense_are_passed_over(home: Path) -> None:
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    async with far(home) as spec:
+        known = (home / "known_hosts").read_text()
+        (home / "known_hosts").write_bytes(b"rubbish\n@odd far ssh-rsa AAAA\n\xff\xfe\n|1|x ssh-rsa\n" + known.encode())
+        (await log_in(spec, WHERE)).abort()
+
+
+async def test_a_login_shell_may_speak_before_it_starts_what_it_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    noisy = home / "noisy"
+    noisy.write_text('#!/bin/sh\necho hello\nprintf "no newline" >&2\nexec /bin/sh "$@"\n')
+    noisy.chmod(0o755)
+    monkeypatch.setattr(ssh_server, "SHELL", str(noisy))
+    async with far(home) as spec:
+        connection = await log_in(spec, WHERE)
+        assert await ask_shell(connection, "echo out; echo err >&2") == ("out\n", "err\n")
+        noisy.write_text("#!/bin/sh\necho This account is not available. >&2\nexit 1\n")
+        with pytest.raises(ToolFailed, match="does not start commands: This account is not available") as error:
+            await ask_shell(connection, "true")
+        assert "chsh" in error.value.remedy
         connection.abort()
 
 
