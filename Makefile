@@ -54,7 +54,7 @@ setup: .venv/packages-test .venv/python-test $(PROBE) image
 
 # The package's own build hook would compile the probe; here make has done it already.
 # Every package comes at the version, and with the hash, that locked/ has; `make lock` takes newer ones.
-LOCKED = $(PYTHON) -m pip install -q --disable-pip-version-check --require-hashes -r
+LOCKED = $(PYTHON) -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r
 ITSELF = NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 
 .venv/python: pyproject.toml build_probe.py locked/run.txt | .venv/packages
