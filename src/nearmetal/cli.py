@@ -113,7 +113,7 @@ _SECTIONS = {
     "Data": (runs.query, runs.export, runs.bundle, requests.trace),
     "Machines": (by_hand.up, by_hand.execute, by_hand.ssh, by_hand.copy, by_hand.down, image.image),
     "This host": (host.doctor, host.calibrate, isolate.isolate, host.clean),
-    "Tools": (requests.load, completion.completion),
+    "Tools": (studies.explain, requests.load, completion.completion),
 }
 
 

@@ -75,7 +75,15 @@ def warn(text: str) -> None:
 
 def folded(text: str) -> str:
     """For the terminal that stderr is: lines folded between words, and what goes on below begins further in."""
-    width = console_for(True).width
+    return _fold(text, console_for(True).width)
+
+
+def folded_for_stdout(text: str) -> str:
+    """The same for stdout, if that is a terminal."""
+    return _fold(text, unfolded(console_for(False)).width)
+
+
+def _fold(text: str, width: int) -> str:
     lines = text.splitlines()
     indents = [" " * (len(line) - len(line.lstrip()) + 2) for line in lines]
     return "\n".join(

@@ -144,6 +144,18 @@ def demo(run: Path | None) -> int:
     return command.demo(run)
 
 
+@click.command()
+@click.argument("word")
+def explain(word: str) -> None:
+    """Explain a key of a study, a warning or a cause.
+
+    As the manual has it: nearmetal explain workers, nearmetal explain busy-host.
+    """
+    from nearmetal.commands import explain as command
+
+    command.explain(word)
+
+
 @click.command(hidden=True)
 def block() -> int:
     """Run one block: a task as JSON on standard input, its events on standard output.

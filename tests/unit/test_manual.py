@@ -1,0 +1,46 @@
+"""`nearmetal explain`: the manual's own text, of what people meet in messages."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nearmetal.manual import PAGES, parse_page, read_entries
+from tests.command_line import called
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("busy-host", "more than 5 % of the time of the CPUs in use went to programs that are not the trial's"),
+        ("confounded", "both sides differ in a fact that is known to move this response"),
+        ("service-died", "what serves ended"),
+        ("question", "a sentence for people; it heads the report"),
+        ("workers", "workers"),
+        ("machine.vcpus", "vcpus"),
+    ],
+)
+def test_a_word_is_explained_as_the_manual_has_it(word: str, said: str) -> None:
+    ended = called("explain", word)
+    assert ended.returncode == 0 and said in ended.stdout and "docs/" in ended.stdout
+    assert "](" not in ended.stdout and "`" not in ended.stdout
+
+
+def test_an_unknown_word_is_answered_with_the_nearest() -> None:
+    ended = called("explain", "busyhost")
+    assert ended.returncode == 2 and "did you mean `busy-host`?" in ended.stderr
+
+
+def test_rows_and_causes_are_entries() -> None:
+    text = "## Words\n| key | default | meaning |\n| --- | --- | --- |\n| `one`, `two` | `1` | [a](b.md) thing |\n"
+    (entry,) = parse_page("page.md", text)
+    assert entry.words == ("one", "two") and entry.heading == "Words"
+    assert entry.about == (("default", "1"), ("meaning", "a thing"))
+
+
+def test_a_wheel_has_the_pages_that_are_looked_up() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {f"docs/{page}": f"nearmetal/manual/{page}" for page in PAGES}
+    assert {entry.page for entry in read_entries()} == set(PAGES)
