@@ -21,6 +21,7 @@ _SINCE_VERSION_1: Mapping[tuple[str, ...], Any] = {
     ("link", "each"): False,
     **{("clients", key): None for key in ("image", "vcpus", "memory", "accel", "nic")},
     **{("machine", key): None for key in ("kernel", "board", "vmm")},
+    ("clients", "offload"): None,
     ("machine", "vmm_arguments"): [],
     ("machine", "network"): "lab",
     ("kernel",): {"align": "off", "sysctl": {}},

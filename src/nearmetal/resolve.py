@@ -111,6 +111,7 @@ class Resolver:
                 has_own_cpus=machine is not None and (asked.is_same or clients.vcpus is not None),
                 count=clients.count,
                 connect=clients.connect,
+                treatments=clients.own_treatments,
                 cpus=clients.cpus,
                 clocks=clients.clocks,
                 host=clients.host if environment.description.host is None else environment.level,
@@ -122,7 +123,7 @@ class Resolver:
         spec = asked.client
         if spec is None:
             return None
-        for name, level in asked.treatments.items():
+        for name, level in {**asked.treatments, **asked.clients.own_treatments}.items():
             treatment = plugins.load("treatments", name)
             if "client" in find_roles(treatment):
                 spec = treatment.shape(spec, level)
@@ -288,7 +289,7 @@ def collect_plugins(resolved: Iterable[Resolved]) -> tuple[PluginVersion, ...]:
     for one in resolved:
         needed |= dict.fromkeys(("environments", of.kind) for of in (one.environment, one.clients.environment))
         needed |= dict.fromkeys(("workloads", of.kind) for of in one.workloads)
-        needed |= dict.fromkeys(("treatments", name) for name in one.treatments)
+        needed |= dict.fromkeys(("treatments", name) for name in (*one.treatments, *one.clients.treatments))
         needed |= dict.fromkeys(("observers", name) for name in one.observe.chosen)
     return tuple(_versioned(group, name) for group, name in needed)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -11,6 +12,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.model import Level, Machine
 from nearmetal.treatments.offload import plugin
 
+from . import laboratory as laboratories
 from .laboratory import laboratory, machine, spec, stage
 
 pytestmark = pytest.mark.live
@@ -151,3 +153,30 @@ async def test_somebody_who_switches_it_on_meanwhile_is_found_out(lab: Lab) -> N
     assert readback.reason == f"{one.name} inside: tx reads back as 'on'"
     await lab.undo()
     assert (await plugin.verify(stage(one), True)).ok, "it has what it had before"
+
+
+CLIENTS = """
+name = "clients"
+[factors]
+environment = ["host"]
+[machine]
+offload = true
+[clients]
+offload = false
+[[workloads]]
+name = "page"
+kind = "http"
+requests = 30
+warmup = "0s"
+[design]
+blocks = 1
+"""
+
+
+async def test_clients_have_a_level_of_their_own(lab_image: Image, tmp_path: Path) -> None:
+    (record,) = await laboratories.study(tmp_path / "run", CLIENTS)
+    assert (record.status, record.reason) == ("ok", None)
+    for name, told in (("offload", "on"), ("clients.offload", "off")):
+        inside = next(features for end, features in record.readback[name].items() if end.endswith(" inside"))
+        assert inside["tcp-segmentation-offload"] == told
+        assert len(record.readback[name]) == 2, "both ends of one machine's cable"

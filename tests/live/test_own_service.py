@@ -136,7 +136,7 @@ environment = ["qemu"]
 [machine]
 accel = "tcg"
 [services.modest]
-start = ["sh", "-c", "dd if=/dev/zero of=/var/log/api.log bs=1M count=700 && exec /srv/api $server 8081"]
+start = ["sh", "-c", "fallocate -l 1G /var/log/api.log && exec /srv/api $server 8081"]
 port = 8081
 files = ["./api:/srv/api"]
 [[workloads]]

@@ -8,9 +8,11 @@ from nearmetal import plan
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
+from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, MachineSpec, Resolved, TrialStatus
-from nearmetal.run import shape
+from nearmetal.run import boot, shape
 from tests.order import mock_run
+from tests.unit.study_text import refused
 
 SAME = mock_run.STUDY.replace('[clients]\nenvironment = "mock"', '[clients]\nenvironment = "same"')
 GUESTS = """
@@ -116,3 +118,24 @@ async def test_a_client_that_is_not_what_was_asked_makes_a_trial_invalid(
     _, records = await mock_run.run(tmp_path / "run", SAME.replace("[clients]", '[clients]\nmemory = "1GiB"'))
     assert {record.status for record in records} == {TrialStatus.INVALID}
     assert all(str(record.reason).startswith("clients: it has 268435456 bytes of memory") for record in records)
+
+
+def test_clients_have_a_level_of_a_treatment_of_their_own() -> None:
+    text = SAME.replace("[clients]", "[machine]\noffload = true\n[clients]\noffload = false")
+    for one in resolved(text):
+        assert (one.treatments, one.clients.treatments) == ({"offload": True}, {"offload": False})
+    varied = SAME.replace("[factors]", '[factors]\ncards = { levels = [true, "gro"], sets = "clients.offload" }')
+    assert {one.clients.treatments["offload"] for one in resolved(varied)} == {True, "gro"}
+    error = refused(SAME.replace("[clients]", '[clients]\noffload = "no-such-feature"'))
+    assert "offload cannot be" in error.what
+
+
+@pytest.mark.parametrize(("server", "client"), [(True, False), (False, True)])
+def test_each_end_is_treated_by_its_own_level(server: bool, client: bool) -> None:
+    text = SAME.replace("[clients]", f"[machine]\noffload = {server}\n[clients]\noffload = {client}".lower())
+    (one, *_) = resolved(text)
+    stage = LabStage(("a server",), ("a client",), {}, one.server, one.link, "shared", {})  # type: ignore[arg-type]
+    found: dict[str, object] = {
+        called: (level, those.servers, those.clients) for called, _, level, those in boot._treatments(one, stage)
+    }
+    assert found == {"offload": (server, ("a server",), ()), "clients.offload": (client, (), ("a client",))}

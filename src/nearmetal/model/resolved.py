@@ -71,6 +71,8 @@ class ResolvedClients(Frozen):
     connect: Literal["shared", "pairs"]
     cpus: str | None
     host: str
+    treatments: Mapping[str, Level] = {}
+    """Levels of treatments that clients have in place of the servers'."""
     clocks: float = 0.01
     """Seconds by which clocks may be apart for what needs those of both ends."""
 

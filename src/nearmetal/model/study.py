@@ -81,11 +81,18 @@ class ClientsSpec(Frozen):
     memory: Annotated[Bytes, Field(ge=16 * 2**20)] | None = None
     accel: str | None = None
     nic: str | None = None
+    offload: StrictBool | str | None = None
+    """A level of the treatment `offload` for the clients alone. None: that of the servers, if there is one."""
     connect: Literal["shared", "pairs"] = "shared"
     cpus: str | None = None
     host: str = "local"
     clocks: Annotated[Seconds, Field(gt=0, le=1)] = 0.01
     """How far clocks may be apart for what needs those of both ends: one way's delay, and a common start."""
+
+    @property
+    def own_treatments(self) -> Mapping[str, Level]:
+        """Levels of treatments that the clients have in place of the servers'."""
+        return {} if self.offload is None else {"offload": self.offload}
 
     @property
     def own_keys(self) -> Mapping[str, Any]:

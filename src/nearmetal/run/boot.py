@@ -126,10 +126,10 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, sink: BlockSink) 
     with _step(booted, sink, "facts"):
         await looking.look(task, booted, lab, stage, sink)
     with _step(booted, sink, "verify"):
-        for treatment, level in _treatments(booted.asked):
+        for called, treatment, level, those in _treatments(booted.asked, stage):
             with by(f"the treatment {treatment.name!r}"):
-                readback = await treatment.verify(stage, level)
-            booted.note(treatment.name, readback)
+                readback = await treatment.verify(those, level)
+            booted.note(called, readback)
         if kernels.values or not kernels.ok:
             booted.note("kernels", kernels)
         for name, readback in await booted.surroundings.verify():
@@ -155,9 +155,14 @@ def _environment(environment: ResolvedEnvironment) -> str:
     return f"the environment {environment.kind!r}"
 
 
-def _treatments(resolved: Resolved) -> Iterator[tuple[Treatment, Level]]:
-    """The treatments to carry out, each with its level."""
-    return ((plugins.load("treatments", name), level) for name, level in resolved.treatments.items())
+def _treatments(resolved: Resolved, stage: LabStage) -> Iterator[tuple[str, Treatment, Level, LabStage]]:
+    """The treatments to carry out: what each is called in the record, its level, and the machines that have it."""
+    of_clients = resolved.clients.treatments
+    for name, level in resolved.treatments.items():
+        machines = replace(stage, clients=()) if name in of_clients else stage
+        yield name, plugins.load("treatments", name), level, machines
+    for name, level in of_clients.items():
+        yield f"clients.{name}", plugins.load("treatments", name), level, replace(stage, servers=())
 
 
 def _seed(task: BootTask) -> int:
@@ -168,9 +173,9 @@ def _seed(task: BootTask) -> int:
 async def _change(task: BootTask, booted: Booted, lab: Lab, stage: LabStage) -> Readback:
     """Make the changes of treatments, then kernels alike; what is read back of the latter."""
     wanted: list[Change] = []
-    for treatment, level in _treatments(booted.asked):
+    for _, treatment, level, machines in _treatments(booted.asked, stage):
         with by(f"the treatment {treatment.name!r}"):
-            wanted += treatment.changes(stage, level)
+            wanted += treatment.changes(machines, level)
     applied = await lab.apply(wanted)
     booted.warnings += applied.warnings
     if applied.refused:
@@ -261,7 +266,7 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         under=None if workload.under is None else booted.asked.workload(workload.under),
         stage=replace(booted.stage, seed=trial_seed(task.plan, task.block, task.attempt, trial.workload, trial.repeat)),
         observe=booted.asked.observe,
-        treatments=tuple(_treatments(booted.asked)),
+        treatments=tuple(_treatments(booted.asked, booted.stage)),
         services=booted.services,
         surroundings=booted.surroundings,
         kernels=booted.kernels,

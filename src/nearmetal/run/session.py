@@ -256,7 +256,8 @@ def _asked_of_plugins(manifest: Manifest) -> Iterator[tuple[plugins.Group, str, 
         yield "environments", "an environment", one.clients.environment.kind
         yield from (("workloads", "a workload", of.kind) for of in one.workloads)
         yield from (("observers", "an observer", name) for name in one.observe.chosen)
-        yield from (("treatments", "a treatment or an observer", name) for name in one.treatments)
+        named = (*one.treatments, *one.clients.treatments)
+        yield from (("treatments", "a treatment or an observer", name) for name in named)
 
 
 @contextmanager

@@ -64,7 +64,8 @@ class TrialTask:
     """What loads the stage meanwhile."""
     stage: LabStage
     observe: ObserveSpec
-    treatments: tuple[tuple[Treatment, Level], ...]
+    treatments: tuple[tuple[str, Treatment, Level, LabStage], ...]
+    """What each is called, its level, and the machines that have it."""
     services: ServiceSet
     surroundings: Surroundings
     kernels: Kernels
@@ -392,11 +393,11 @@ class _Trial:
 
     async def _not_kept(self) -> Fault | None:
         """Whether every treatment still holds now that it has been measured."""
-        for treatment, level in self._task.treatments:
+        for called, treatment, level, machines in self._task.treatments:
             with by(f"the treatment {treatment.name!r}"):
-                readback = await treatment.verify(self._task.stage, level)
+                readback = await treatment.verify(machines, level)
             if not readback.ok:
-                return Fault(Cause.NOT_AS_DECLARED, f"{treatment.name} did not last: {readback.reason}")
+                return Fault(Cause.NOT_AS_DECLARED, f"{called} did not last: {readback.reason}")
         readback = await self._task.kernels.verify()
         if not readback.ok:
             return Fault(Cause.NOT_AS_DECLARED, f"kernels did not last: {readback.reason}")

@@ -44,6 +44,8 @@ def check_targets(study: Study, where: StudyText) -> None:
             what = f"unknown key `machine.{name}`"
             raise where.wrong(("machine", name), what, did_you_mean(name, keys, "known keys"))
         _is_level(("machine", name), name, level, where)
+    for name, level in study.clients.own_treatments.items():
+        _is_level(("clients", name), name, level, where)
 
 
 def check_levels(study: Study, where: StudyText) -> None:
@@ -91,6 +93,8 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
         case "clients", "environment":
             if level != SAME:
                 is_environment(path, level, study, where)
+        case "clients", "offload":
+            _is_level(path, "offload", level, where)
         case "machine" | "clients", "host":
             is_host(path, level, study, where)
         case "machine" | "clients", "cpus":

@@ -101,7 +101,8 @@ async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
         image = lab_machine.image(machine.image)
         await own_kernel.exchange(Parts("", "", ""), machine.kernel, image, site)
     except HostCannot as error:
-        return [Finding(what=what, ok=False, detail=placed(error), remedy=error.remedy)]
+        detail = error.what if error.where == own_kernel.WHERE else placed(error)
+        return [Finding(what=what, ok=False, detail=detail, remedy=error.remedy)]
     return [Finding(what=what, ok=True)]
 
 
