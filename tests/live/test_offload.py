@@ -178,5 +178,5 @@ async def test_clients_have_a_level_of_their_own(lab_image: Image, tmp_path: Pat
     assert (record.status, record.reason) == ("ok", None)
     for name, told in (("offload", "on"), ("clients.offload", "off")):
         inside = next(features for end, features in record.readback[name].items() if end.endswith(" inside"))
-        assert inside["tcp-segmentation-offload"] == told
+        assert inside["tso"] == told
         assert len(record.readback[name]) == 2, "both ends of one machine's cable"
