@@ -144,6 +144,7 @@ long-test: setup .venv/packages-long runsc
 	NEARMETAL_FAULTS=validation/results/faults.txt $(PYTHON) -m pytest --timeout=0 tests/live/test_faults.py
 	set -o pipefail; $(PYTHON) -m tests.chaos --kills 200 | tee validation/results/chaos.txt
 	$(CARGO_STATIC) test $(CARGO_FLAGS) --lib -- --ignored
+	$(MAKE) --no-print-directory fuzz
 	$(PYTHON) -m pytest tests/live/test_gvisor.py
 	$(PYTHON) validation/aa_simulation.py
 	$(PYTHON) validation/stopping.py
@@ -164,6 +165,12 @@ sizes: .venv/python-test $(PROBE)
 	@mkdir -p validation/results
 	NEARMETAL_PROBE=$(PROBE) $(PYTHON) bench/sizes.py | tee validation/results/sizes.txt
 
+# Arbitrary inputs, a minute for each of what is read: captures, replies and frames by libFuzzer under AddressSanitizer,
+# studies, journals, facts and archives by mutation.
+fuzz: .venv/python-test
+	$(PYTHON) -m tests.fuzz 60
+	probe/fuzz/run 60
+
 # gVisor's runtime, where the tests look for it. Without Go, or a way to its modules, they are skipped and say so.
 runsc: .venv/python-test
 	-@tools=$$($(PYTHON) -c 'from nearmetal.config import Paths; print(Paths.default().cache / "tools")'); \
@@ -181,4 +188,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup lock probe image demo check check-python check-probe vcenter test long-test rig sizes runsc release bench clean
+.PHONY: help setup lock probe image demo check check-python check-probe vcenter test long-test fuzz rig sizes runsc release bench clean

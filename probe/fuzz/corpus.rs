@@ -24,6 +24,7 @@ fn main() -> io::Result<()> {
     write(folder, "pcap", pcap.into_iter())?;
     write(folder, "options", samples::options().into_iter())?;
     write(folder, "heads", samples::heads().into_iter())?;
+    write(folder, "frames", frames().into_iter())?;
     write(folder, "reply", replies().into_iter())
 }
 
@@ -43,4 +44,14 @@ fn replies() -> Vec<Vec<u8>> {
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nhello",
     ];
     replies.map(|reply| [b"\x06", reply.as_bytes()].concat()).to_vec()
+}
+
+/// Of the agent: a program that starts, writes and ends; one that is refused; a length that nothing has.
+fn frames() -> Vec<Vec<u8>> {
+    let frames: [&[u8]; 3] = [
+        b"p\0\0\0\x034711o\0\0\0\x05helloe\0\0\0\0x\0\0\0\x01\0",
+        b"!\0\0\0\x0ano program",
+        b"i\xff\xff\xff\xffabc",
+    ];
+    frames.map(|frames| [b"\x02", frames].concat()).to_vec()
 }
