@@ -169,7 +169,8 @@ sizes: .venv/python-test $(PROBE)
 # studies, journals, facts and archives by mutation.
 fuzz: .venv/python-test
 	$(PYTHON) -m tests.fuzz 60
-	probe/fuzz/run 60
+	@if rustc +nightly -V >/dev/null 2>&1; then probe/fuzz/run 60; \
+	else echo "the probe is not fuzzed: a nightly compiler is missing (rustup toolchain install nightly)"; fi
 
 # gVisor's runtime, where the tests look for it. Without Go, or a way to its modules, they are skipped and say so.
 runsc: .venv/python-test
