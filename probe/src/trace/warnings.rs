@@ -39,7 +39,7 @@ pub fn of(document: &Document) -> Vec<String> {
             let which = match capture.untimed_packets == capture.packets {
                 true => "its packets bear no times".to_owned(),
                 false => format!(
-                    "{} of {} packets bear no times",
+                    "{} of {} packets without a time",
                     count(capture.untimed_packets),
                     count(capture.packets)
                 ),

@@ -358,7 +358,7 @@ fn times_that_are_not_there_are_null_and_said_to_be() {
         assert_eq!(document["each_request"]["connect_ns"]["count"], connects);
         let said = document["warnings"].to_string();
         let which = format!(
-            "{} of {} packets bear no times",
+            "{} of {} packets without a time",
             untimed.len(),
             packets.len()
         );
