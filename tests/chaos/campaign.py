@@ -35,6 +35,10 @@ _OF_OTHERS = re.compile(r"nmbench|nmt\d|files: /tmp/nm-(?![0-9a-f]{6}-)")
 """Outside namespaces of the campaign's own: namespaces of other tests and benchmarks, and files of people's own, which
 may come and go meanwhile."""
 
+_OF_ENGINES = re.compile(r"/tmp/(runc-process\d+|containerd\.\d+\.stacks\.log)")
+"""What a containerd leaves that is killed or no longer answers: a description for runc, and the stacks that dockerd
+has it write."""
+
 
 @dataclass
 class Campaign:
@@ -127,11 +131,12 @@ def _leave_out(groups: list[str], others: set[str]) -> list[str]:
 
 
 def _list_host(own: Path) -> list[str]:
-    """All files in this host's /run, /tmp and /var/tmp, but the campaign's own."""
+    """All files in this host's /run, /tmp and /var/tmp, but the campaign's own and what its engines leave."""
     apart = (own, namespaces.OUTSIDE)
     command = ["find", "/run", "/tmp", "/var/tmp", "-mindepth", "1"]
     command += [word for folder in apart for word in ("-path", str(folder), "-prune", "-o")]
-    return subprocess.run([*command, "-print"], capture_output=True, text=True).stdout.splitlines()
+    found = subprocess.run([*command, "-print"], capture_output=True, text=True).stdout.splitlines()
+    return [file for file in found if not _OF_ENGINES.fullmatch(file)]
 
 
 def _look_there(far: FarHost) -> list[str]:
