@@ -62,7 +62,7 @@ blocks = 1
 [[workloads]]
 name = "work"
 """
-WEB = 'kind = "http"\nduration = "2s"\ntimeout = "2s"\n'
+WEB = 'kind = "http"\nduration = "2s"\n'
 PING = 'kind = "ping"\nduration = "2s"\n'
 ONE_WAY = PING + 'primary = "forward_p50"\n'
 
