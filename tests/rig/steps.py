@@ -145,8 +145,8 @@ rm -rf /opt/checkout; mkdir -p /opt/checkout; tar -C /opt/checkout -xf {PAYLOAD}
 
 STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "install": install,
-    "doctor": examine,
     "kvm": measure_by_kvm,
+    "doctor": examine,
     "tcg": measure_by_tcg,
     "clean": kill_and_clean,
     "faults": suffer_faults,
