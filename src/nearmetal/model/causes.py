@@ -46,6 +46,7 @@ class Cause(StrEnum):
     STOOD_STILL = "stood-still"
     ALLOTMENT_CHANGED = "allotment-changed"
     SITE_LOST = "site-lost"
+    WORKER_LOST = "worker-lost"
     HOST_CANNOT = "host-cannot"
     # The controller's
     CONTROLLER_STOPPED = "controller-stopped"
@@ -91,6 +92,7 @@ CAUSES: Mapping[Cause, Meaning] = {
     Cause.STOOD_STILL: Meaning(_HOST, "a machine stood still"),
     Cause.ALLOTMENT_CHANGED: Meaning(_HOST, "a machine did not keep what it was given"),
     Cause.SITE_LOST: Meaning(_HOST, "the host of a machine was lost"),
+    Cause.WORKER_LOST: Meaning(_HOST, "the site that ran the block was lost"),
     Cause.HOST_CANNOT: Meaning(_HOST, "the host refused what was asked for"),
     Cause.CONTROLLER_STOPPED: Meaning(_CONTROLLER, "the controller was stopped"),
     Cause.CANCELLED: Meaning(_CONTROLLER, "the run was cancelled"),

@@ -38,16 +38,19 @@ LONGEST_ALONE = LIMITS.boot
 
 
 class PipeSink:
-    """Writes each event to a pipe as soon as it happens."""
+    """Writes each event to a pipe as soon as it happens; to a file so that durable ones outlast a power cut."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
+        self._is_file = stat.S_ISREG(os.fstat(pipe).st_mode)
 
     def emit(self, event: Event) -> None:
         """BrokenPipeError when nobody reads any more."""
         line = write_event(event)
         while line:
             line = line[os.write(self._pipe, line) :]
+        if self._is_file and event.durable:
+            os.fsync(self._pipe)
 
 
 def run_child(tasks: IO[bytes], events: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from nearmetal.lab.left import Left
 from nearmetal.model import TrialAddress, TrialRecord, identify_assignment
+from nearmetal.store.events import BlockDispatched as BlockDispatched
 from nearmetal.store.events import BlockEnded as BlockEnded
 from nearmetal.store.events import BlockStarted as BlockStarted
 from nearmetal.store.events import BootEnded as BootEnded
@@ -20,6 +21,7 @@ from nearmetal.store.events import NothingToCompare as NothingToCompare
 from nearmetal.store.events import RunEnded as RunEnded
 from nearmetal.store.events import RunResumed as RunResumed
 from nearmetal.store.events import RunStarted as RunStarted
+from nearmetal.store.events import SitesJoined as SitesJoined
 from nearmetal.store.events import Withdrawn as Withdrawn
 from nearmetal.store.journal import Journal
 

@@ -1,14 +1,27 @@
 """What a run decides by how far it has come: what must be repeated, what is withdrawn, when to end. Pure."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import takewhile
 
 from nearmetal.levels import format_assignment
-from nearmetal.model import Assignment, BlockPlan, Identity, Level, Plan, TrialRecord, TrialStatus, identify_assignment
+from nearmetal.model import (
+    Assignment,
+    BlockPlan,
+    Cause,
+    Identity,
+    Level,
+    Plan,
+    TrialRecord,
+    TrialStatus,
+    identify_assignment,
+)
 from nearmetal.store.progress import RunProgress
 
 MOST_ATTEMPTS = 3
 """A block is repeated whole, twice at most, while a trial of it is not ok and its treatment is not to blame."""
+MOST_LOSSES = 10
+"""Attempts of a block that end with the loss of a site of a fleet: they count as no attempts, but have an end."""
 FAILURES_TO_WITHDRAW = 3
 """Attempts running with a trial that is not ok."""
 
@@ -21,6 +34,7 @@ class Progress(RunProgress):
         self._is_bad: dict[Identity, dict[tuple[int, int], bool]] = defaultdict(dict)
         """Of each treatment, whether an attempt has a trial that is not ok; the attempts in the order they began."""
         self._settled: set[str] = set()
+        self._lost: set[str] = set()
         self.withdrawn: list[dict[str, Level]] = []
 
     def add(self, record: TrialRecord) -> Assignment | None:
@@ -34,6 +48,9 @@ class Progress(RunProgress):
         trial = record.trial
         if record.status is TrialStatus.OK or record.blame == "treatment":
             self._settled.add(trial.id)
+        if record.cause == Cause.WORKER_LOST:
+            self._lost.add(trial.id)
+            return  # it says nothing of the treatment
         # One bad trial makes an attempt bad, whatever else of it is ok, before or after.
         is_bad = self._is_bad[identify_assignment(trial.treatment)]
         attempt = (trial.block, trial.attempt)
@@ -49,6 +66,18 @@ class Progress(RunProgress):
     def is_settled(self, block: BlockPlan) -> bool:
         """Every trial of this attempt has an outcome: it is ok, or its treatment is to blame that it is not."""
         return all(trial.id in self._settled for trial in block.trials)
+
+    def is_done_with(self, attempts: Iterable[BlockPlan]) -> bool:
+        """Whether nothing is left of a block after these attempts of it, all that it had: one gave each trial its
+        outcome, or there were as many as it may have."""
+        faults = losses = 0
+        for block in attempts:
+            if self.is_settled(block):
+                return True
+            is_lost = any(trial.id in self._lost for trial in block.trials)
+            losses += is_lost
+            faults += not is_lost
+        return faults >= MOST_ATTEMPTS or losses >= MOST_LOSSES
 
     def leaves_nothing_to_compare(self, plan: Plan) -> bool:
         """Whether a side of every contrast is withdrawn; of a plan without contrasts nothing was to be compared."""

@@ -42,51 +42,70 @@ async def run(
     `hosts` says how each host but this one is reached. `changed` is what the run is made with that is another version
     than when it began, as RunResumed tells it.
     """
-    manifest = folder.manifest()
-    before = list(records(folder.journal))
-    happened = list(events(folder.journal))
-    seen = list(before)
-    # What a look found stands: treatments withdrawn after it were still open then.
-    stops = {
-        event["blocks"]: event.get("stops", True)
-        for event in happened
-        if event["event"] in ("LookTaken", "NothingToCompare")
-    }
-    progress = Progress.of(before)
-    journal = Journal(folder.journal)
-    made_of = _MadeOf(manifest, happened)
-
-    def follow(event: Event) -> None:
-        if isinstance(event, FactsSeen):
-            made_of.see(event)
-        if isinstance(event, TrialEnded):
-            seen.append(event.record)
-            if (treatment := progress.add(event.record)) is not None:
-                record = event.record
-                reason = f"{record.trial.workload}: {record.reason or record.status}"
-                stream.emit(Withdrawn(treatment=treatment, reason=reason))
-
-    # Last, so that all hear first of a trial, and then that it was its treatment's last.
-    stream = Stream(journal, (*listeners, follow))
-    for known in made_of.known:
-        stream.know(known)
+    course = Course(folder, listeners)
+    manifest = course.manifest
     interrupted = True
     try:
-        stream.emit(_beginning(folder, manifest.plan, before, changed or {}))
+        course.begin(changed or {})
         for index in range(manifest.plan.blocks):
-            await _run_block_until_whole(folder, index, progress, blocks, hosts, stream, made_of)
-            ran = index + 1
-            if ran not in stops and (found := _found_after(ran, manifest, seen, progress)):
-                stops[ran] = found.stops if isinstance(found, LookTaken) else True
-                stream.emit(found)
-            if stops.get(ran):
+            await _run_block_until_whole(folder, index, course.progress, blocks, hosts, course.stream, course.made_of)
+            if course.look_after(index + 1):
                 break
         interrupted = False
     finally:
-        emit_left(stream, await blocks.close(), set())
-        stream.emit(RunEnded(interrupted=interrupted))
-        journal.close()
-    return progress
+        emit_left(course.stream, await blocks.close(), set())
+        course.end(interrupted)
+    return course.progress
+
+
+class Course:
+    """A run from where its journal ends: how far it has come, and the stream that writes on."""
+
+    def __init__(self, folder: RunFolder, listeners: tuple[Callable[[Event], None], ...]) -> None:
+        self.manifest = folder.manifest()
+        self.happened: Sequence[Mapping[str, Any]] = list(events(folder.journal))
+        """Events of before."""
+        self._name = folder.path.name
+        self._before = list(records(folder.journal))
+        self.records = list(self._before)
+        """Of all trials that have one."""
+        # What a look found stands: treatments withdrawn after it were still open then.
+        self._stops: dict[int, bool] = {
+            event["blocks"]: event.get("stops", True)
+            for event in self.happened
+            if event["event"] in ("LookTaken", "NothingToCompare")
+        }
+        self.progress = Progress.of(self._before)
+        self.made_of = _MadeOf(self.manifest, self.happened)
+        self._journal = Journal(folder.journal)
+        # Last, so that all hear first of a trial, and then that it was its treatment's last.
+        self.stream = Stream(self._journal, (*listeners, self._follow))
+        for known in self.made_of.known:
+            self.stream.know(known)
+
+    def _follow(self, event: Event) -> None:
+        if isinstance(event, FactsSeen):
+            self.made_of.see(event)
+        if isinstance(event, TrialEnded):
+            self.records.append(event.record)
+            if (treatment := self.progress.add(event.record)) is not None:
+                record = event.record
+                reason = f"{record.trial.workload}: {record.reason or record.status}"
+                self.stream.emit(Withdrawn(treatment=treatment, reason=reason))
+
+    def begin(self, changed: Mapping[str, tuple[str, str]]) -> None:
+        self.stream.emit(_beginning(self._name, self.manifest.plan, self._before, changed))
+
+    def look_after(self, ran: int) -> bool:
+        """Look if it is time, when the first so many blocks have ended; whether the run ends there."""
+        if ran not in self._stops and (found := _found_after(ran, self.manifest, self.records, self.progress)):
+            self._stops[ran] = found.stops if isinstance(found, LookTaken) else True
+            self.stream.emit(found)
+        return self._stops.get(ran, False)
+
+    def end(self, interrupted: bool) -> None:
+        self.stream.emit(RunEnded(interrupted=interrupted))
+        self._journal.close()
 
 
 def _found_after(
@@ -103,12 +122,10 @@ def _found_after(
     return None if is_last or not progress.leaves_nothing_to_compare(manifest.plan) else NothingToCompare(blocks=ran)
 
 
-def _beginning(
-    folder: RunFolder, plan: Plan, before: list[TrialRecord], changed: Mapping[str, tuple[str, str]]
-) -> Event:
+def _beginning(name: str, plan: Plan, before: Sequence[TrialRecord], changed: Mapping[str, tuple[str, str]]) -> Event:
     if before:
         return RunResumed(finished=len(before), changed=changed)
-    return RunStarted(run=folder.path.name, blocks=plan.blocks, trials=plan.trials)
+    return RunStarted(run=name, blocks=plan.blocks, trials=plan.trials)
 
 
 async def _run_block_until_whole(
@@ -176,13 +193,12 @@ def plan_task(
 
 def is_measured(plan: Plan, index: int, progress: Progress) -> bool:
     """Whether there is nothing left of a block: no attempt of it, one after the other, is still to be run."""
-    for attempt in range(MOST_ATTEMPTS):
-        block = _attempt(attempt, plan, index, progress)
-        if not progress.has_ended(block):
-            return False
-        if progress.is_settled(block):
-            break
-    return True
+    ended: list[BlockPlan] = []
+    while progress.has_ended(block := _attempt(len(ended), plan, index, progress)):
+        ended.append(block)
+        if progress.is_done_with(ended):
+            return True
+    return False
 
 
 def _attempt(attempt: int, plan: Plan, index: int, progress: Progress) -> BlockPlan:

@@ -3,10 +3,11 @@
 import datetime
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -29,7 +30,7 @@ from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
 from nearmetal.run import preparing, runner
 from nearmetal.run.block_runner import BlockProcesses
-from nearmetal.run.events import Event
+from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
 from nearmetal.run.missing import Missing, cannot_run, foresee
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_there
@@ -80,15 +81,38 @@ class Request:
         return replace(self, study=study, overrides=(*self.overrides, f"design.seed={seed}"))
 
 
-async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+class OnThisHost:
+    """An `Engine`: one block after the other, each in a process, and nothing else measures here meanwhile."""
+
+    def refuse_run(self, folder: RunFolder, happened: Sequence[Mapping[str, Any]]) -> None:
+        if is_of_a_fleet(happened):
+            remedy = f"nearmetal resume {folder.path} --scheduler ADDRESS"
+            raise BadInput("this run has its blocks on a fleet", str(folder.path), remedy)
+
+    @asynccontextmanager
+    async def open(self, resolved: Sequence[Resolved], say: Say) -> AsyncIterator[RunBlocks]:
+        with measuring(say) as lock:
+
+            async def run_blocks(
+                folder: RunFolder,
+                hosts: Mapping[str, HostSpec],
+                listeners: Listeners,
+                changed: Mapping[str, tuple[str, str]],
+            ) -> Progress:
+                return await runner.run(folder, BlockProcesses(say, lock), hosts, listeners, changed)
+
+            yield run_blocks
+
+
+async def start(request: Request, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
     request = request.drawn()
-    with measuring(say) as lock:
+    reader = request.files
+    resolved = resolve_treatments(request.study, reader)
+    async with (engine or OnThisHost()).open(resolved, say) as run_blocks:
         refuse_what_is_there(request.folder)
         await _put_right(say)
         must_be_able_to_make(request.study)
-        reader = request.files
-        resolved = resolve_treatments(request.study, reader)
         hosts = collect_hosts(request.study)
         if preparing.lacks_image(request.study):
             # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
@@ -103,7 +127,7 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
                 await preparing.prepare_environments(folder.manifest(), open_site)
         # What was reached is let go of: each block reaches it by itself.
         with _at_work(folder):
-            return await runner.run(folder, BlockProcesses(say, lock), hosts, listeners)
+            return await run_blocks(folder, hosts, listeners, {})
 
 
 async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing:
@@ -157,11 +181,13 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
         say(f"{warning.code}: {warning.text}")
 
 
-async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+async def resume(folder: RunFolder, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
     manifest = folder.manifest()
     progress = Progress.of(journal.records(folder.journal))
-    with measuring(say) as lock:
+    engine = engine or OnThisHost()
+    engine.refuse_run(folder, list(journal.events(folder.journal)))
+    async with engine.open(manifest.plan.resolved, say) as run_blocks:
         await _put_right(say)
         is_measured = lacks_its_end_alone(folder, manifest, progress)
         if not is_measured:
@@ -169,7 +195,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
         hosts = {} if is_measured else collect_hosts(manifest.study)
         with _at_work(folder):
             changed = {} if is_measured else await _prepare_again(folder, manifest, hosts, say)
-            return await runner.run(folder, BlockProcesses(say, lock), hosts, listeners, changed)
+            return await run_blocks(folder, hosts, listeners, changed)
 
 
 async def _prepare_again(

@@ -94,6 +94,26 @@ class FactsSeen(Event):
     facts: Mapping[str, Any]
 
 
+class SitesJoined(Event):
+    """A run begins or goes on with its blocks on a fleet: its sites, as they stand in the list of blocks."""
+
+    scheduler: str
+    token: str
+    """Names the run to its sites, whatever its folder is called. Drawn once; it stays when the run goes on."""
+    sites: Mapping[str, Mapping[str, str]]
+    """By name, what each is: host, kernel, Python, processor."""
+
+
+class BlockDispatched(Event):
+    """A block's attempt is about to be given to a site. What an earlier dispatch of it does counts no more."""
+
+    block: int
+    attempt: int
+    dispatch: int
+    """From 1 on, over the whole run."""
+    site: str
+
+
 class LeftBehind(Event):
     """Something that could not be put back or removed; `nearmetal clean` tries again."""
 

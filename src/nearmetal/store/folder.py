@@ -17,6 +17,9 @@ from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.upgrade import upgrade_v1
 
+AHEAD = "ahead"
+"""Of a run on a fleet, the folder of what was measured and does not stand in the journal."""
+
 NOT_AS_RECORDED = "it was changed after it was written: its SHA-256 is another than its record's"
 """Of an artifact."""
 

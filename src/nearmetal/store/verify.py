@@ -17,7 +17,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Artifact, Document, Frozen, Identity, Plan, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.store import journal
 from nearmetal.store.artifacts import hash_file
-from nearmetal.store.folder import NOT_AS_RECORDED, RunFolder
+from nearmetal.store.folder import AHEAD, NOT_AS_RECORDED, RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
 from nearmetal.study_files import collect_files
@@ -149,7 +149,7 @@ def _find_unknown(folder: RunFolder, artifacts: Iterable[str]) -> Iterator[str]:
     known = {"manifest.json", folder.journal.name, folder.page.name, *artifacts}
     for place, folders, files in os.walk(folder.path):
         if Path(place) == folder.path:
-            folders[:] = [name for name in folders if name != folder.report.name]
+            folders[:] = [name for name in folders if name not in (folder.report.name, AHEAD)]
         inside = Path(place).relative_to(folder.path)
         yield from (path for name in files if (path := str(inside / name)) not in known)
 

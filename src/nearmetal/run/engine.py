@@ -1,0 +1,40 @@
+"""What runs the blocks of a run: processes on this host, or whatever stands in their place."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from nearmetal.model import HostSpec, Resolved
+from nearmetal.run.events import Event
+from nearmetal.run.progress import Progress
+from nearmetal.say import Say
+from nearmetal.store.folder import RunFolder
+
+Listeners = tuple[Callable[[Event], None], ...]
+
+
+class RunBlocks(Protocol):
+    async def __call__(
+        self,
+        folder: RunFolder,
+        hosts: Mapping[str, HostSpec],
+        listeners: Listeners,
+        changed: Mapping[str, tuple[str, str]],
+    ) -> Progress:
+        """As `nearmetal.run.runner.run`."""
+        ...
+
+
+class Engine(Protocol):
+    def refuse_run(self, folder: RunFolder, happened: Sequence[Mapping[str, Any]]) -> None:
+        """BadInput if a run with these events began elsewhere."""
+        ...
+
+    def open(self, resolved: Sequence[Resolved], say: Say) -> AbstractAsyncContextManager[RunBlocks]:
+        """Have ready what runs blocks of these treatments. BadInput, HostCannot: before anything is made."""
+        ...
+
+
+def is_of_a_fleet(happened: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a run with these events has its blocks on a fleet."""
+    return any(event["event"] == "SitesJoined" for event in happened)
