@@ -108,7 +108,7 @@ def _complain(text: str) -> None:
 
 
 _SECTIONS = {
-    "Studies": (studies.studies, studies.plan, studies.run, studies.resume, studies.demo),
+    "Studies": (studies.studies, studies.plan, studies.run, studies.resume, studies.demo, studies.worker),
     "Runs": (runs.ls, runs.show, runs.report, runs.compare, runs.verify, runs.dashboard),
     "Data": (runs.query, runs.export, runs.bundle, requests.trace),
     "Machines": (by_hand.up, by_hand.execute, by_hand.ssh, by_hand.copy, by_hand.down, image.image),

@@ -84,6 +84,11 @@ def plan(study: str, ask: bool, pilot: bool, as_json: bool, **options: Any) -> i
     return command.show_plan(opened, options["available"], as_json, ask or pilot)
 
 
+_scheduler_option = click.option(
+    "--scheduler", metavar="local:N|tcp://HOST:PORT", help="Measure blocks on the sites of a fleet (docs/fleet.md)."
+)
+
+
 @click.command(cls=GatedCommand)
 @_study_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
@@ -92,6 +97,7 @@ def plan(study: str, ask: bool, pilot: bool, as_json: bool, **options: Any) -> i
 @_quiet_option
 @_engine_option
 @json_option("summary.v1")
+@_scheduler_option
 def run(
     study: str,
     output: Path | None,
@@ -100,6 +106,7 @@ def run(
     form: Any,
     engine: str | None,
     as_json: bool,
+    scheduler: str | None,
     **options: Any,
 ) -> int:
     """Run a study.
@@ -112,7 +119,7 @@ def run(
     from nearmetal.commands import run as command
     from nearmetal.commands.study import read_study
 
-    return command.run(read_study(study, **options), output, options["available"], form, gates, is_quiet)
+    return command.run(read_study(study, **options), output, options["available"], form, gates, is_quiet, scheduler)
 
 
 @click.command()
@@ -121,14 +128,17 @@ def run(
 @_quiet_option
 @_engine_option
 @json_option("summary.v1")
-def resume(run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bool) -> int:
+@_scheduler_option
+def resume(
+    run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bool, scheduler: str | None
+) -> int:
     """Go on with a run that was interrupted."""
     if engine:
         return _run_on_own_engine()
     form = choose_format("resume", form, as_json)
     from nearmetal.commands import run as command
 
-    return command.resume(run, form, is_quiet)
+    return command.resume(run, form, is_quiet, scheduler)
 
 
 @click.command()
@@ -154,6 +164,19 @@ def explain(word: str) -> None:
     from nearmetal.commands import explain as command
 
     command.explain(word)
+
+
+@click.command()
+@click.argument("scheduler", metavar="tcp://HOST:PORT")
+@click.option("--name", help="Of the site; else that of this host.")
+def worker(scheduler: str, name: str | None) -> int:
+    """Let this host be a site of a fleet.
+
+    It runs blocks that `nearmetal run --scheduler` gives to the Dask scheduler at this address, one at a time.
+    """
+    from nearmetal.commands import fleet as command
+
+    return command.stand(scheduler, name)
 
 
 @click.command(hidden=True)

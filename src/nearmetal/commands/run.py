@@ -17,6 +17,7 @@ from rich.text import Text
 
 from nearmetal import evidence, system_errors
 from nearmetal import plan as planning
+from nearmetal.commands.fleet import choose_engine
 from nearmetal.commands.output import check_output, write_output
 from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_idle_keys, say_missing
 from nearmetal.config import Paths
@@ -59,8 +60,10 @@ def run(
     form: str,
     gates: "Sequence[Gate]" = (),
     is_quiet: bool = False,
+    scheduler: str | None = None,
 ) -> int:
     """`form` is that of the result: "text", "json", "md" or "junit". If quiet, it prints that alone."""
+    engine = choose_engine(scheduler)
     as_json = form != "text"
     study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
@@ -100,7 +103,7 @@ def run(
     began = time.monotonic()
     try:
         with watcher(study, plan, console) as watching:
-            finished = until_interrupted(session.start(request, console.print, (watching,)), console.print)
+            finished = until_interrupted(session.start(request, console.print, (watching,), engine), console.print)
     except LeftAtOnce:
         _interrupted(RunFolder(folder))
         raise
@@ -125,8 +128,9 @@ def _console_of_course(as_json: bool, is_quiet: bool) -> Console:
     return console
 
 
-def resume(path: Path, form: str, is_quiet: bool = False) -> int:
+def resume(path: Path, form: str, is_quiet: bool = False, scheduler: str | None = None) -> int:
     """By the gates that the run was begun with. `form` is that of the result, and `is_quiet` as of `run`."""
+    engine = choose_engine(scheduler)
     as_json = form != "text"
     folder = RunFolder.open(path)
     if folder.bundle is not None:
@@ -148,7 +152,7 @@ def resume(path: Path, form: str, is_quiet: bool = False) -> int:
         session.refuse_what_is_not_as_planned(folder, manifest)
     try:
         with watcher(manifest.study, manifest.plan, console, before, is_measured) as watching:
-            finished = until_interrupted(session.resume(folder, console.print, (watching,)), console.print)
+            finished = until_interrupted(session.resume(folder, console.print, (watching,), engine), console.print)
     except LeftAtOnce:
         _interrupted(folder)
         raise
@@ -203,7 +207,9 @@ def _interrupted(folder: RunFolder) -> int:
 
 def _how_to_go_on(folder: RunFolder) -> str:
     command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
-    return f"go on with: {command}{quote(str(folder.path))}"
+    joined = [one["scheduler"] for one in journal.events(folder.journal) if one["event"] == "SitesJoined"]
+    where = f" --scheduler {quote(joined[-1])}" if joined else ""
+    return f"go on with: {command}{quote(str(folder.path))}{where}"
 
 
 def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:

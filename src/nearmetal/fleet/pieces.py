@@ -1,0 +1,122 @@
+"""What dispatches brought home, in the run's folder until its turn comes to stand in the journal.
+
+Each lies in `ahead/BLOCK-ATTEMPT-DISPATCH-SITE/`: its events and its artifacts, whole or not at all. A run that ended
+at a look keeps there what sites had measured beyond it.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nearmetal.files import make_folder, sync_folder, write_whole
+from nearmetal.fleet import site as on_site
+from nearmetal.fleet.cluster import Fleet, SiteLost
+from nearmetal.fleet.orders import ARTIFACTS, EVENTS, Spool, SpooledFile
+from nearmetal.model import TrialRecord
+from nearmetal.run.block_lines import read_event, write_event
+from nearmetal.run.events import Event, TrialEnded
+from nearmetal.store.folder import AHEAD, RunFolder
+
+_UNFINISHED = "."
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One dispatch, as far as it came."""
+
+    block: int
+    attempt: int
+    dispatch: int
+    site: str
+    folder: Path
+
+    @classmethod
+    def name(cls, folder: RunFolder, block: int, attempt: int, dispatch: int, site: str) -> "Piece":
+        path = folder.path / AHEAD / f"{block}-{attempt}-{dispatch}-{site}"
+        return cls(block, attempt, dispatch, site, path)
+
+    def events(self) -> Iterator[Event]:
+        """In their order, each trial's record with the name of the site. A line that was cut does not count."""
+        for line in (self.folder / EVENTS).read_bytes().split(b"\n")[:-1]:
+            event = read_event(line)
+            if isinstance(event, TrialEnded):
+                event = event.model_copy(update={"record": event.record.model_copy(update={"site": self.site})})
+            yield event
+
+    def records(self) -> Iterator[TrialRecord]:
+        return (event.record for event in self.events() if isinstance(event, TrialEnded))
+
+    def place_artifacts(self, folder: RunFolder) -> None:
+        """Move its files to those of the run. Once more, it goes on where it ended."""
+        make_folder(folder.artifacts)
+        for trial in sorted((self.folder / ARTIFACTS).glob("*")):
+            target = folder.artifacts / trial.name
+            make_folder(target)
+            for file in trial.iterdir():
+                file.replace(target / file.name)
+            sync_folder(target)
+
+    def remove(self) -> None:
+        """The journal has all of it."""
+        shutil.rmtree(self.folder)
+
+
+def list_pieces(folder: RunFolder) -> list[Piece]:
+    """In the order of their dispatches. What was not whole is removed."""
+    found = []
+    for path in (folder.path / AHEAD).glob("*"):
+        if path.name.startswith(_UNFINISHED):
+            shutil.rmtree(path)
+            continue
+        block, attempt, dispatch, site = path.name.split("-", 3)
+        found.append(Piece(int(block), int(attempt), int(dispatch), site, path))
+    return sorted(found, key=lambda piece: piece.dispatch)
+
+
+def write_piece(piece: Piece, events: list[Event]) -> None:
+    """One that the controller tells by itself."""
+    unfinished = _begin(piece)
+    write_whole(unfinished / EVENTS, b"".join(map(write_event, events)))
+    _finish(piece, unfinished)
+
+
+async def fetch_piece(fleet: Fleet, run: str, piece: Piece, spool: Spool) -> None:
+    """Bring home what a site has of a dispatch that has ended. SiteLost, also if what comes is not what was hashed."""
+    unfinished = _begin(piece)
+    for file in spool.files:
+        await _fetch_file(fleet, run, piece, file, unfinished / file.path)
+    _finish(piece, unfinished)
+
+
+async def _fetch_file(fleet: Fleet, run: str, piece: Piece, file: SpooledFile, target: Path) -> None:
+    make_folder(target.parent)
+    digest = hashlib.sha256()
+    with target.open("xb") as written:
+        while written.tell() < file.size:
+            asked = (run, piece.dispatch, file.path, written.tell())
+            content = await fleet.ask(piece.site, on_site.read_chunk, *asked)
+            if not content:
+                break
+            digest.update(content)
+            written.write(content)
+        written.flush()
+        os.fsync(written.fileno())
+    if digest.hexdigest() != file.sha256:
+        raise SiteLost(f"what the site {piece.site} has of {file.path} is not what it was: its SHA-256 is another")
+    sync_folder(target.parent)
+
+
+def _begin(piece: Piece) -> Path:
+    unfinished = piece.folder.with_name(f"{_UNFINISHED}{piece.folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    make_folder(unfinished)
+    return unfinished
+
+
+def _finish(piece: Piece, unfinished: Path) -> None:
+    sync_folder(unfinished)
+    unfinished.rename(piece.folder)
+    sync_folder(piece.folder.parent)

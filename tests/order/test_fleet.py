@@ -1,0 +1,279 @@
+"""A run on a fleet: the same plan as here, in the journal in the plan's order, whichever site or controller dies."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+import nearmetal
+from nearmetal.blocks import plan_blocks
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.fleet import cluster, orders
+from nearmetal.fleet.assignment import assign_site
+from nearmetal.fleet.engine import OnAFleet
+from nearmetal.model import TrialRecord, TrialStatus
+from nearmetal.run import session
+from nearmetal.run.events import BlockDispatched, Event
+from nearmetal.say import silent
+from nearmetal.store import journal
+from nearmetal.store.folder import AHEAD, RunFolder
+from nearmetal.store.verify import verify
+from tests.order import mock_run
+from tests.order.fleet_processes import start_controller, start_scheduler, start_worker
+from tests.order.test_block_process import processes
+from tests.waiting import until
+
+pytestmark = pytest.mark.processes
+
+THREE = mock_run.STUDY.replace("blocks = 2", "blocks = 3")
+
+
+async def run(
+    folder: Path, text: str, scheduler: str = "local:2", listener: Callable[[Event], None] = lambda event: None
+) -> list[TrialRecord]:
+    request = session.Request(mock_run.study(text), text, (), False, folder, available=False)
+    await session.start(request, silent, (listener,), OnAFleet(scheduler))
+    return list(journal.records(RunFolder(folder).journal))
+
+
+def events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    return [event for event in journal.events(folder / "journal.jsonl") if event["event"] == kind]
+
+
+def check_whole(folder: Path) -> None:
+    """Every block has one attempt that counts; the journal is in order, nothing lies beside it."""
+    assert not verify(folder, silent).damaged
+    records = list(journal.records(folder / "journal.jsonl"))
+    blocks = [record.trial.block for record in records]
+    assert blocks == sorted(blocks)
+    plan = RunFolder(folder).manifest().plan
+    for index in range(plan.blocks):
+        of_block = [record for record in records if record.trial.block == index]
+        counted = {record.trial.attempt for record in of_block if record.status is TrialStatus.OK}
+        last = max(record.trial.attempt for record in of_block)
+        assert last in counted
+        whole = [record for record in of_block if record.trial.attempt == last]
+        assert {record.status for record in whole} == {TrialStatus.OK} and len(whole) == 2
+        assert all(record.cause == "worker-lost" for record in of_block if record.status is not TrialStatus.OK)
+    assert sorted(path.name for path in (folder / AHEAD).glob("*")) == []
+
+
+async def test_a_run_on_two_sites_is_the_one_that_is_planned(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    records = await run(folder, THREE)
+    plan = RunFolder(folder).manifest().plan
+    planned = [trial.id for block in plan_blocks(plan) for trial in block.trials]
+    assert [record.trial.id for record in records] == planned
+    assert [record.status for record in records] == [TrialStatus.OK] * 6
+    sites = ("local-0", "local-1")
+    assert {record.trial.block: record.site for record in records} == {
+        index: assign_site(plan.study, plan.seed, sites, index) for index in range(3)
+    }
+    assert [event["whole"] for event in events(folder, "BlockEnded")] == [True] * 3
+    check_whole(folder)
+    assert not processes("nm-block")
+    assert await mock_run.left_over() == []
+    with pytest.raises(BadInput, match="on a fleet"):
+        await session.resume(RunFolder(folder), silent, ())
+
+
+def workers() -> list[int]:
+    """Processes of this test's own workers."""
+    own = f"NEARMETAL_HOME={os.environ['NEARMETAL_HOME']}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            if b"nearmetal.fleet.worker" in words and own in (path / "environ").read_bytes().split(b"\0"):
+                found.append(int(path.name))
+    return sorted(found)
+
+
+async def test_a_site_that_is_killed_loses_its_attempt_and_the_block_is_run_elsewhere(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    at: list[str] = []
+
+    def kill(event: Event) -> None:
+        if isinstance(event, BlockDispatched) and (event.block, event.attempt) == (1, 0):
+            at.append(event.site)
+            number = int(event.site.removeprefix("local-"))
+            for worker in workers():
+                words = Path(f"/proc/{worker}/cmdline").read_bytes().split(b"\0")
+                if f"local-{number}".encode() in words:
+                    os.kill(worker, signal.SIGKILL)
+
+    records = await run(folder, THREE, listener=kill)
+    lost = [record for record in records if record.status is TrialStatus.LOST]
+    assert {(record.trial.block, record.trial.attempt, record.site) for record in lost} == {(1, 0, at[0])}
+    assert {(record.blame, record.cause) for record in lost} == {("host", "worker-lost")}
+    again = {record.site for record in records if record.trial.block == 1 and record.trial.attempt == 1}
+    assert again == {"local-0", "local-1"} - set(at[:1])
+    check_whole(folder)
+    await settle(tmp_path)
+
+
+async def settle(tmp_path: Path) -> None:
+    """Nothing is left of sites that were killed: blocks clear by themselves."""
+    await until(lambda: not processes("nm-block") and not workers())
+    assert await mock_run.left_over() == []
+
+
+async def test_a_run_that_is_interrupted_ends_its_blocks_and_keeps_what_they_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    work: asyncio.Task[list[TrialRecord]]
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, BlockDispatched) and event.dispatch == 3:
+            work.cancel()
+
+    work = asyncio.ensure_future(run(folder, THREE, listener=interrupt))
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert not processes("nm-block") and not workers()
+    assert [event["interrupted"] for event in events(folder, "RunEnded")] == [True]
+    assert await mock_run.left_over() == []
+    await session.resume(RunFolder(folder), silent, (), OnAFleet("local:2"))
+    check_whole(folder)
+    assert {record.trial.attempt for record in journal.records(folder / "journal.jsonl")} == {0}
+    assert no_spool_is_left()
+
+
+async def test_a_controller_that_is_killed_goes_on_where_its_sites_were(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed = start_controller(folder, THREE, "local:2", "BlockDispatched", 3)
+    killed.join(60)
+    assert killed.exitcode == -signal.SIGKILL
+    await settle(tmp_path)
+    assert len(events(folder, "BlockDispatched")) == 3
+    await session.resume(RunFolder(folder), silent, (), OnAFleet("local:2"))
+    check_whole(folder)
+    numbers = [event["dispatch"] for event in events(folder, "BlockDispatched")]
+    assert len(set(numbers)) == len(numbers), "no dispatch is given twice"
+    assert all(record.status is TrialStatus.OK for record in journal.records(folder / "journal.jsonl"))
+    assert no_spool_is_left()
+
+
+def no_spool_is_left() -> bool:
+    return not (Path(os.environ["NEARMETAL_HOME"]) / "state" / "fleet").exists()
+
+
+async def test_twenty_kills_of_workers_and_controllers(tmp_path: Path) -> None:
+    await kill_at_random(20, tmp_path, seed=1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 7))
+async def test_a_hundred_kills_of_workers_and_controllers(tmp_path: Path, seed: int) -> None:
+    await kill_at_random(20, tmp_path, seed)
+
+
+async def kill_at_random(kills: int, tmp_path: Path, seed: int) -> None:
+    """Each block ends once, whoever was killed when, and nothing stays behind."""
+    drawn = random.Random(seed)
+    folder = tmp_path / "run"
+    text = mock_run.STUDY.replace("blocks = 2", "blocks = 6")
+    scheduler, address = start_scheduler()
+    names = ("a", "b", "c")
+    sites = {name: start_worker(address, name) for name in names}
+    controller = start_controller(folder, text, address)
+    try:
+        async with asyncio.timeout(240):
+            for _ in range(kills):
+                if not controller.is_alive():
+                    assert controller.exitcode in (0, -signal.SIGKILL)
+                    controller = start_controller(folder, text, address)
+                await asyncio.sleep(drawn.uniform(0.05, 0.6))
+                victim = drawn.choice([None, *names])
+                process = controller if victim is None else sites[victim]
+                process.kill()
+                process.join(10)
+                if victim is not None:
+                    sites[victim] = start_worker(address, victim)
+            await until(lambda: not controller.is_alive())
+            if controller.exitcode:
+                assert controller.exitcode == -signal.SIGKILL
+                last = start_controller(folder, text, address)
+                await until(lambda: not last.is_alive())
+                assert last.exitcode == 0
+        check_whole(folder)
+    finally:
+        for process in (*sites.values(), scheduler, controller):
+            process.kill()
+            process.join(10)
+    await until(lambda: not processes("nm-block"))
+    assert await mock_run.left_over() == []
+    assert no_spool_is_left()
+
+
+async def refused(scheduler: str) -> str:
+    """What is said, and that nothing was made."""
+    with pytest.raises((BadInput, HostCannot)) as caught:
+        await run(Path(os.environ["NEARMETAL_HOME"]) / "run", THREE, scheduler)
+    assert not (Path(os.environ["NEARMETAL_HOME"]) / "run").exists()
+    return str(caught.value)
+
+
+async def test_a_scheduler_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT", 1.0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        said = await refused(address)
+    assert said.startswith(f"{address}: no scheduler answers there") and "dask scheduler" in said
+
+
+@pytest.mark.parametrize("text", ["local", "local:0", "http://x:1", "tcp://x", "tcp://x:8786/y", "8786", ""])
+def test_what_is_no_scheduler_is_bad_input(text: str) -> None:
+    with pytest.raises(BadInput, match="is no scheduler"):
+        OnAFleet(text)
+
+
+async def test_several_sites_on_one_host_are_for_pretended_machines_only() -> None:
+    text = THREE.replace('kind = "mock"\nspeed = 0.5', 'kind = "mock"').replace('"mock"', '"host"')
+    with pytest.raises(BadInput, match="kind mock only"):
+        await session.start(
+            session.Request(mock_run.study(text), text, (), False, Path("run"), False), silent, (), OnAFleet("local:2")
+        )
+
+
+async def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, address = start_scheduler()
+    worker = start_worker(address, "old")
+    try:
+        monkeypatch.setattr(nearmetal, "__version__", "99.0")
+        said = await refused(address)
+        assert "the site old has another nearmetal" in said and "this is 99.0" in said
+    finally:
+        for process in (worker, scheduler):
+            process.kill()
+            process.join(10)
+
+
+def test_another_dask_is_refused() -> None:
+    def told(version: str) -> dict[str, Any]:
+        return {"packages": {"dask": version, "distributed": version, "numpy": "1"}}
+
+    same = {"client": told("1.0"), "scheduler": told("1.0"), "workers": {"tcp://a:1": told("1.0")}}
+    cluster.refuse_other_dask(same, {"tcp://a:1": "a"})
+    with pytest.raises(HostCannot, match=r"the scheduler has dask 2\.0, and this host 1\.0"):
+        cluster.refuse_other_dask({**same, "scheduler": told("2.0")}, {})
+    with pytest.raises(HostCannot, match=r"the site a has dask 2\.0"):
+        cluster.refuse_other_dask({**same, "workers": {"tcp://a:1": told("2.0")}}, {"tcp://a:1": "a"})
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../x", "artifacts/../../x/y", "/etc/passwd", "artifacts/x", "artifacts//x/y", "artifacts/./x", "stderr.txt"],
+)
+def test_a_site_names_files_of_its_spool_alone(path: str) -> None:
+    orders.SpooledFile(path="artifacts/trial/load-0.json", size=1, sha256="")
+    with pytest.raises(ValidationError):
+        orders.SpooledFile(path=path, size=1, sha256="")
