@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import nearmetal
 from nearmetal.blocks import plan_blocks
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.fleet import cluster, orders
+from nearmetal.fleet import cluster, dask, orders, worker
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
@@ -105,10 +105,10 @@ async def test_a_site_that_is_killed_loses_its_attempt_and_the_block_is_run_else
         if isinstance(event, BlockDispatched) and (event.block, event.attempt) == (1, 0):
             at.append(event.site)
             number = int(event.site.removeprefix("local-"))
-            for worker in workers():
-                words = Path(f"/proc/{worker}/cmdline").read_bytes().split(b"\0")
+            for process in workers():
+                words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
                 if f"local-{number}".encode() in words:
-                    os.kill(worker, signal.SIGKILL)
+                    os.kill(process, signal.SIGKILL)
 
     records = await run(folder, THREE, listener=kill)
     lost = [record for record in records if record.status is TrialStatus.LOST]
@@ -222,11 +222,13 @@ async def refused(scheduler: str) -> str:
 
 
 async def test_a_scheduler_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "CONNECT", 1.0)
+    monkeypatch.setattr(dask, "CONNECT", 1.0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
         said = await refused(address)
+        with pytest.raises(HostCannot, match="no scheduler answers there: nothing came for 1 s"):
+            await worker._stand(address, "a", silent)
     assert said.startswith(f"{address}: no scheduler answers there") and "dask scheduler" in said
 
 
@@ -246,13 +248,13 @@ async def test_several_sites_on_one_host_are_for_pretended_machines_only() -> No
 
 async def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, address = start_scheduler()
-    worker = start_worker(address, "old")
+    old = start_worker(address, "old")
     try:
         monkeypatch.setattr(nearmetal, "__version__", "99.0")
         said = await refused(address)
         assert "the site old has another nearmetal" in said and "this is 99.0" in said
     finally:
-        for process in (worker, scheduler):
+        for process in (old, scheduler):
             process.kill()
             process.join(10)
 

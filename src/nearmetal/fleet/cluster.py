@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import nearmetal
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.fleet import site
+from nearmetal.fleet import dask, site
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble
 from nearmetal.fleet.orders import Order, Outcome
 from nearmetal.lab import probe
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _OFTEN = 0.1
 """Seconds between two looks whether the first sites are there."""
-CONNECT = 10.0
-"""Seconds for the scheduler to answer."""
 WORKER_GONE = 1.0
 """Seconds between two looks at which workers there are."""
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
@@ -234,7 +232,7 @@ async def _reach(
     from distributed import Client
 
     try:
-        client = await Client(address, asynchronous=True, security=security, timeout=CONNECT, set_as_default=False)
+        client = await Client(address, asynchronous=True, security=security, timeout=dask.CONNECT, set_as_default=False)
     except Exception as error:
         raise describe_trouble(error, scheduler) from None
     try:

@@ -7,6 +7,8 @@ from nearmetal.errors import HostCannot, message_of
 
 LOOPBACK = "127.0.0.1:0"
 """Where Dask's pages about itself go, which nobody asked for."""
+CONNECT = 10.0
+"""Seconds for a scheduler to answer."""
 SITE = "site"
 """The resource that a worker has one of, and that each block takes."""
 
@@ -27,7 +29,7 @@ def configure_dask() -> None:
             # And wake fifty times a second to see whether its loop comes round.
             "distributed.admin.tick.interval": "1s",
             "distributed.admin.system-monitor.interval": "5s",
-            "distributed.comm.timeouts.connect": "10s",
+            "distributed.comm.timeouts.connect": f"{CONNECT:g}s",
         }
     )
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -35,7 +37,7 @@ def configure_dask() -> None:
 
 def describe_trouble(error: BaseException, scheduler: str) -> HostCannot:
     """Why a scheduler cannot be reached."""
-    said = message_of(error)
+    said = f"nothing came for {CONNECT:g} s" if isinstance(error, TimeoutError) else message_of(error)
     causes = [error, error.__cause__, error.__context__]
     if any(isinstance(one, ssl.SSLError) for one in causes) or "TLS" in said or "encryption" in said.lower():
         remedy = "write tls://HOST:PORT, and say in Dask's configuration which certificates it takes"

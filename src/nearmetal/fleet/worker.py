@@ -10,6 +10,7 @@ import sys
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, ExitCode, HostCannot
+from nearmetal.fleet import dask
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble
 from nearmetal.lab import clean
 from nearmetal.model.words import NAME
@@ -35,7 +36,7 @@ async def _stand(scheduler: str, name: str, say: Say) -> int:
         worker = Worker(
             scheduler, nthreads=1, resources={SITE: 1}, name=name, memory_limit=0, dashboard_address=LOOPBACK
         )
-        async with asyncio.timeout(LIMITS.command):
+        async with asyncio.timeout(dask.CONNECT):
             await worker
     except Exception as error:
         raise _explain(error, scheduler, name) from None
