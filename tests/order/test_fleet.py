@@ -279,3 +279,24 @@ def test_a_site_names_files_of_its_spool_alone(path: str) -> None:
     orders.SpooledFile(path="artifacts/trial/load-0.json", size=1, sha256="")
     with pytest.raises(ValidationError):
         orders.SpooledFile(path=path, size=1, sha256="")
+
+
+async def test_a_scheduler_that_goes_ends_the_run_which_can_be_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    scheduler, address = start_scheduler()
+    site = start_worker(address, "a")
+    try:
+
+        def kill(event: Event) -> None:
+            if isinstance(event, BlockDispatched):
+                scheduler.kill()
+
+        with pytest.raises(HostCannot, match="the scheduler is gone"):
+            await run(folder, THREE, address, kill)
+        await until(lambda: not site.is_alive() and not processes("nm-block"))
+    finally:
+        for process in (site, scheduler):
+            process.kill()
+            process.join(10)
+    assert [event["interrupted"] for event in events(folder, "RunEnded")] == [True]
+    assert await mock_run.left_over() == []
