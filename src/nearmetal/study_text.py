@@ -122,6 +122,7 @@ def as_name(text: str, otherwise: str = "") -> str:
 def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
     choices = list(choices)
     near = difflib.get_close_matches(word[:_COMPARED], choices, n=1)
+    near = near or [choice for choice in choices if word and choice.endswith(f"_{word}")]
     return f"did you mean `{near[0]}`?" if near else f"{what}: {', '.join(choices) or 'none'}"
 
 

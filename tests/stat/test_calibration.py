@@ -129,7 +129,8 @@ def test_false_verdicts_from_state_bound_to_the_treatment_are_warned_of(blocks: 
 
 def test_an_effect_that_grows_over_the_blocks_is_called_drift() -> None:
     growing = np.linspace(0, 1, 12) + np.random.default_rng(2).normal(0, 0.1, 12)
-    assert "drift" in {warning.code for warning in about_series(growing, primary=True)}
+    told = {warning.code: warning.text for warning in about_series(growing, True, "latency_p50")}
+    assert told["drift"].startswith("the difference in latency_p50 drifted")
 
 
 def test_position_effects_are_found_and_not_invented() -> None:

@@ -9,7 +9,7 @@ from nearmetal import plan as planning
 from nearmetal import studies, study
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.commands.gates import judge_measured
+from nearmetal.commands.gates import JudgedRun, judge_measured
 from nearmetal.errors import BadInput
 from nearmetal.model import Response, TrialRecord
 from nearmetal.run.looks import look_after
@@ -19,6 +19,10 @@ from tests.command_line import called
 from tests.unit.study_text import GOOD
 
 COST = "cpu_per_event"
+
+
+def judge_gates_of(of: Manifest, records: list[TrialRecord]) -> JudgedRun:
+    return judge_measured(of, analyse(of, records, [], of.plan.primaries), records, list)
 
 
 def with_headline(**design: Any) -> Manifest:
@@ -141,7 +145,7 @@ def test_a_gate_of_the_primaries_judges_as_the_report_does() -> None:
         for name, of_blocks in values.items()
         for block, value in enumerate(of_blocks)
     ]
-    judged = judge_measured(of, records, [])
+    judged = judge_gates_of(of, records)
     told = {one.treatment["environment"]: one for one in judged.contrasts}
     assert told["qemu"].verdict is Verdict.DIFFERENT and told["qemu"].beyond_margin
     assert not judged.is_met
@@ -150,10 +154,10 @@ def test_a_gate_of_the_primaries_judges_as_the_report_does() -> None:
 def test_a_run_that_stops_at_looks_is_gated_on_no_exploratory_comparison() -> None:
     """A headline of one workload may be exploratory in another."""
     made = with_headline(blocks={"min": 12, "max": 16}).model_copy(update={"gates": ("cpu_per_event < 50%",)})
-    judged = judge_measured(made, measure(made, 1.0, 1.0), [])
+    judged = judge_gates_of(made, measure(made, 1.0, 1.0))
     assert [one.response for one in judged.contrasts] == [COST]
     without = manifest(blocks={"min": 12, "max": 16}).model_copy(update={"gates": ("cpu_per_event < 50%",)})
-    assert judge_measured(without, measure(made, 1.0, 1.0), []).contrasts == ()
+    assert judge_gates_of(without, measure(made, 1.0, 1.0)).contrasts == ()
 
 
 @pytest.mark.usefixtures("one_picture")

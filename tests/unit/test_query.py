@@ -508,3 +508,15 @@ def test_of_a_long_value_people_get_the_begin(
     said = capsys.readouterr().out
     assert len(said) < 20_000
     assert told in " ".join(said.split())
+
+
+@pytest.mark.parametrize("sql", ["SELECT nothing FROM runs", "SELECT * FROM nothing"])
+def test_an_unknown_name_is_answered_with_the_tables_and_bad_sql_is_not(sql: str, tmp_path: Path) -> None:
+    def ask(sql: str) -> BadInput:
+        with pytest.raises(BadInput) as refused:
+            query.ask(sql, [], tmp_path, print)
+        return refused.value
+
+    assert "runs(run, name" in ask(sql).remedy
+    for wrong in ("SELECT FROM WHERE", "SELECT 1 +", "SELECT 'a'::INTEGER"):
+        assert "runs(run" not in ask(wrong).remedy and "nearmetal query" in ask(wrong).remedy

@@ -46,15 +46,18 @@ def test_each_gate_is_told_and_one_that_is_not_met_ends_with_5(study: Path) -> N
     ended = gated(study, "--gate", "--gate=throughput > -70%", "--gate=latency_p50 < 10%")
     assert ended.returncode == 5
     assert ended.stdout.splitlines()[-3:] == [
-        "gate not met: 1 comparison surely worse than its reference, by more than the margin",
+        "gate not met: 1 comparison is surely worse than its reference, by more than the margin",
         "gate throughput > -70% met: 1 comparison shown to keep it",
-        "gate latency_p50 < 10% not met: 1 comparison whose interval reaches beyond that",
+        "gate latency_p50 < 10% not met: 1 comparison has an interval that reaches beyond the bound",
     ]
 
 
 def test_what_nothing_can_be_decided_of_is_not_met_and_evidence_is(study: Path) -> None:
     ended = gated(study, "--gate", blocks="2")
-    assert (ended.returncode, "1 comparison of which nothing can be decided" in ended.stdout) == (5, True)
+    assert (ended.returncode, "1 comparison has no interval, so that nothing can be decided" in ended.stdout) == (
+        5,
+        True,
+    )
 
 
 def test_a_gate_that_is_met_leaves_the_status(study: Path) -> None:
@@ -101,10 +104,12 @@ def test_a_pipeline_gets_gates_as_a_comment_and_as_tests(study: Path) -> None:
         ("gate throughput > -70%", "0"),
     ]
     (failure,) = root.iter("failure")
-    assert failure.get("message") == "slow vs base: surely worse than its reference, by more than the margin"
+    said = "throughput of slow vs base is surely worse than its reference, by more than the margin"
+    assert failure.get("message") == f"{said} (alpha 0.05, confidence 95 %)."
     again = called("resume", str(run), "--format", "md")
     assert again.returncode == 5
-    assert "- ❌ gate not met: 1 comparison surely worse" in again.stdout
+    assert "- ❌ Gate not met: 1 comparison is surely worse" in again.stdout
+    assert "Each comparison is judged at alpha 0" in again.stdout
     (row,) = (line for line in again.stdout.splitlines() if line.startswith("| ▼"))
     assert row.startswith("| ▼ different, worse | slow vs base | throughput | 0."), row
 
@@ -112,7 +117,7 @@ def test_a_pipeline_gets_gates_as_a_comment_and_as_tests(study: Path) -> None:
 def test_resume_and_show_know_of_the_gates_that_a_run_was_begun_with(study: Path) -> None:
     assert gated(study, "--gate").returncode == 5
     run = str(study.parent / "run")
-    said = "gate not met: 1 comparison surely worse than its reference, by more than the margin"
+    said = "gate not met: 1 comparison is surely worse than its reference, by more than the margin"
     resumed = called("resume", run)
     assert (resumed.returncode, said in resumed.stdout) == (5, True)
     shown = called("show", run)

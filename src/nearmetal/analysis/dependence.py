@@ -13,7 +13,7 @@ import numpy as np
 
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.analysis.signed_rank import Centre, Floats
+from nearmetal.analysis.signed_rank import Centre, Floats, approximate_p
 from nearmetal.model import Warned
 
 DEPENDS = "depends-on-independence"
@@ -47,16 +47,8 @@ def find_dependent_p(differences: Differences, found: Centre, level: float, reso
     nearer = np.full(blocks, found.estimate * (1 - 1 / math.sqrt(inflation)))
     shifted = differences.shift(-nearer)
     is_long = blocks > _EXACT and not differences.are_bounded
-    p = _approximate_p(shifted.told) if is_long else shifted.rank(level, resolution).p
+    p = approximate_p(shifted.told, resolution) if is_long else shifted.rank(level, resolution).p
     return None if p is None else max(p, found.p)
-
-
-def _approximate_p(differences: Floats) -> float:
-    """Of the signed ranks of many differences, by their normal approximation: it takes no pairs of blocks."""
-    blocks = len(differences)
-    ranked = np.sign(differences[np.argsort(np.abs(differences), kind="stable")])
-    total = abs(float((ranked * np.arange(1, blocks + 1)).sum()))
-    return math.erfc(total / math.sqrt(blocks * (blocks + 1) * (2 * blocks + 1) / 6) / math.sqrt(2))
 
 
 def estimate_autocorrelation(differences: Floats) -> float:

@@ -60,7 +60,7 @@ def diagnose(
         warnings = (
             *one.contrast.warnings,
             *faults.about(one.contrast),
-            *about_series(one.differences, one.contrast.primary),
+            *about_series(one.differences, one.contrast.primary, one.contrast.response),
             *positions.about(one.contrast),
             *predecessors.about(one.contrast),
             *disks.about(one.contrast),
@@ -73,18 +73,18 @@ def diagnose(
 # ── The differences as a series ───────────────────────────────────────────────────────────────────────────────────
 
 
-def about_series(differences: NDArray[np.float64], primary: bool) -> tuple[Warned, ...]:
+def about_series(differences: NDArray[np.float64], primary: bool, response: str = "the response") -> tuple[Warned, ...]:
     """Drift and autocorrelation of block differences, in the order of the blocks."""
     if len(differences) < FEWEST or not np.ptp(differences):
         return ()
     alarm = ALARM_PRIMARY if primary else ALARM_EXPLORATORY
-    return (*_drift(differences, alarm), *_autocorrelation(differences, alarm))
+    return (*_drift(differences, alarm, response), *_autocorrelation(differences, alarm))
 
 
-def _drift(differences: NDArray[np.float64], alarm: float) -> tuple[Warned, ...]:
+def _drift(differences: NDArray[np.float64], alarm: float, response: str) -> tuple[Warned, ...]:
     if trend_p(differences) > alarm:
         return ()
-    text = "the difference itself drifted over the blocks: its size depends on when it was measured"
+    text = f"the difference in {response} drifted over the blocks: its size depends on when it was measured"
     return (Warned(code="drift", text=text),)
 
 

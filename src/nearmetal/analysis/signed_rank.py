@@ -78,7 +78,7 @@ def signed_rank(differences: Floats, level: float, resolution: float) -> Centre:
     if np.isnan(differences).any():
         raise ValueError("a difference is not a number")
     n = len(differences)
-    steps = np.clip(np.rint(differences / resolution), -_BEYOND, _BEYOND).astype(np.int64)
+    steps = _count_steps(differences, resolution)
     ordered = np.sort(steps)
     distinct = bool(np.diff(ordered).all())
     if n > (_PAIRED if distinct else _TIED):
@@ -100,14 +100,33 @@ def _rank_many(ordered: Integers, level: float, resolution: float) -> Centre:
     estimate = _value_of(sum(middle), 4, resolution)
     if not enough(n, level):
         return Centre(estimate, None, None)
-    normal = NormalDist(total / 2 - 0.5, math.sqrt(n * (n + 1) * (2 * n + 1) / 24))  # half a rank for continuity
-    rejected = max(math.floor(normal.inv_cdf(level / 2)) + 1, 1)
+    rejected = max(math.floor(_approximate_null(n).inv_cdf(level / 2)) + 1, 1)
     ends = [_find_pairwise_sum(ordered, place) for place in (rejected - 1, total - rejected)]
+    interval = _value_of(ends[0], 2, resolution), _value_of(ends[1], 2, resolution)
+    return Centre(estimate, interval, _approximate_p(ordered))
+
+
+def approximate_p(differences: Floats, resolution: float) -> float:
+    """Two-sided p for a centre of 0 alone, of many differences. It takes no time to speak of."""
+    return _approximate_p(np.sort(_count_steps(differences, resolution)))
+
+
+def _approximate_p(ordered: Integers) -> float:
+    n = len(ordered)
+    total = n * (n + 1) // 2
     below, upto = (_count_pairwise_sums(ordered, most) for most in (-1, 0))
-    p = 1.0
-    if not 2 * below <= total <= 2 * upto:
-        p = max(min(1.0, 2 * normal.cdf(min(count, total - count))) for count in (below, upto))
-    return Centre(estimate, (_value_of(ends[0], 2, resolution), _value_of(ends[1], 2, resolution)), p)
+    if 2 * below <= total <= 2 * upto:
+        return 1.0
+    return max(min(1.0, 2 * _approximate_null(n).cdf(min(count, total - count))) for count in (below, upto))
+
+
+def _approximate_null(n: int) -> NormalDist:
+    """Of the sum of ranks of either sign, half a rank lower for continuity."""
+    return NormalDist(n * (n + 1) / 4 - 0.5, math.sqrt(n * (n + 1) * (2 * n + 1) / 24))
+
+
+def _count_steps(differences: Floats, resolution: float) -> Integers:
+    return np.clip(np.rint(differences / resolution), -_BEYOND, _BEYOND).astype(np.int64)
 
 
 def _find_pairwise_sum(ordered: Integers, place: int) -> int:

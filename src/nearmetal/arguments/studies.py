@@ -129,9 +129,7 @@ def run(
 @_engine_option
 @json_option("summary.v1")
 @_scheduler_option
-def resume(
-    run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bool, scheduler: str | None
-) -> int:
+def resume(run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bool, scheduler: str | None) -> int:
     """Go on with a run that was interrupted."""
     if engine:
         return _run_on_own_engine()

@@ -1,7 +1,7 @@
 """`nearmetal run --gate`: whether the comparisons of one run meet gates, also those that it was begun with."""
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,10 @@ from nearmetal.model import COSTS, Plan, TrialRecord
 from nearmetal.report.gate_formats import GatePage, describe_judged, describe_outcomes
 from nearmetal.report.reading import ReportInput
 from nearmetal.store import journal, runs
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+
+Events = Sequence[Mapping[str, Any]]
+"""Those of a journal that are no trials."""
 
 
 def refuse_gates(gates: Sequence[Gate], plan: Plan) -> None:
@@ -50,22 +52,22 @@ class JudgedRun:
         return all(outcome.met for outcome in self.outcomes)
 
 
-def judge_run(folder: RunFolder) -> JudgedRun:
-    """By the gates that it was begun with; none is judged before it has come to its end."""
-    manifest = folder.manifest()
-    if not manifest.gates or runs.state(folder.journal) != "ended":
+def judge_run(report: ReportInput) -> JudgedRun:
+    """By the gates that a run was begun with; none is judged before it has come to its end."""
+    journal_path = report.folder.journal
+    if not report.manifest.gates or runs.state(journal_path) != "ended":
         return JudgedRun()
-    return judge_measured(manifest, *journal.read(folder.journal))
+    return judge_measured(report.manifest, report.analysis, report.records, lambda: journal.read(journal_path)[1])
 
 
 def judge_measured(
-    manifest: Manifest, records: Sequence[TrialRecord], events: Sequence[Mapping[str, Any]]
+    manifest: Manifest, whole: Analysis, records: Sequence[TrialRecord], read_events: Callable[[], Events]
 ) -> JudgedRun:
-    """By the gates of a manifest. Those without a response go by what the report says of primary comparisons."""
+    """By the gates of a manifest. Those without a response go by what the report says of primary comparisons, `whole`;
+    only bounds take another analysis, at the level that they share, and the run's events."""
     gates = [parse_gate(text) for text in manifest.gates]
-    whole = analyse(manifest, records, events, manifest.plan.primaries)
     primary = [one for one in whole.contrasts if one.primary]
-    named = _judge_named(manifest, records, events, whole, {gate.response for gate in gates if gate.response})
+    named = _judge_named(manifest, records, read_events, whole, {gate.response for gate in gates if gate.response})
     outcomes = [
         outcome for gate in gates for outcome in judge_gates([gate], _weigh(named if gate.response else primary))
     ]
@@ -94,7 +96,7 @@ def describe_run(judged: JudgedRun, report: ReportInput) -> GatePage:
 def _judge_named(
     manifest: Manifest,
     records: Sequence[TrialRecord],
-    events: Sequence[Mapping[str, Any]],
+    read_events: Callable[[], Events],
     whole: Analysis,
     responses: Collection[str],
 ) -> list[Contrast]:
@@ -110,7 +112,7 @@ def _judge_named(
         "plan": manifest.plan.model_copy(update={"level": level}),
     }
     again = manifest.model_copy(update=shared)
-    return _choose(analyse(again, records, events, manifest.plan.primaries), responses, manifest.plan)
+    return _choose(analyse(again, records, read_events(), manifest.plan.primaries), responses, manifest.plan)
 
 
 def _choose(analysis: Analysis, responses: Collection[str], plan: Plan) -> list[Contrast]:

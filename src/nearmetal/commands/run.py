@@ -221,7 +221,7 @@ def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
 
     results = read_run(folder)
     analysis = results.analysis
-    judged = judge_run(folder)
+    judged = judge_run(results)
     console = console_for(form != "text")
     if form == "json":
         from nearmetal.analysis.summary import summary
@@ -295,7 +295,7 @@ def show(path: Path, as_json: bool) -> None:
     folder = RunFolder.open(path)
     results = read_run(folder)
     state = runs.state(folder.journal)
-    judged = judge_run(folder)
+    judged = judge_run(results)
     if as_json:
         from nearmetal.analysis.summary import summary
 

@@ -57,7 +57,7 @@ def write_parquet(table: TidyTable) -> bytes:
     try:
         import duckdb
     except ImportError:
-        remedy = 'pip install "nearmetal[parquet]"; or --format csv'
+        remedy = "pip install duckdb; or --format csv"
         raise HostCannot("Parquet is written by duckdb, which is not installed", remedy=remedy) from None
     columns = find_columns(table)
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:

@@ -16,7 +16,7 @@ from nearmetal.report import words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.comparison import describe_change, describe_gates, describe_size, name_change, tell_verdict
 from nearmetal.report.formats import escape_markdown
-from nearmetal.report.gate_words import describe_gate, describe_outcome, describe_why
+from nearmetal.report.gate_words import describe_gate, describe_level, describe_outcome, describe_why
 from nearmetal.report.words import SIGNS, Labels
 
 
@@ -36,6 +36,8 @@ class GateRow:
     """Why there is no verdict, and what else is told of it alone."""
     told: str
     """Size and all that is told of it."""
+    level: str
+    """"alpha 0.0125, confidence 98.75 %"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def describe_compared(found: Compared, labels: Labels, study: str) -> GatePage:
                 size=size,
                 rest=rest.removeprefix(size).removeprefix("; "),
                 told=describe_change(change),
+                level=describe_level(change.tested_at),
             )
         )
     names = [name_change(change, found, labels) for change in found.changes]
@@ -106,6 +109,7 @@ def describe_judged(
                 size=size,
                 rest=rest,
                 told="; ".join(filter(None, (size, rest, *(warning.text for warning in one.warnings)))),
+                level=describe_level(one.tested_at),
             )
         )
     told = dict.fromkeys((*notes, *_tell_warnings(contrasts, [row.name for row in rows])))
@@ -134,7 +138,9 @@ def render_markdown(page: GatePage) -> str:
     """Gates, then a row for each comparison, then what it is warned of. GitHub and GitLab show it."""
     lines = [f"### nearmetal: {_escape(page.study)}", ""]
     for outcome, line in zip(page.outcomes, page.lines, strict=True):
-        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape(line)}")
+        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape(_make_sentence(line))}")
+    if levels := _describe_levels(page.rows):
+        lines += ["", _escape(levels)]
     lines += ["", f"| verdict | comparison | response | {page.heading} | |", "| --- | --- | --- | --- | --- |"]
     for row in page.rows:
         cells = (f"{SIGNS[row.tone]} {row.verdict}", row.name, row.response, row.size, row.rest)
@@ -144,6 +150,20 @@ def render_markdown(page: GatePage) -> str:
         lines += [f"- {_escape(text)}" for text in page.notes]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def _make_sentence(line: str) -> str:
+    return f"{line[:1].upper()}{line[1:]}."
+
+
+def _describe_levels(rows: Sequence[GateRow]) -> str:
+    """At which levels the comparisons of a table are judged, in a sentence."""
+    having: dict[str, list[str]] = {}
+    for row in rows:
+        having.setdefault(row.level, []).append(f"{row.response} of {row.name}")
+    if len(having) == 1:
+        return f"Each comparison is judged at {next(iter(having))}."
+    return " ".join(f"Judged at {level}: {'; '.join(of)}." for level, of in having.items())
 
 
 def _escape(text: str) -> str:
@@ -176,7 +196,8 @@ def _add_suite(
         )
         told = plain(row.told) if row else ""
         if case.why is not None:
-            message = plain(f"{what}: {describe_why(case.why, page.before)}")
+            at = f" ({row.level})" if row else ""
+            message = plain(f"{response} of {what} {describe_why(case.why, page.before)}{at}.")
             ElementTree.SubElement(test, "failure", type=case.why, message=message).text = told
         elif told:
             ElementTree.SubElement(test, "system-out").text = told

@@ -156,13 +156,14 @@ def _read(machine: Machine) -> Iterator[None]:
 
 
 async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any]) -> None:
-    """What the host holds for the machine beyond what the machine itself uses; 0 where it shares the host's kernel."""
+    """What the host holds for a guest beyond what the guest itself uses. A machine that shares the host's kernel, or is
+    pretended, has no guest and no such number."""
     cost = await server.cost()
     if cost is None or cost.memory_bytes is None:
         return
-    beyond = 0
-    if not kernel.is_its_hosts(server):
-        with _read(server):
-            used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
-        beyond = cost.memory_bytes - used
+    if kernel.is_its_hosts(server) or booted.asked.environment.description.family == "pretended":
+        return
+    with _read(server):
+        used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
+    beyond = cost.memory_bytes - used
     booted.responses["memory_overhead"] = Response(value=beyond, unit="B", better="lower", scale="difference")

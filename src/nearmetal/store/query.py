@@ -122,12 +122,13 @@ def require() -> None:
     try:
         import duckdb  # noqa: F401
     except ImportError:
-        remedy = 'pip install "nearmetal[query]"'
+        remedy = "pip install duckdb"
         raise HostCannot("questions are answered by duckdb, which is not installed", remedy=remedy) from None
 
 
 def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None], most: int | None = None) -> Answer:
-    """The answer to a question. BadInput, with the tables and their columns, when it cannot be understood.
+    """The answer to a question. BadInput when it cannot be understood, with the tables and their columns if a name is
+    unknown.
 
     A run that cannot be read is told, and left out; where that leaves none of those that were asked, its error is
     raised. Of many rows only `most` are fetched.
@@ -157,7 +158,7 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
         except duckdb.TransactionException as error:
             raise BadInput(f"{_READS}: {_in_one_line(error)}", "", _ASK) from None
         except duckdb.Error as error:
-            raise BadInput(_in_one_line(error), "", "\n    ".join(["the tables are:", *tables])) from None
+            raise BadInput(_in_one_line(error), "", _find_remedy(error, tables)) from None
         except OverflowError as error:
             raise BadInput(
                 f"a value is beyond what can be told: {error}", "", "ask for it as text, ::VARCHAR"
@@ -273,6 +274,13 @@ def _in_one_line(error: Exception) -> str:
     """Lines of a question are quoted without their numbers, which count what we put around it."""
     lines = (_NUMBER.sub("in: ", line.strip()) for line in str(error).splitlines() if "^" not in line)
     return " ".join(filter(None, lines))
+
+
+def _find_remedy(error: Exception, tables: Sequence[str]) -> str:
+    """The tables with their columns, if a table or a column is unknown."""
+    if re.search(r"(column|table) .*(not found|does not exist)", str(error), re.IGNORECASE):
+        return "\n    ".join(["the tables are:", *tables])
+    return "correct the SQL; `nearmetal query` alone lists tables and columns"
 
 
 def _described(database: "Database") -> Iterator[str]:

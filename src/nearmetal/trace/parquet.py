@@ -25,7 +25,7 @@ def require() -> None:
     try:
         import duckdb  # noqa: F401
     except ImportError:
-        remedy = 'pip install "nearmetal[parquet]"; or name a file that does not end in .parquet, for JSON lines'
+        remedy = "pip install duckdb; or name a file that does not end in .parquet, for JSON lines"
         raise HostCannot("Parquet is written by duckdb, which is not installed", remedy=remedy) from None
 
 
