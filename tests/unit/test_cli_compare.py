@@ -16,6 +16,7 @@ from nearmetal.commands import compare as compare_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.errors import BadInput
 from nearmetal.store.folder import RunFolder
+from nearmetal.study_text import did_you_mean
 from tests import journals
 from tests.command_line import called
 
@@ -105,6 +106,12 @@ def test_what_has_no_good_trial_any_more_fails_a_gate(
     why = "(no good trial of the run before has it)"
     assert f"gate not met: 1 comparison has no interval, so that nothing can be decided {why}" in text
     assert "! before: 8 trials that are not ok name nobody who is to blame, as in all runs of version 1" in text
+
+
+def test_part_of_a_name_is_enough_to_be_told_the_response() -> None:
+    assert (
+        did_you_mean("p99", ["errors", "latency_p50", "latency_p99"], "choose one of") == "did you mean `latency_p99`?"
+    )
 
 
 def test_why_a_gate_cannot_judge_is_told(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,3 +105,23 @@ def test_an_interval_that_failures_leave_open_has_no_width() -> None:
     """Also where one end alone is open."""
     differences = np.random.default_rng(0).normal(size=20)[:, None] * 1000
     assert half_width([Noise(differences, 2, failing=0.09)], 14, 0.05) is None
+
+
+@pytest.mark.parametrize("failing", [0.1, 0.25, 0.3])
+def test_what_is_promised_is_found_also_where_many_blocks_have_a_failure(failing: float) -> None:
+    """By the project's own test. A failure of either side, together, is 0 whatever the true difference."""
+    generator = np.random.default_rng(5)
+    noise = replace(normal(0.02), failing=failing)
+    promised = smallest([noise], 40, LEVEL)
+    assert promised is None or _share_found(noise, promised, generator) >= 0.75
+
+
+def _share_found(noise: Noise, true: float, generator: np.random.Generator) -> float:
+    found = 0
+    for _ in range(200):
+        differences = generator.choice(noise.differences.ravel(), 40) + true
+        has_failed = generator.random(40) < noise.failing
+        differences[has_failed] = np.where(generator.random(has_failed.sum()) < 0.5, -math.inf, math.inf)
+        interval = signed_rank(differences, LEVEL, 1e-12).interval
+        found += interval is not None and interval[0] > 0
+    return found / 200

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from nearmetal import evidence, plan_sight
 from nearmetal import plan as planning
 from nearmetal.analysis.degrees import count_disagreeing
-from nearmetal.analysis.sight import SPARE, EarlierRun, Evidence, list_unknown, sights, size_blocks
+from nearmetal.analysis.sight import SPARE, EarlierRun, Evidence, find_noise, list_unknown, sights, size_blocks
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.slack import count_spare, warn_of_no_slack
 from nearmetal.errors import BadInput
@@ -246,3 +247,57 @@ def test_what_is_measured_is_the_same_however_often_and_whatever_is_concluded() 
     assert {planning.digest_measurement(study(one)) for one in same} == {measured}
     other = ("workloads.web.duration=3s", "environments.other.speed=0.8", "design.share_boot=true", "machine.vcpus=2")
     assert measured not in {planning.digest_measurement(study(one)) for one in other}
+
+
+def test_failures_weigh_as_many_blocks_as_their_run_had() -> None:
+    """Ten blocks of which half failed, and 190 of which none: one in forty."""
+    half = noise(failing=0.5)
+    few = half.model_copy(update={"differences": half.differences[:5]})
+    many = half.model_copy(update={"differences": half.differences[:190], "failing": 0.0})
+    plan = planned(study("design.blocks=12"))
+    contrast = next(one for one in plan.contrasts if one.workload == "web")
+    known = find_noise(plan, contrast, Evidence(runs=[EarlierRun(MADE, 1, (one,)) for one in (few, many)]))
+    assert known is not None and known.noises[0].failing == pytest.approx(0.025)
+
+
+def test_one_sentence_tells_the_comparison_that_sees_the_least_of_a_workload_and_source() -> None:
+    plan = planned(study("design.blocks=12"))
+    seen = list(sights(plan, Evidence(pilot(noise(), noise("primes"))), study().design))
+    web, primes = seen
+    finds = web.finds.model_copy(update={"smallest": 2 * web.finds.smallest})
+    worse = web.model_copy(update={"finds": finds})
+    told = list(plan_sight.sentences([web, worse, primes], study().design))
+    assert [line.split(":")[0] for line in told] == ["web", "primes"]
+    assert told[0] == plan_sight.sentence(worse, study().design.margin, 2)
+    assert "2 comparisons" in told[0] and "comparisons" not in told[1]
+
+
+def test_a_calibration_tells_each_workload_response_and_pair_of_environments_once() -> None:
+    plan = planned(study("design.blocks=12"))
+    kinds = {workload.name: workload for of in plan.resolved for workload in of.workloads}
+    known: list[Any] = [
+        SimpleNamespace(
+            environment=of.environment.kind,
+            options=dict(of.environment.options),
+            made=MADE,
+            noise=[
+                SimpleNamespace(
+                    kind=kinds[name].kind,
+                    variant=kinds[name].variant,
+                    response=response,
+                    scale="ratio",
+                    differences=[[0.01], [-0.02], [0.015], [0.03], [-0.01], [0.02]],
+                    arms=2,
+                    typical=1000.0,
+                )
+                for name, response in (("web", "throughput"), ("primes", "events"))
+            ],
+        )
+        for of in plan.resolved
+    ]
+    by_calibrations = Evidence(calibrations=known)
+    keys = [known.key for one in plan.contrasts if (known := find_noise(plan, one, by_calibrations))]
+    assert [key[:3] for key in keys] == [("calibration", one.workload, plan.response_of(one)) for one in plan.contrasts]
+    assert len(set(keys)) == len(keys)
+    twice = plan.model_copy(update={"contrasts": plan.contrasts * 2})
+    assert len(list(sights(twice, by_calibrations, study().design))) == len(keys)

@@ -40,7 +40,7 @@ def _measure_contrast(
     planned: ContrastPlan, response: str, arms: Arms, spent: "Mapping[str, _Spent]"
 ) -> PairedNoise | None:
     outcomes = outcomes_of(arms, planned.treatment, planned.reference, planned.workload)
-    failing = sum(one.has_failed != other.has_failed for one, other in outcomes)
+    failing = sum(one.has_failed or other.has_failed for one, other in outcomes)
     pairs = [
         pair
         for pair in outcomes

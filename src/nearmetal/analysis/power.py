@@ -32,8 +32,7 @@ _STUDIES = 2_000
 _SIMULATED = 64
 """Blocks up to which studies are simulated; beyond, noise falls with the square root of their number."""
 _FAILED = 1e15
-"""A difference in which one side failed. It is far beyond all that is measured, and sums of it with its opposite are 0,
-which no infinity gives."""
+"""A difference in which one side failed, far beyond all that is measured."""
 _AT_ONCE = 2_000_000
 """Numbers that are in memory at once."""
 
@@ -49,7 +48,7 @@ class Noise:
     arms: int
     """Boots in each block that were alike."""
     failing: float = 0.0
-    """The share of blocks in which one of two boots that are compared fails: its difference is beyond all others."""
+    """The share of blocks in which a boot of two that are compared fails: its difference is beyond all others."""
 
     @classmethod
     def of(cls, values: Floats) -> "Noise":
@@ -145,11 +144,14 @@ def _find_ends(noises: Sequence[Noise], blocks: int, level: float) -> tuple[Floa
     differences = np.sum(drawn, axis=0) / math.sqrt(len(drawn))
     first, second = np.triu_indices(blocks)
     near, far = rejected - 1, len(first) - rejected
-    lows, highs = [], []
+    lows: list[Floats] = []
+    highs: list[Floats] = []
     for some in np.array_split(differences, max(1, _STUDIES * len(first) // _AT_ONCE)):
-        averages = np.partition((some[:, first] + some[:, second]) / 2, (near, far), axis=1)
-        lows.append(averages[:, near])
-        highs.append(averages[:, far])
+        for ends, place, side in ((lows, near, -1), (highs, far, 1)):
+            # A failure of either side, together, is 0 whatever the true difference: it speaks against each end.
+            unmoved = np.where(side * some > _FAILED / 2, 2 * some, some)
+            averages = np.partition((unmoved[:, first] + unmoved[:, second]) / 2, place, axis=1)
+            ends.append(averages[:, place])
     return np.concatenate(lows), np.concatenate(highs)
 
 
