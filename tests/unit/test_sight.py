@@ -296,7 +296,7 @@ def test_a_calibration_tells_each_workload_response_and_pair_of_environments_onc
         for of in plan.resolved
     ]
     by_calibrations = Evidence(calibrations=known)
-    keys = [known.key for one in plan.contrasts if (known := find_noise(plan, one, by_calibrations))]
+    keys = [found.key for one in plan.contrasts if (found := find_noise(plan, one, by_calibrations))]
     assert [key[:3] for key in keys] == [("calibration", one.workload, plan.response_of(one)) for one in plan.contrasts]
     assert len(set(keys)) == len(keys)
     twice = plan.model_copy(update={"contrasts": plan.contrasts * 2})

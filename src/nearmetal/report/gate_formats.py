@@ -200,7 +200,7 @@ def _add_suite(
             message = plain(f"{response} of {what} {describe_why(case.why, page.before)}{at}.")
             ElementTree.SubElement(test, "failure", type=case.why, message=message).text = told
         elif told:
-            ElementTree.SubElement(test, "system-out").text = told
+            ElementTree.SubElement(test, "system-out").text = f"{told} ({row.level})" if row else told
 
 
 def _key(one: Concluded | Case) -> tuple[str, ...]:
