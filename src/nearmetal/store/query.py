@@ -280,7 +280,7 @@ def _find_remedy(error: Exception, tables: Sequence[str]) -> str:
     """The tables with their columns, if a table or a column is unknown."""
     if re.search(r"(column|table) .*(not found|does not exist)", str(error), re.IGNORECASE):
         return "\n    ".join(["the tables are:", *tables])
-    return "correct the SQL; `nearmetal query` alone lists tables and columns"
+    return "write SQL, as in SELECT * FROM runs; `nearmetal query` alone lists tables and columns"
 
 
 def _described(database: "Database") -> Iterator[str]:
