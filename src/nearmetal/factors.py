@@ -94,7 +94,7 @@ def _find_aim(name: str, sets: str | None, study: Study, known: KnownNames) -> T
             f"sets = {sets!r} names nothing that can be set; it can be one of {keys}, {treated}, sysctl.NAME"
         )
     for table, model in _TABLES.items():
-        if name in model.model_fields:
+        if name in model.model_fields and not (model is ClientsSpec and name in ClientsSpec.TREATMENTS):
             return Target(table, name)
     if name in treatments:
         return Target("treatment", name)

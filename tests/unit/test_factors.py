@@ -248,6 +248,8 @@ def test_what_comes_in_without_a_name_is_told() -> None:
         ("any", {"levels": ["none"], "sets": "machine.isolation"}, "treatment", "isolation"),
         ("any", {"levels": [True], "sets": "observe.theirs"}, "observe", "theirs"),
         ("any", {"levels": ["host"], "sets": "clients.environment"}, "clients", "environment"),
+        ("offload", [True, False], "treatment", "offload"),
+        ("any", {"levels": [True], "sets": "clients.offload"}, "clients", "offload"),
     ],
 )
 def test_what_a_factor_sets(name: str, spec: Any, kind: str, key: str) -> None:

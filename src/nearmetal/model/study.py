@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt, model_validator
 
@@ -73,6 +73,9 @@ SAME = "same"
 
 
 class ClientsSpec(Frozen):
+    TREATMENTS: ClassVar[frozenset[str]] = frozenset({"offload"})
+    """Keys that are levels of treatments. A factor of such a name means the treatment, which servers have too."""
+
     count: Annotated[Whole, Field(le=1000)] = 1
     environment: str = "host"
     """A level of `environment`, or SAME: then what is not written here is as [machine] asks for it."""
@@ -92,7 +95,8 @@ class ClientsSpec(Frozen):
     @property
     def own_treatments(self) -> Mapping[str, Level]:
         """Levels of treatments that the clients have in place of the servers'."""
-        return {} if self.offload is None else {"offload": self.offload}
+        levels = ((name, getattr(self, name)) for name in sorted(self.TREATMENTS))
+        return {name: level for name, level in levels if level is not None}
 
     @property
     def own_keys(self) -> Mapping[str, Any]:

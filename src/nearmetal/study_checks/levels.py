@@ -9,7 +9,7 @@ from nearmetal import plugins
 from nearmetal.asked import put_level
 from nearmetal.factors import KnownNames
 from nearmetal.lines import KeyPath
-from nearmetal.model import CAPTURE_KEYS, SAME, FactorSpec, Level, Study, find_sysctl_problem
+from nearmetal.model import CAPTURE_KEYS, SAME, ClientsSpec, FactorSpec, Level, Study, find_sysctl_problem
 from nearmetal.study_checks.places import is_cpus, is_environment, is_host
 from nearmetal.study_text import StudyText, did_you_mean, shown, told
 
@@ -93,8 +93,8 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
         case "clients", "environment":
             if level != SAME:
                 is_environment(path, level, study, where)
-        case "clients", "offload":
-            _is_level(path, "offload", level, where)
+        case "clients", name if name in ClientsSpec.TREATMENTS:
+            _is_level(path, name, level, where)
         case "machine" | "clients", "host":
             is_host(path, level, study, where)
         case "machine" | "clients", "cpus":
