@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from nearmetal import system_errors
 from nearmetal.errors import HostCannot, ToolFailed
 
 from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
@@ -68,7 +69,9 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
             (work / "image").rename(target)
         except OSError as error:
             raise HostCannot(
-                f"the image cannot be written: {error.strerror}", str(error.filename or cache), "see: df, dmesg"
+                f"the image cannot be written: {error.strerror}",
+                str(error.filename or cache),
+                system_errors.remedy(error, otherwise="see: df, dmesg"),
             ) from error
         finally:
             await asyncio.to_thread(shutil.rmtree, work)

@@ -124,7 +124,8 @@ def _lead(primary: Sequence[Contrast]) -> str:
     how = f"Values are medians over {_span_blocks(primary)}"
     levels = sorted({figures.percent(1 - one.level) for one in primary if one.interval is not None})
     if levels:
-        how += f"; in brackets, the {' to '.join(dict.fromkeys((levels[0], levels[-1])))} interval"
+        level = " to ".join(dict.fromkeys((levels[0], levels[-1])))
+        how += f"; in brackets, the {level} interval of ratios within blocks"
     return f"{counted if len(primary) > _AT_A_GLANCE else ''}{how}."
 
 
