@@ -216,7 +216,7 @@ async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_pat
     await mock_run.run(tmp_path / "run", SEQUENTIAL)
     text = render(RunFolder(tmp_path / "run"), "md")
     assert isinstance(text, str)
-    assert "8 blocks (look 1)" in text
+    assert "| 8 | different, worse | decided at look 1; " in text
     assert r"8 (\|W+ − W−\| ≥ 32, p ≤ 0.023) and 12 (\|W+ − W−\| ≥ 54, p ≤ 0.034)" in text
     assert "their p and intervals only describe" in text
     assert "a verdict rests on those before the look" in text

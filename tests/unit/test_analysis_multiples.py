@@ -90,19 +90,22 @@ def counted(folder: RunFolder, seconds: Callable[[int], float]) -> RunFolder:
 def exploratory(folder: RunFolder) -> tuple[str, set[str], str]:
     """What the chapter says below its pictures, the responses in its table, and all that is drawn."""
     (chapter,) = [section for section in sections(read(folder)) if section.name == "exploratory"]
-    (table,) = [block for block in chapter.blocks if isinstance(block, Table)]
-    place = [column.title for column in table.columns].index("response")
+    tables = [block for block in chapter.blocks if isinstance(block, Table)]
+    titles = [[column.title for column in table.columns] for table in tables]
     drawn = json.dumps([panel.spec for block in chapter.blocks if isinstance(block, Chart) for panel in block.panels])
     said = " ".join(block.text for block in chapter.blocks if isinstance(block, Paragraph))
-    return said, {str(row[place]) for row in table.rows}, drawn
+    responses = {
+        str(row[title.index("response")]) for title, table in zip(titles, tables, strict=True) for row in table.rows
+    }
+    return said, responses, drawn
 
 
 def test_the_report_tells_the_primary_contrast_once(tmp_path: Path) -> None:
     said, responses, drawn = exploratory(counted(plausible_run.make(tmp_path / "run"), lambda block: 10.0))
     assert "median latency" in " ".join(responses)
     assert not any("transactions" in one for one in responses) and "transactions" not in drawn
-    assert (
-        said == "Not compared a second time: transactions of web, which is throughput times a constant in every trial."
+    assert said.endswith(
+        "Not compared a second time: transactions of web, which is throughput times a constant in every trial."
     )
 
 
@@ -118,4 +121,4 @@ def test_what_is_not_repeated_is_named_also_where_there_is_nothing_else(tmp_path
 def test_the_report_compares_a_count_over_a_time_of_its_own(tmp_path: Path) -> None:
     said, responses, drawn = exploratory(counted(plausible_run.make(tmp_path / "run"), lambda block: 10.0 + block))
     assert any("transactions" in one for one in responses) and "transactions" in drawn
-    assert not said
+    assert "Not compared a second time" not in said

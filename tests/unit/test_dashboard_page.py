@@ -263,7 +263,7 @@ def test_all_that_is_wrong_stands_in_one_place_whatever_it_is_about(golden: RunF
     for told in (
         "warning the whole run environment=qemu was left out: no QEMU on this host",
         "warning the whole run base and slow: a pretended machine",
-        "warning slow vs base, web the difference itself drifted over the blocks",
+        "warning slow vs base, web the difference in throughput drifted over the blocks",
         "warning slow, web block 1 the host took 3.4 % away",
     ):
         assert told in wrong(golden.path)

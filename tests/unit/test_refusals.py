@@ -45,7 +45,7 @@ def refused(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("ls -q", "ls: there is no option -q\n  remedy: choose one of: --json, --help"),
         ("--frob", "there is no option --frob\n  remedy: choose one of: --version, --help"),
         ("runn", "there is no command 'runn'\n  remedy: did you mean `run`?"),
-        ("blokc", "there is no command 'blokc'\n  remedy: choose one of: calibrate, clean, "),
+        ("blokc", "there is no command 'blokc'\n  remedy: choose one of: bundle, calibrate, "),
         ("image bild", "image: there is no command 'bild'\n  remedy: did you mean `build`?"),
     ],
 )

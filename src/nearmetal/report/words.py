@@ -361,8 +361,10 @@ def degree(contrast: Contrast) -> list[str]:
 
 
 def looks(contrast: Contrast) -> list[str]:
-    """ "1.02 × corrected for the looks", "1.01 × (1 to 1.03) in all 40 blocks": what an early verdict leaves out."""
-    told = []
+    """ "decided at look 1", "1.02 × corrected for the looks", "1.01 × (1 to 1.03) in all 40 blocks": what an early
+    verdict leaves out."""
+    is_decided = contrast.look is not None and contrast.verdict is not Verdict.UNDECIDED
+    told = [f"decided at look {contrast.look}"] if is_decided else []
     size_seen, size_adjusted = (
         size(value, None, contrast.scale, contrast.unit)
         for value in (contrast.difference if contrast.ratio is None else contrast.ratio, contrast.adjusted)

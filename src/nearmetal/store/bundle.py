@@ -142,8 +142,10 @@ def is_bundle(path: Path) -> bool:
 def unpack(path: Path) -> Path:
     """The run's folder that a bundle holds, among temporary files until this process ends. BadInput of one that is
     damaged, holds what no run has, or takes more than there is room for; OSError."""
-    place = Path(tempfile.mkdtemp(prefix="nearmetal-bundle-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(prefix="nearmetal-bundle-"))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    place = temporary / "run"  # runs that lie beside it would count as earlier ones
+    place.mkdir()
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r|gz") as archive:
             _unpack(archive, place, _find_room(path, place))
