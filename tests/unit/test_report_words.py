@@ -24,8 +24,13 @@ def test_a_contrast_in_plain_words() -> None:
 def test_what_an_early_verdict_leaves_out() -> None:
     last = LastLook(look=6, blocks=40, estimate=0.985, interval=(0.98, 0.99))
     early = contrast(look=1, adjusted=0.98, last_look=last)
-    assert words.looks(early) == ["0.98 × corrected for the looks", "0.985 × (0.980 to 0.990) in all 40 blocks"]
-    assert words.looks(contrast(look=1, adjusted=0.9701)) == []
+    assert words.looks(early) == [
+        "decided at look 1",
+        "0.98 × corrected for the looks",
+        "0.985 × (0.980 to 0.990) in all 40 blocks",
+    ]
+    assert words.looks(contrast(look=1, adjusted=0.9701)) == ["decided at look 1"]
+    assert words.looks(contrast(verdict=Verdict.UNDECIDED, look=2)) == []
 
 
 def test_an_open_contrast_says_that_looks_are_futile() -> None:
