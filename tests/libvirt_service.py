@@ -99,6 +99,8 @@ def serving(folder: Path, netns: str | None = None) -> Iterator[str]:
             time.sleep(0.05)
         yield f"qemu:///system?socket={socket}"
     finally:
+        if (status := service.poll()) is not None:
+            print(f"libvirtd ended by itself, with {status}:\n{(folder / 'log/output').read_text()}")
         service.terminate()
         service.wait(_READY)
 
