@@ -132,10 +132,10 @@ async def test_a_domain_dies_with_its_controller_and_can_be_removed_by_another(
 
 
 @pytest.fixture
-def making_groups(tmp_path: Path) -> Iterator[str]:
+def making_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a libvirtd that makes a control group for each domain, as it does where it has not been told to leave
-    that."""
-    with libvirt_service(tmp_path / "libvirt", controllers='"cpu", "cpuset", "cpuacct", "memory"') as uri:
+    that. Its sockets' paths have 107 characters at most."""
+    with libvirt_service(tmp_path_factory.mktemp("l"), controllers='"cpu", "cpuset", "cpuacct", "memory"') as uri:
         yield uri
     for folder in Path("/sys/fs/cgroup").glob("*/machine"):
         with contextlib.suppress(OSError):  # another libvirtd's domains are in there
