@@ -26,7 +26,7 @@ _SYSCTL = "net.ipv4.tcp_autocorking"
 def machine(ledger: Ledger, name: str, *, alive: bool = True, kind: str = "mock", stays: bool = False) -> None:
     """One that a run made, and whose sysctl it set."""
     world = World("local")
-    state = world.make(name, world.free_address())
+    state = world.make(name)
     world.save({**state, "sysctls": {**state["sysctls"], _SYSCTL: "0"}, "alive": alive})
     ledger.creating(Handle(kind=kind, name=name, site="local", role="server", stays=stays))
     ledger.changing(Change(on=name, kind="sysctl", target=_SYSCTL, before="1", after="0"))

@@ -183,7 +183,7 @@ def test_each_key_that_others_read_has_become_a_field(written: dict[str, Any], r
 
 async def test_what_a_ledger_of_that_version_holds_is_removed() -> None:
     world = World("local")
-    world.save(world.make("nm-1-1", world.free_address()))
+    world.save(world.make("nm-1-1"))
     path = ledgers_folder() / "abc123.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"op": "create", "handle": old("mock", role="server", borrowed=False)}) + "\n")

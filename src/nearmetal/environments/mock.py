@@ -185,7 +185,7 @@ class Mock:
         options = dict(order.options)
         state = world.make(
             name,
-            str(options.pop("address", None) or world.free_address()),
+            str(options.pop("address", "")),
             **{**options, "environment": options.get("label", order.role)},
             vcpus=order.spec.vcpus,
             memory=order.spec.memory,

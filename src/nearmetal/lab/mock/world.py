@@ -5,10 +5,11 @@ destroyed is kept on disk, so that a controller that is killed leaves behind jus
 """
 
 import base64
+import fcntl
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +45,27 @@ class World:
     def __init__(self, site: str) -> None:
         self._folder = Paths.default().state / "mock" / site
 
-    def make(self, name: str, address: str, **facts: Any) -> State:
-        """A new machine, running. Its boot_id follows from its name and how often it was made."""
-        count = self._count(facts.get("environment", name))
-        state: State = {
-            "name": name,
-            "address": address,
-            "alive": True,
-            "boots": 0,
-            "count": count,
-            "arguments": [],
-            "sysctls": dict(_SYSCTLS),
-            "features": dict(_FEATURES),
-            "files": {},
-            "serving": [],
-            "placed": {},
-            **facts,
-        }
-        self.boot(state)
+    def make(self, name: str, address: str = "", **facts: Any) -> State:
+        """A new machine, running. Its boot_id follows from its name and how often it was made.
+
+        Unless it is given an address, it has one that no other machine has.
+        """
+        with self._alone():
+            state: State = {
+                "name": name,
+                "address": address or self._free_address(),
+                "alive": True,
+                "boots": 0,
+                "count": self._count(facts.get("environment", name)),
+                "arguments": [],
+                "sysctls": dict(_SYSCTLS),
+                "features": dict(_FEATURES),
+                "files": {},
+                "serving": [],
+                "placed": {},
+                **facts,
+            }
+            self.boot(state)
         return state
 
     def boot(self, state: State) -> None:
@@ -94,12 +98,21 @@ class World:
 
     def machines(self) -> Iterator[State]:
         for file in sorted(self._folder.glob("*.json")):
-            yield json.loads(file.read_text())
+            with suppress(FileNotFoundError):  # another process may have removed it meanwhile
+                yield json.loads(file.read_text())
 
     def at_address(self, address: str) -> State | None:
         return next((state for state in self.machines() if state["address"] == address and state["alive"]), None)
 
-    def free_address(self) -> str:
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other process makes a machine here."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _free_address(self) -> str:
         taken = {state["address"] for state in self.machines()}
         return next(address for number in range(1, 65000) if (address := f"mock-{number}") not in taken)
 
@@ -110,7 +123,6 @@ class World:
         """How many machines of this environment there have been, this one included."""
         counter = self._folder / f"{environment}.count"
         count = int(counter.read_text()) + 1 if counter.exists() else 1
-        self._folder.mkdir(parents=True, exist_ok=True)
         counter.write_text(str(count))
         return count
 
