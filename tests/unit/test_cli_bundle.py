@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nearmetal.commands.bundle import find_homes
 from nearmetal.errors import BadInput
 from nearmetal.store.bundle import LIST, About, pack, unpack
 from nearmetal.store.folder import RunFolder
@@ -50,7 +52,7 @@ def run(measured: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bundle(run: Path) -> Path:
-    ended = called("bundle", "run", cwd=run.parent)
+    ended = called("bundle", "run", cwd=run.parent, environment={"HOME": HOME})
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "run.nearmetal.tar.gz\n"
     return run.with_name("run.nearmetal.tar.gz")
@@ -70,7 +72,7 @@ def test_a_bundle_is_read_as_its_run_is(run: Path, bundle: Path) -> None:
 def test_the_same_run_gives_the_same_bundle(run: Path, bundle: Path) -> None:
     before = bundle.read_bytes()
     (run / "manifest.json").touch()
-    assert called("bundle", str(run), "-o", str(bundle)).returncode == 0
+    assert called("bundle", str(run), "-o", str(bundle), environment={"HOME": HOME}).returncode == 0
     assert bundle.read_bytes() == before
 
 
@@ -78,7 +80,7 @@ def test_nobodys_home_is_in_it(run: Path, bundle: Path) -> None:
     assert HOME.encode() in (run / "manifest.json").read_bytes()
     assert b"somebody-of-a-test" not in gzip.decompress(bundle.read_bytes())
     assert "~/study.toml" in RunFolder.open(bundle).manifest().source
-    assert "1 path in a home folder" in called("bundle", str(run), "-o", str(bundle)).stderr
+    assert "1 path in a home folder" in called("bundle", str(run), "-o", str(bundle), environment={"HOME": HOME}).stderr
 
 
 def test_its_list_is_metadata_that_names_each_file(run: Path, bundle: Path) -> None:
@@ -183,3 +185,39 @@ def test_a_link_and_a_cut_bundle_are_refused(tmp_path: Path, bundle: Path) -> No
         (tmp_path / "cut.tar.gz").write_bytes(whole[:length])
         ended = called("verify", str(tmp_path / "cut.tar.gz"))
         assert ended.returncode == 2 and "this bundle is damaged" in ended.stderr, ended.stderr
+
+
+def test_a_list_that_is_deep_and_a_header_that_is_long_are_refused(tmp_path: Path) -> None:
+    for name, headers, content, why in (
+        ("deep", {}, b"[" * 100_000, "bundle is damaged"),
+        ("long", {"comment": "x" * 10**6}, b"{}", "holds more than it lists"),
+    ):
+        with tarfile.open(tmp_path / name, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+            member = tarfile.TarInfo(LIST)
+            member.size, member.pax_headers = len(content), headers
+            archive.addfile(member, io.BytesIO(content))
+        with pytest.raises(BadInput, match=why):
+            unpack(tmp_path / name)
+
+
+def test_a_bundle_takes_the_place_of_files_alone(run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for output in ("-", "pipe", "/dev/null"):
+        ended = called("bundle", str(run), "-o", output, cwd=tmp_path)
+        assert ended.returncode == 2 and "a bundle is written to a file" in ended.stderr
+    (tmp_path / "link").symlink_to("elsewhere")
+    assert called("bundle", str(run), "-o", "link", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "elsewhere").stat().st_size > 0
+
+
+def test_only_whole_names_of_homes_are_shortened() -> None:
+    named = (
+        "/home/somebody-of-a-test/x",
+        "/a/home/somebody-of-a-test/x",
+        "/home/somebody-of-a-testing",
+        "/home/other/x",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", HOME)
+        short = [find_homes().sub(b"~", name.encode()).decode() for name in named]
+    assert short == ["~/x", *named[1:]]

@@ -1,7 +1,10 @@
 """`bundle`: a run in one file, for those who shall check or repeat it."""
 
 import mmap
+import os
+import pwd
 import re
+import tempfile
 from pathlib import Path
 
 import click
@@ -20,8 +23,7 @@ from nearmetal.store.verify import verify
 from nearmetal.study_files import collect_files
 
 _ENDING = ".nearmetal.tar.gz"
-_HOME = re.compile(rb"/(?:home|Users)/[^/\\\s\"':,]+")
-"""A person's home, which names them. That of root names nobody."""
+_FIRST_USER, _NOBODY = 1000, 65534
 _NAMED = 3
 
 
@@ -34,22 +36,24 @@ def bundle(path: Path, output: Path | None) -> None:
         raise taken(folder.journal)
     output = output or Path(folder.path.resolve().name + _ENDING)
     check_output(output, folder)
-    parts, homes = _collect(folder)
+    place = output.resolve()
+    if output.name == "-" or (place.exists() and not place.is_file()):
+        raise BadInput("a bundle is written to a file", str(output), "name one by -o")
+    pattern = find_homes()
+    parts, homes = _collect(folder, pattern)
     about = _describe(folder)
-    new = output.with_name(f".{output.name}.new")
-    try:
+    with tempfile.TemporaryDirectory(prefix=".nearmetal-", dir=place.parent) as temporary:
+        new = Path(temporary) / place.name
         with new.open("wb") as to:
             pack(about, parts, to)
         if (found := verify(new, lambda what: None)).damaged:
             first = found.damaged[0]
             remedy = "name files by paths outside of a home folder" if homes else f"nearmetal verify {path}"
             raise BadInput(f"it cannot be packed: {first.what}", first.file, remedy)
-        new.replace(output)
-    finally:
-        new.unlink(missing_ok=True)
+        new.replace(place)
     if homes:
         beside(f"{count(homes, 'path')} in a home folder: only what follows it is in the bundle, after ~")
-    telling = [name for name, part in parts.items() if isinstance(part, Path) and _names_a_home(part)]
+    telling = [name for name, part in parts.items() if isinstance(part, Path) and _contains(part, pattern)]
     if telling:
         shown = listing(telling[:_NAMED]) + (" and more" if len(telling) > _NAMED else "")
         beside(f"{count(len(telling), 'file')} of trials name a home folder, and are packed as they are: {shown}")
@@ -63,14 +67,23 @@ def _describe(folder: RunFolder) -> About:
     return About(f"{manifest.study.name} of {manifest.created[:10]}", about, manifest.created, version)
 
 
-def _collect(folder: RunFolder) -> tuple[dict[str, bytes | Path], int]:
+def find_homes() -> re.Pattern[bytes]:
+    """Where the homes of people stand, which name them. That of root names nobody."""
+    people = (one.pw_dir for one in pwd.getpwall() if one.pw_uid >= _FIRST_USER and one.pw_uid != _NOBODY)
+    homes = {home for home in (str(Path.home()), *people) if home.count("/") > 1}
+    names = b"|".join(map(re.escape, map(os.fsencode, sorted(homes, key=len, reverse=True))))
+    return re.compile(rb"(?<![\w./~-])(?:" + names + rb")(?![\w.-])" if names else rb"(?!)")
+
+
+def _collect(folder: RunFolder, homes: re.Pattern[bytes]) -> tuple[dict[str, bytes | Path], int]:
     """What a bundle holds, by path, and how many paths of homes were shortened."""
     parts: dict[str, bytes | Path] = {}
-    homes = 0
+    shortened = 0
     for name in ("manifest.json", folder.journal.name):
         if (file := folder.path / name).exists():
-            parts[name], found = _shorten_homes(files.read_regular(file, "restore it from a copy of the run's folder"))
-            homes += found
+            content = files.read_regular(file, "restore it from a copy of the run's folder")
+            parts[name], found = _shorten(content, homes)
+            shortened += found
     carried = {one.sha256 for one in collect_files(folder.manifest().plan.resolved)}
     parts |= {f"files/{sha256}": folder.files / sha256 for sha256 in carried}
     for record in journal.records(folder.journal):
@@ -79,31 +92,31 @@ def _collect(folder: RunFolder) -> tuple[dict[str, bytes | Path], int]:
                 parts[artifact.path] = folder.place_artifact(artifact.path)
             except OSError as error:
                 raise BadInput(f"a file of a trial is gone: {error.strerror}", artifact.path) from None
-    return parts, homes
+    return parts, shortened
 
 
-def _shorten_homes(content: bytes) -> tuple[bytes, int]:
+def _shorten(content: bytes, homes: re.Pattern[bytes]) -> tuple[bytes, int]:
     """Lines of JSON objects, each with its checksum renewed where it names a home folder."""
-    if not _HOME.search(content):
+    if not homes.search(content):
         return content, 0
     if content.startswith(b"{\n"):  # a manifest is one object on several lines
-        return _shorten_in_object(content)
-    lines = [_shorten_in_object(line) for line in content.splitlines(keepends=True)]
+        return _shorten_in_object(content, homes)
+    lines = [_shorten_in_object(line, homes) for line in content.splitlines(keepends=True)]
     return b"".join(line for line, _ in lines), sum(found for _, found in lines)
 
 
-def _shorten_in_object(content: bytes) -> tuple[bytes, int]:
+def _shorten_in_object(content: bytes, homes: re.Pattern[bytes]) -> tuple[bytes, int]:
     whole = content.removesuffix(b"\n")
     bare = without_checksum(whole)
-    short, found = _HOME.subn(b"~", bare)
+    short, found = homes.subn(b"~", bare)
     if not found:
         return content, 0
     return (add_checksum(short) if bare != whole else short) + content[len(whole) :], found
 
 
-def _names_a_home(file: Path) -> bool:
+def _contains(file: Path, pattern: re.Pattern[bytes]) -> bool:
     with file.open("rb") as content:
         if not file.stat().st_size:
             return False
         with mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ) as held:
-            return _HOME.search(held) is not None
+            return pattern.search(held) is not None

@@ -29,6 +29,8 @@ from nearmetal.model import Frozen
 LIST = "ro-crate-metadata.json"
 _LONGEST_LIST = 64 * 2**20
 _CHUNK = 2**20
+_LONGEST_HEADER = 2**16
+"""Bytes before a file's content; `tarfile` reads them whole, whatever they claim to be."""
 _MOST_RATIO = 500
 """Bytes unpacked for each byte packed. Journals have ten to fifty; deflate cannot do more than 1,032."""
 _AT_LEAST = 16 * 2**20
@@ -38,7 +40,10 @@ _PART = re.compile(r"manifest\.json|journal\.jsonl|files/[0-9a-f]{64}|artifacts(
 """What may lie in a run's folder."""
 
 _GZIP = b"\x1f\x8b"
-_DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError, ValueError)
+_DAMAGED = (
+    *(tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile),
+    *(ValueError, KeyError, OverflowError, RecursionError),
+)
 _REMEDY = "ask for the bundle again, and compare its SHA-256 with the sender's"
 
 
@@ -147,30 +152,54 @@ def unpack(path: Path) -> Path:
     place = temporary / "run"  # runs that lie beside it would count as earlier ones
     place.mkdir()
     try:
-        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r|gz") as archive:
-            _unpack(archive, place, _find_room(path, place))
+        with gzip.open(path) as file:
+            unpacked = _Allowed(file)
+            unpacked.allow(_LONGEST_HEADER)
+            with tarfile.open(fileobj=unpacked, mode="r|") as archive:  # type: ignore[call-overload]
+                _unpack(archive, unpacked, place, _find_room(path, place))
     except _DAMAGED as error:
         raise BadInput(f"this bundle is damaged: {error}", str(path), _REMEDY) from None
     return place
+
+
+class _Allowed:
+    """Reads what was allowed to be read, and not more."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+        self._left = tarfile.RECORDSIZE  # `tarfile` reads so much ahead
+
+    def allow(self, size: int) -> None:
+        self._left += size
+
+    def read(self, size: int) -> bytes:
+        content = self._file.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise ValueError("it holds more than it lists")
+        return content
 
 
 def _find_room(path: Path, place: Path) -> int:
     return min(shutil.disk_usage(place).free, max(_AT_LEAST, _MOST_RATIO * path.stat().st_size))
 
 
-def _unpack(archive: tarfile.TarFile, place: Path, room: int) -> None:
+def _unpack(archive: tarfile.TarFile, unpacked: _Allowed, place: Path, room: int) -> None:
     first = archive.next()
     if first is None or first.name != LIST:
         raise ValueError(f"it does not begin with {LIST}")
     if first.size > _LONGEST_LIST:
         raise ValueError(f"its {LIST} is too long")
+    unpacked.allow(first.size)
     wanted = _read_list(_open(archive, first).read())
     if (size := sum(file.size for file in wanted.values())) > room:
         raise ValueError(f"it would take {size:,} bytes, and {room:,} are the most")
+    unpacked.allow(_LONGEST_HEADER)
     while (member := archive.next()) is not None:
         file = wanted.pop(member.name, None)
         if file is None:
             raise ValueError(f"{member.name!r} stands in it, and is not listed or is there twice")
+        unpacked.allow(file.size + _LONGEST_HEADER)
         with _create(place / file.path) as out:
             if _copy(_open(archive, member), out, file.size) != file.sha256:
                 raise ValueError(f"{file.path!r} is not as listed")
