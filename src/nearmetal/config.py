@@ -47,6 +47,8 @@ class Limits:
     """What a trial may take beyond the duration it declares."""
     proof: float = 10.0
     """What a guest may take to boot on real hardware; it takes less than one."""
+    mute: float = 6.0
+    """What a guest's agent may take to answer while all its CPUs are busy."""
 
     def scaled(self, patience: float) -> "Limits":
         return Limits(*(patience * limit for limit in astuple(self)))

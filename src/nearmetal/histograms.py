@@ -42,6 +42,8 @@ def decode_histogram(text: str) -> Iterator[tuple[int, int]]:
             index -= number
             continue
         unit = max(0, (index >> half) - 1)
+        if unit > highest.bit_length():
+            raise ValueError("it counts values that are higher than its highest")
         first = ((index & (1 << half) - 1) + (1 << half if index >> half else 0)) << unit + lowest.bit_length() - 1
         if first > 2 * highest:
             raise ValueError("it counts values that are higher than its highest")

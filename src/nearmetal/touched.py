@@ -43,8 +43,9 @@ def _list_hosts(study: Study) -> Iterator[Touched]:
 def _list_treatment(resolved: Resolved) -> Iterator[Touched]:
     for environment in (resolved.environment, resolved.clients.environment):
         yield from _list_environment(environment)
-    for spec in filter(None, (resolved.server, resolved.clients.machine)):
-        yield from _list_machine(spec, resolved.environment.level)
+    yield from _list_machine(resolved.server, resolved.environment.level)
+    if resolved.clients.machine is not None:
+        yield from _list_machine(resolved.clients.machine, resolved.clients.environment.level)
     for name, service in resolved.services.items():
         start = "what its image starts" if service.start == "image" else shlex.join(service.start)
         if service.start:
@@ -77,6 +78,11 @@ def _list_machine(spec: MachineSpec, level: str) -> Iterator[Touched]:
         yield Touched(kind="image", of=level, what=spec.image)
     if spec.share is not None:
         yield Touched(kind="file", of=level, what=str(spec.share))
+    if spec.vmm or spec.vmm_arguments:
+        words = [spec.vmm or "qemu-system", *spec.vmm_arguments]
+        yield Touched(kind="command", of=level, what=shlex.join(words))
+    if spec.kernel is not None and spec.kernel.startswith("/"):
+        yield Touched(kind="file", of=level, what=spec.kernel)
     for argv in spec.neighbours:
         yield Touched(kind="command", of=level, what=shlex.join(argv))
 

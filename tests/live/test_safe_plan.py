@@ -66,7 +66,7 @@ def listening(family: socket.AddressFamily, address: object) -> Iterator[socket.
         yield server
 
 
-@pytest.mark.parametrize("level", ["box", "engine", "virt", "metal", "board"])
+@pytest.mark.parametrize("level", ["box", "engine", "virt", "metal", "board", "qemu"])
 def test_a_strangers_study_is_previewed_without_running_or_contacting_anything(tmp_path: Path, level: str) -> None:
     trips, tools = tmp_path / "tripped", tmp_path / "bin"
     tools.mkdir()
@@ -93,6 +93,7 @@ def test_a_strangers_study_is_previewed_without_running_or_contacting_anything(t
                     "nearmetal",
                     "plan",
                     str(study),
+                    *(("--set", f"machine.vmm={tmp_path}/evil") if level == "qemu" else ()),
                 ],
                 env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "COLUMNS": "200"},
                 capture_output=True,
@@ -117,6 +118,7 @@ def test_a_strangers_study_is_previewed_without_running_or_contacting_anything(t
         "virt": "URI (virt): qemu+ssh://127.0.0.1",
         "metal": "host (metal): root@127.0.0.1",
         "board": "environment board (machine = 'pc,firmware=",
+        "qemu": f"command (qemu): {tmp_path}/evil",
     }[level] in told
 
 

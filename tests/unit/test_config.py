@@ -23,7 +23,7 @@ def test_an_emulated_processor_gets_more_time_than_a_real_one(tmp_path: Path) ->
 
 
 def test_patience_scales_each_limit() -> None:
-    assert Limits(1, 2, 3, 4, 5).scaled(2) == Limits(2, 4, 6, 8, 10)
+    assert Limits(1, 2, 3, 4, 5, 6).scaled(2) == Limits(2, 4, 6, 8, 10, 12)
 
 
 @pytest.mark.parametrize("named", ["", "much", "0.5", "nan", "-3", "1000"])

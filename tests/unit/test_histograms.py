@@ -64,6 +64,7 @@ def head(length: int, digits: int = 3, lowest: int = 1, highest: int = HIGHEST, 
         packed(head(9) + b"\2\2"),
         packed(head(1) + b"\x82"),
         packed(head(6) + b"\xff\xff\xff\xff\x7f\2"),
+        packed(head(10) + b"\xff" * 8 + b"\x7f\2"),
     ],
 )
 def test_what_is_no_histogram_is_refused(text: str) -> None:

@@ -18,6 +18,7 @@ from nearmetal.fleet import dask, site
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble
 from nearmetal.fleet.orders import Order, Outcome
 from nearmetal.lab import probe
+from nearmetal.model.words import NAME
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Security
@@ -54,6 +55,8 @@ class Fleet:
         self._addresses: dict[str, str] = {}
         self.facts: dict[str, Mapping[str, str]] = {}
         """Of each site that was ever there and may take part."""
+        self.kept_to: frozenset[str] | None = None
+        """Names of sites, once no others are asked: who joins a run that goes on neither ends nor delays it."""
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -67,7 +70,8 @@ class Fleet:
                 workers = (await self._client.scheduler.identity(n_workers=-1))["workers"]
         except Exception as error:
             raise self._lost(error) from None
-        there = {str(one["name"]): address for address, one in workers.items() if SITE in one.get("resources", {})}
+        found = {str(one["name"]): address for address, one in workers.items() if SITE in one.get("resources", {})}
+        there = {name: address for name, address in found.items() if self._may_be_asked(name)}
         new = {name: address for name, address in there.items() if self._addresses.get(name) != address}
         self._addresses = {name: address for name, address in there.items() if name not in new}
         for name, address in new.items():
@@ -76,6 +80,10 @@ class Fleet:
                 _refuse_other_version(name, facts)
                 self.facts[name] = facts
                 self._addresses[name] = address
+
+    def _may_be_asked(self, name: str) -> bool:
+        """Folders are called by sites' names; a worker that was not started by `nearmetal worker` may have any."""
+        return re.fullmatch(NAME, name) is not None and (self.kept_to is None or name in self.kept_to)
 
     async def wait_for_sites(self, count: int, patience: float) -> None:
         """Until so many are there, or for so many seconds. HostCannot as of `find_sites`."""
@@ -237,9 +245,12 @@ async def _reach(
         raise describe_trouble(error, scheduler) from None
     try:
         fleet = Fleet(client, scheduler)
-        async with asyncio.timeout(LIMITS.command):
-            versions = await client.get_versions(check=False)
-            workers = (await client.scheduler.identity(n_workers=-1))["workers"]
+        try:
+            async with asyncio.timeout(LIMITS.command):
+                versions = await client.get_versions(check=False)
+                workers = (await client.scheduler.identity(n_workers=-1))["workers"]
+        except Exception as error:
+            raise describe_trouble(error, scheduler) from None
         refuse_other_dask(versions, {where: str(one["name"]) for where, one in workers.items()})
         await fleet.wait_for_sites(count, patience)
         if not fleet.sites:

@@ -104,7 +104,7 @@ class Controller:
         told = self._course.happened
         joined = [event for event in told if event["event"] == "SitesJoined"]
         self._token: str = joined[0]["token"] if joined else secrets.token_hex(8)
-        self._sites = fleet.sites
+        self._sites: tuple[str, ...] = ()
         """The list of blocks is drawn over these."""
         self._dispatched = [event for event in told if event["event"] == "BlockDispatched"]
         self._pieces = list_pieces(folder)
@@ -118,7 +118,7 @@ class Controller:
         """All blocks before this one are in the journal."""
         self._drawn = 0
         """All blocks before this one are in a queue, or begun."""
-        self._queues: dict[str, list[int]] = {site: [] for site in self._sites}
+        self._queues: dict[str, list[int]] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._has_files: set[tuple[str, str]] = set()
 
@@ -127,6 +127,7 @@ class Controller:
         interrupted = True
         try:
             self._course.begin(changed)
+            await self._gather_sites()
             self._course.stream.emit(
                 SitesJoined(
                     token=self._token,
@@ -147,6 +148,20 @@ class Controller:
 
     # ── From where the journal ends ───────────────────────────────────────────────────────────────────────────────
 
+    async def _gather_sites(self) -> None:
+        """Those that are there, and those that may have measured for a controller that is gone.
+
+        A worker that is started again needs a moment.
+        """
+        holding = {one["site"] for one in self._dispatched if (one["block"], one["attempt"]) not in self._told_ends}
+        end = time.monotonic() + LIMITS.stop
+        while not holding <= set(self._fleet.sites) and time.monotonic() < end:
+            await asyncio.sleep(LOOK)
+            await self._fleet.find_sites()
+        self._sites = self._fleet.sites
+        self._queues = {site: [] for site in self._sites}
+        self._fleet.kept_to = frozenset(self._sites)
+
     async def _go_on(self) -> bool:
         """Find what is there of blocks already; whether the run has come to its end."""
         while self._next < self._plan.blocks and is_measured(self._plan, self._next, self._course.progress):
@@ -166,7 +181,10 @@ class Controller:
                 if (event := last.get(index)) and event["attempt"] == block.attempt and not block.is_over:
                     block.site = event["site"]
                     if event["dispatch"] not in at_home:
-                        await self._bring_home(block, event["dispatch"])
+                        try:
+                            await self._bring_home(block, event["dispatch"])
+                        except SiteLost as lost:
+                            self._lose(block, str(lost))
         is_over = self._commit()
         self._drawn = self._next
         return is_over
@@ -274,11 +292,10 @@ class Controller:
             if outcome.refused is not None:
                 self._put_aside(site, outcome.refused)
                 block.site = None if not order.task.done else site
+            else:
+                await self._bring_home(block, dispatch, has_ended=True)
         except SiteLost as lost:
             self._lose(block, str(lost))
-        else:
-            if outcome.refused is None:
-                await self._bring_home(block, dispatch, has_ended=True)
         block.dispatch = None
         if not block.is_over:
             self._queue(block.index, self._gone)
@@ -295,7 +312,7 @@ class Controller:
 
     async def _bring_home(self, block: _Block, dispatch: int, *, has_ended: bool = False) -> None:
         """Take what a site has of a dispatch, once its process has ended. `has_ended`: by itself, so that what it does
-        not have is lost."""
+        not have is lost. SiteLost."""
         site = block.site or ""
         piece = Piece.name(self._folder, block.index, block.attempt, dispatch, site)
         try:
@@ -303,10 +320,9 @@ class Controller:
             if spool.files:
                 await fetch_piece(self._fleet, self._token, piece, spool)
                 await self._fleet.ask(site, on_site.forget_dispatch, self._token, dispatch)
-        except SiteLost as lost:
+        except SiteLost:
             if not piece.folder.exists():
-                self._lose(block, str(lost))
-                return
+                raise
         if not piece.folder.exists():
             if has_ended:
                 self._lose(block, f"the site {site} has nothing of it")

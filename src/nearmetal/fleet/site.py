@@ -116,7 +116,8 @@ def _run_order(order: Order, stands: Callable[[], bool]) -> None:
         if child.returncode < 0:
             # What it had made, and not removed.
             command = [sys.executable, "-m", "nearmetal", "clean"]
-            subprocess.run(command, check=False, capture_output=True, timeout=2 * LIMITS.boot)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # whoever stands here next cleans as well
+                subprocess.run(command, check=False, capture_output=True, timeout=2 * LIMITS.boot)
 
 
 def _wait(child: "subprocess.Popen[bytes]", events: IO[bytes], stands: Callable[[], bool]) -> None:

@@ -200,7 +200,8 @@ def _change(contrast: Contrast, verb: _Verb) -> str:
         value, *ends = _percents(shares[0], sorted(shares[1:]))
         return f"{value} % {word}" + (f" ({' to '.join(ends)} %)" if ends else "")
     brackets = "" if turned is None else f" ({figures.interval(ratio, turned)})"
-    return f"{figures.ratio(ratio, turned)} times {_TIMES.get(word, word)}{brackets}"
+    times = "as many" if word == "more" and verb.less == "fewer" else _TIMES.get(word, word)
+    return f"{figures.ratio(ratio, turned)} times {times}{brackets}"
 
 
 _TIMES = {"more": "as much", "longer": "as long", "shorter": "shorter"}

@@ -265,6 +265,10 @@ _OWN_CHECKS: Mapping[str, frozenset[str]] = {
 otherwise: they name a socket, or words of a program's command line."""
 
 
+_OWN_WORDS = ("vmm", "vmm_arguments", "kernel")
+"""Keys of a machine by which a study names a program that would run, words for it, or a file to unpack."""
+
+
 def find_foreign(environment: ResolvedEnvironment, spec: MachineSpec) -> str:
     """What of an environment cannot be checked without asking somebody else, or running what the study brings; ""."""
     level = environment.level
@@ -273,6 +277,8 @@ def find_foreign(environment: ResolvedEnvironment, spec: MachineSpec) -> str:
         return f"environment {level} (kind {environment.kind})"
     if given := sorted(key for key in options if environment.options.get(key) is not None):
         return f"environment {level} ({', '.join(f'{key} = {environment.options[key]!r}' for key in given)})"
+    if own := [key for key in _OWN_WORDS if getattr(spec, key)]:
+        return f"environment {level} ({', '.join(f'machine.{key}' for key in own)})"
     if spec.brings_image and environment.kind not in ("docker", "podman"):
         return f"image {spec.image}"
     return ""

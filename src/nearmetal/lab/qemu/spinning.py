@@ -6,11 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost
 
-_LONGEST = 6.0
-"""Seconds without an answer."""
-_ENOUGH = 2.0
+_ENOUGH = LIMITS.mute / 3
 """Seconds of each vCPU meanwhile: a hundred times what an emulated guest takes to answer, however busy its host is."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -35,7 +34,7 @@ class Spinning:
             return None
         seconds = time.monotonic() - asked
         is_busy = bool(spent) and min(now - was for now, was in zip(spent, self._spent, strict=True)) >= _ENOUGH
-        if seconds < _LONGEST or not is_busy:
+        if seconds < LIMITS.mute or not is_busy:
             return None
         what = f"its agent has not answered for {seconds:.0f} s, in which all its vCPUs were busy"
         return MachineLost(f"the guest is livelocked: {what}", name)
