@@ -18,15 +18,17 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def main() -> None:
-    """The command line. Errors of ours become one message and their exit code; never a traceback."""
+    """The command line. Errors of ours become one message and their exit code; a traceback is a fault of nearmetal."""
     try:
         pipes.be_patient()
         search_path.widen()
         status = _carried_out()
     except Exception as error:
-        if not _is_of_interruption(error):
-            raise
-        status = _interrupted()
+        if _is_of_interruption(error):
+            status = _interrupted()
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
+            status = ExitCode.OWN_FAILURE
     except KeyboardInterrupt:
         status = _interrupted()
     if status == ExitCode.INTERRUPTED and any(not thread.daemon for thread in threading.enumerate()[1:]):

@@ -349,9 +349,10 @@ def test_an_end_of_a_file_is_no_interruption(
 
     monkeypatch.setattr(run_commands, "show", ends)
     monkeypatch.setattr(sys, "argv", ["nearmetal", "show", str(FOLDER)])
-    with pytest.raises(EOFError, match="a defect"):
+    with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert "interrupted" not in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert ended.value.code == 125 and "EOFError: a defect" in told and "interrupted" not in told
 
 
 def test_a_build_that_is_told_to_end_tidies_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,8 @@ def _collect(folder: RunFolder, homes: re.Pattern[bytes]) -> tuple[dict[str, byt
             try:
                 parts[artifact.path] = folder.place_artifact(artifact.path)
             except OSError as error:
-                raise BadInput(f"a file of a trial is gone: {error.strerror}", artifact.path) from None
+                remedy = f"nearmetal verify {folder.path} names all; restore them from a copy of the run's folder"
+                raise BadInput(f"a file of a trial is gone: {error.strerror}", artifact.path, remedy) from None
     return parts, shortened
 
 

@@ -117,7 +117,10 @@ def run(
     if opened.repeats is not None and finished and form == "text":
         from nearmetal.commands.compare import compare
 
-        compare([opened.repeats], [request.folder])
+        try:
+            compare([opened.repeats], [request.folder])
+        except BadInput as error:  # the run itself is done
+            beside(f"it is not compared with the bundle's run: {error.what}")
     return status
 
 
@@ -277,14 +280,15 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
 
     folder = RunFolder.open(path)
     check_output(output, folder)
-    if form == "html" and output is None:
-        if folder.bundle is None:
-            click.echo(_written(folder))
-            return
-        output = folder.bundle.with_name(f"{folder.bundle.name.split('.')[0]}.html")
-        click.echo(output)
-    content = render(folder, form, warn)
-    write_output(content, output)
+    if form == "html" and output is None and folder.bundle is None:
+        click.echo(_written(folder))
+        return
+    page = None
+    if form == "html" and output is None and folder.bundle is not None:
+        page = folder.bundle.with_name(f"{folder.bundle.name.split('.')[0]}.html")
+    write_output(render(folder, form, warn), output or page)
+    if page is not None:
+        click.echo(page)
 
 
 def show(path: Path, as_json: bool) -> None:

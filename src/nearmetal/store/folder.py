@@ -148,7 +148,7 @@ class RunFolder:
     def _damaged(self, what: str) -> BadInput:
         return BadInput(
             f"the run's manifest cannot be read: {what}",
-            str(self._manifest),
+            str(self._manifest) if self.bundle is None else f"{self.bundle}: {self._manifest.name}",
             "restore it from a copy of the run's folder, or read it with the nearmetal that wrote it",
         )
 
