@@ -123,6 +123,13 @@ tests = $(PYTHON) -m pytest -q $(2) -m $(1) || { [ $$? = 1 ] && \
   echo "== those that failed above, once more by themselves" && \
   $(PYTHON) -m pytest -q -x --last-failed --last-failed-no-failures=none -m $(1); }
 
+# The same for the probe's tests, whose runner names those that failed, indented, at its end.
+probe-tests = set -o pipefail; mkdir -p build && $(CARGO_STATIC) test $(CARGO_FLAGS) --no-fail-fast -- --test-threads=8 2>&1 | \
+  tee build/probe-tests.log || { \
+  failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_:]*\)$$/\1/p' build/probe-tests.log | sort -u) && \
+  [ -n "$$failed" ] && echo "== those that failed above, once more by themselves" && \
+  $(CARGO_STATIC) test $(CARGO_FLAGS) -- --test-threads=1 --exact $$failed; }
+
 # The tests that need the host to themselves come last. All others wait as long as they compute, so more of them run at
 # once than there are CPUs: four of Python, two for each CPU that tests.conftest gives out, and eight of the probe.
 # Neighbours share expensive fixtures: worksteal keeps them together. Tests start Python hundreds of times, which is
@@ -131,7 +138,7 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	@rm -f $(PARTS)
 	$(call part,check and the simulated vCenter,$(MAKE) --no-print-directory -j 3 --output-sync=target check vcenter)
-	$(call part,tests of the probe,$(CARGO_STATIC) test $(CARGO_FLAGS) -- --test-threads=8)
+	$(call part,tests of the probe,$(probe-tests))
 	$(call part,tests that are not live,$(call tests,"not live and not long",-n 4 --dist worksteal))
 	$(call part,live tests,$(call tests,"live and not long and not alone",-n 4 --dist worksteal --durations=10))
 	$(call part,live tests alone on the host,$(call tests,"live and alone and not long",--durations=10))
