@@ -126,7 +126,7 @@ tests = $(PYTHON) -m pytest -q $(2) -m $(1) || { [ $$? = 1 ] && \
 # The same for the probe's tests, whose runner names those that failed, indented, at its end.
 probe-tests = set -o pipefail; mkdir -p build && $(CARGO_STATIC) test $(CARGO_FLAGS) --no-fail-fast -- --test-threads=8 2>&1 | \
   tee build/probe-tests.log || { \
-  failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_:]*\)$$/\1/p' build/probe-tests.log | sort -u) && \
+  failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_]*::[a-z0-9_:]*\)$$/\1/p' build/probe-tests.log | sort -u) && \
   [ -n "$$failed" ] && echo "== those that failed above, once more by themselves" && \
   $(CARGO_STATIC) test $(CARGO_FLAGS) -- --test-threads=1 --exact $$failed; }
 
