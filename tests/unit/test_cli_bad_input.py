@@ -18,6 +18,7 @@ import pytest
 from nearmetal import cli, studies
 from nearmetal.commands import image as image_commands
 from nearmetal.commands import run as run_commands
+from nearmetal.commands import runs as runs_commands
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
@@ -262,7 +263,7 @@ def test_a_report_that_finds_no_room_is_asked_for_again_once_there_is(
 
     monkeypatch.setattr("nearmetal.report.write.write", fail)
     with pytest.raises(HostCannot, match="the report cannot be written there: No space left") as told:
-        run_commands.report(FOLDER, "html", None)
+        runs_commands.report(FOLDER, "html", None)
     assert told.value.remedy == f"free some space, then: nearmetal report {FOLDER}"
 
 
@@ -294,7 +295,7 @@ def test_a_report_that_finds_no_room_leaves_what_was_there(tmp_path: Path) -> No
     try:
         for file in (there, place / "new.csv"):
             with pytest.raises(OSError, match="File too large") as told:
-                run_commands.report(FOLDER, "csv", file)
+                runs_commands.report(FOLDER, "csv", file)
             assert told.value.filename == str(file)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
@@ -304,7 +305,7 @@ def test_a_report_that_finds_no_room_leaves_what_was_there(tmp_path: Path) -> No
 
 def test_a_report_that_cannot_be_written_names_its_file() -> None:
     with pytest.raises(OSError, match="No space left") as told:
-        run_commands.report(FOLDER, "csv", Path("/dev/full"))
+        runs_commands.report(FOLDER, "csv", Path("/dev/full"))
     assert told.value.filename == "/dev/full"
 
 
@@ -347,7 +348,7 @@ def test_an_end_of_a_file_is_no_interruption(
     def ends(*_: object) -> None:
         raise EOFError("a defect")
 
-    monkeypatch.setattr(run_commands, "show", ends)
+    monkeypatch.setattr(runs_commands, "show", ends)
     monkeypatch.setattr(sys, "argv", ["nearmetal", "show", str(FOLDER)])
     with pytest.raises(SystemExit) as ended:
         cli.main()

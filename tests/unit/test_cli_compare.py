@@ -13,7 +13,7 @@ import pytest
 from nearmetal.analysis.gates import parse_gate
 from nearmetal.analysis.two_runs import Compared
 from nearmetal.commands import compare as compare_commands
-from nearmetal.commands import run as run_commands
+from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput
 from nearmetal.store.folder import RunFolder
 from nearmetal.study_text import did_you_mean
@@ -354,7 +354,7 @@ def test_a_run_that_was_measured_by_two_versions_is_told(
     assert f"! after: {text}" in said and "! before:" not in said
     compare(after, before, None, gate=False, as_json=True)
     assert warnings_in(capsys) == [("before", "versions-changed", text)]
-    run_commands.show(after, as_json=False)
+    runs_commands.show(after, as_json=False)
     assert f"! {text}" in told(capsys)
 
 

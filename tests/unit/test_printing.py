@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearmetal.commands import compare as compare_commands
-from nearmetal.commands import run as run_commands
+from nearmetal.commands import runs as runs_commands
 from nearmetal.printing import beside, console_for
 from tests.golden.make_run import FOLDER
 
@@ -76,8 +76,8 @@ def test_when_a_run_was_made_steers_none(tmp_path: Path, capsys: pytest.CaptureF
         manifest = json.loads((run / "manifest.json").read_text())
         created = f"2026-01-0{number + 1}\x9b10:00:00+00:00"
         (run / "manifest.json").write_text(json.dumps({**manifest, "created": created}))
-    run_commands.show(runs[0], False)
-    run_commands.list_runs(tmp_path, False)
+    runs_commands.show(runs[0], False)
+    runs_commands.list_runs(tmp_path, False)
     compare_commands.compare(runs[:1], runs[1:])
     told = capsys.readouterr().out
     assert told.count("2026-01-01") >= 3 and "\x9b" not in told

@@ -14,7 +14,7 @@ import pytest
 
 from nearmetal.commands import compare as compare_commands
 from nearmetal.commands import query as query_commands
-from nearmetal.commands import run as run_commands
+from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
 from tests import journals
@@ -171,7 +171,7 @@ def test_a_run_of_which_a_file_is_gone_is_refused_with_the_words_of_show(file: s
     assert ask("SELECT count(*) FROM runs", run) == [(1,)]  # and what is kept of it is not taken for the run
     (run / file).unlink()
     with pytest.raises(BadInput) as shown:
-        run_commands.show(run, False)
+        runs_commands.show(run, False)
     with pytest.raises(BadInput) as refused:
         ask("FROM runs", run)
     assert str(refused.value) == str(shown.value)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.commands import compare, run
+from nearmetal.commands import runs as runs_commands
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
 from nearmetal.lab.changes import ledger
@@ -85,8 +86,8 @@ def test_what_was_torn_by_a_crash_never_counted_and_is_not_told(folder: RunFolde
 
 def readers(folder: RunFolder, cache: Path) -> Iterator[Callable[[], object]]:
     yield lambda: read_run(folder)
-    yield lambda: run.show(folder.path, as_json=True)
-    yield lambda: run.report(folder.path, "md", None)
+    yield lambda: runs_commands.show(folder.path, as_json=True)
+    yield lambda: runs_commands.report(folder.path, "md", None)
     yield lambda: run.resume(folder.path, form="json")
     yield lambda: compare.compare([folder.path], [folder.path.parent / "other"], form="json")
     yield RunView(folder.path).follow

@@ -28,7 +28,7 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 
     From its folder alone.
     """
-    from nearmetal.commands import run as command
+    from nearmetal.commands import runs as command
 
     command.report(run, form, output)
 
@@ -73,7 +73,7 @@ def bundle(run: Path, output: Path | None) -> None:
 @json_option("summary.v1")
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""
-    from nearmetal.commands import run as command
+    from nearmetal.commands import runs as command
 
     command.show(run, as_json)
 
@@ -192,7 +192,7 @@ def ls(folder: Path | None, as_json: bool) -> None:
 
     The runs are those known on this host, or those in a FOLDER.
     """
-    from nearmetal.commands import run as command
+    from nearmetal.commands import runs as command
 
     command.list_runs(folder, as_json)
 

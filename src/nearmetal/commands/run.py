@@ -1,6 +1,5 @@
-"""`run` and `resume`, and what looks at runs: `report`, `show` and `ls`."""
+"""`run` and `resume`."""
 
-import errno
 import os
 import statistics
 import time
@@ -12,20 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
 from nearmetal import evidence, system_errors
 from nearmetal import plan as planning
 from nearmetal.commands.fleet import choose_engine
-from nearmetal.commands.output import check_output, write_output
+from nearmetal.commands.runs import print_verdicts, say_how_to_go_on, write_report
 from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_idle_keys, say_missing
-from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
-from nearmetal.plain import plain
-from nearmetal.printing import beside, console_for, print_json, print_table, unfolded, warn
+from nearmetal.printing import beside, console_for, print_json, unfolded
 from nearmetal.report.sizing import about_sizing
 from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
@@ -36,21 +31,11 @@ from nearmetal.store import journal, runs
 from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress, seconds_each
-from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
     from nearmetal.analysis.gates import Gate
-    from nearmetal.report.reading import ReportInput
-    from nearmetal.report.write import Format
     from nearmetal.terminal import Watcher
-
-
-_WIDEST = 10_000
-"""Columns: more than a line ever has."""
-
-
-# ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def run(
@@ -202,17 +187,10 @@ def _conclude(folder: RunFolder, finished: bool, took: str, form: str) -> int:
 
 def _interrupted(folder: RunFolder) -> int:
     if folder.has_manifest:
-        beside(f"interrupted; {_how_to_go_on(folder)}")
+        beside(f"interrupted; {say_how_to_go_on(folder)}")
     else:
         click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
     return ExitCode.INTERRUPTED
-
-
-def _how_to_go_on(folder: RunFolder) -> str:
-    command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
-    joined = [one["scheduler"] for one in journal.events(folder.journal) if one["event"] == "SitesJoined"]
-    where = f" --scheduler {quote(joined[-1])}" if joined else ""
-    return f"go on with: {command}{quote(str(folder.path))}{where}"
 
 
 def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
@@ -238,125 +216,11 @@ def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
         print_outcomes(judged, unfolded(console))
         print_page(describe_run(judged, results), form)
     else:
-        _print_verdicts(results)
+        print_verdicts(results)
         console.print(counts_line(analysis.trials).append(took))
     # Last: a disk that is full takes the report, not the verdicts.
-    page = _written(folder)
+    page = write_report(folder)
     if form == "text":
         console.print(f"report: {page}", soft_wrap=True)
         print_outcomes(judged, unfolded(console))
     return analysis.trials, judged.is_met
-
-
-def _written(folder: RunFolder) -> Path:
-    """The report's page, in the run's folder. HostCannot where nothing may be written there."""
-    from nearmetal.report.write import write
-
-    try:
-        return write(folder, warn)
-    except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *system_errors.FULL):
-            raise
-        what = f"the report cannot be written there: {os.strerror(error.errno)}"
-        again = f"nearmetal report {quote(str(folder.path))}"
-        remedy = f"free some space, then: {again}" if error.errno in system_errors.FULL else f"{again} -o FILE"
-        raise HostCannot(what, str(folder.path), remedy) from None
-
-
-def _print_verdicts(report: "ReportInput") -> None:
-    from nearmetal.report.terminal import verdict_table, why_lines
-
-    console = unfolded(console_for(False))
-    print_table(verdict_table(report.analysis, console.width, report.labels.kinds), console)
-    if lines := why_lines(report):
-        print_table(lines, console)
-
-
-# ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def report(path: Path, form: "Format", output: Path | None) -> None:
-    from nearmetal.report.write import render
-
-    folder = RunFolder.open(path)
-    check_output(output, folder)
-    if form == "html" and output is None and folder.bundle is None:
-        click.echo(_written(folder))
-        return
-    page = None
-    if form == "html" and output is None and folder.bundle is not None:
-        page = folder.bundle.with_name(f"{folder.bundle.name.split('.')[0]}.html")
-    write_output(render(folder, form, warn), output or page)
-    if page is not None:
-        click.echo(page)
-
-
-def show(path: Path, as_json: bool) -> None:
-    from nearmetal.commands.gates import judge_run, print_outcomes
-    from nearmetal.report.reading import read as read_run
-    from nearmetal.report.terminal import counts_line
-
-    folder = RunFolder.open(path)
-    results = read_run(folder)
-    state = runs.state(folder.journal)
-    judged = judge_run(results)
-    if as_json:
-        from nearmetal.analysis.summary import summary
-
-        print_json(summary(results.analysis, str(folder.named), results.manifest.study.name, state, judged.outcomes))
-        return
-    console = unfolded(console_for(False))
-    about = Text(f"{results.manifest.study.name} of {results.manifest.created}, {state}: ")
-    console.print(about.append_text(counts_line(results.analysis.trials)))
-    _print_verdicts(results)
-    print_outcomes(judged, console)
-    if state == "interrupted":
-        console.print(_how_to_go_on(folder), soft_wrap=True)
-
-
-def list_runs(folder: Path | None, as_json: bool) -> None:
-    """Those in a folder; without one, those where runs are put by themselves and those that the index knows.
-
-    And the machines that are up.
-    """
-    from nearmetal.by_hand.documents import Ls
-    from nearmetal.commands import by_hand as by_hand_commands
-
-    paths = Paths.default()
-    places = runs.inside(folder) if folder else runs.known(paths.runs, paths.state)
-    listed, unreadable = runs.listing(places)
-    machines = by_hand_commands.machines()
-    if as_json:
-        print_json(Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines)))
-        return
-    if machines:
-        by_hand_commands.print_machines(machines)
-    if not places:
-        click.echo(plain(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one"))
-        return
-    console = console_for(False)
-    if listed:
-        if not console.is_terminal:
-            console.width = _WIDEST  # for scripts, a line is a run
-        rows = [(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one)) for one in listed]
-        columns = [Column(title) for title in ("run", "study", "made (UTC)", "state", "trials")]
-        console.print(fitted(columns, rows, console.width, whole=True), crop=False)
-    for bad in unreadable:
-        what = Text("cannot be read", style="yellow")
-        if console.is_terminal:
-            console.print(bad.run, soft_wrap=True)
-            console.print(Padding(what.append(f": {bad.reason}", style="default"), (0, 0, 0, 2), expand=False))
-        else:
-            console.print(what.append(f": {bad.run}: {bad.reason}", style="default"), soft_wrap=True)
-
-
-def _trials(one: runs.Listed) -> str:
-    """ "24", "6, none ok", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
-    first = one.trials - one.again
-    trials = str(first) if one.state == "ended" else f"{first}/{one.planned}"
-    if one.again:
-        trials += f" and {one.again} again"
-    bad = one.trials - one.ok
-    if bad == 0:
-        return trials
-    return f"{trials}, {bad} not ok" if one.ok else f"{trials}, none ok"
