@@ -147,15 +147,21 @@ def found_in(folder: Path) -> list[TrialRecord]:
     return list(records(RunFolder(folder).journal))
 
 
-async def test_a_study_compares_one_host_with_two(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tunnel", "overhead"), [("vxlan", 50), ("gre", 42)])
+async def test_a_study_compares_one_host_with_two(
+    pair: Pair, tmp_path: Path, tunnel: trunk.Tunnel, overhead: int
+) -> None:
+    if not await trunk._kernel_has(tunnel, LocalSite()):
+        pytest.skip(f"this kernel has no {tunnel}; `make rig` tries it where the kernel has")
     run = tmp_path / "run"
-    status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair)), "-o", str(run))
+    text = STUDY.replace("[design]", f'[link]\ntunnel = "{tunnel}"\n[design]')
+    status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair, text)), "-o", str(run))
     assert status == 0, stderr
     by_host = {str(record.trial.treatment["hosts"]): record for record in found_in(run)}
     assert by_host.keys() == {"local", "far"}
     assert by_host["local"].readback["trunk"] == {"by": "none", "mtu": 1400}
     told = by_host["far"].readback["trunk"]
-    assert (told["by"], told["mtu"], told["overhead"]) == ("vxlan", 1400, 50)
+    assert (told["by"], told["mtu"], told["overhead"]) == (tunnel, 1400, overhead)
     assert told["ends"] == {"local": "10.112.0.1", "far": "10.112.0.2"}
     assert all(record.status is TrialStatus.OK for record in by_host.values())
     assert all(record.responses["throughput"].value > 0 for record in by_host.values())

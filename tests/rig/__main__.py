@@ -6,6 +6,7 @@ What came of each step is kept below the folder; together they are the transcrip
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import steps
@@ -43,8 +44,9 @@ def main() -> int:
             machine.stop()
 
 
-def take(machine: Ordinary, done: Path, again: list[str]) -> int:
-    """Each step in turn, up to one that fails: the later ones rest on it."""
+def take(machine: Ordinary, done: Path, again: Sequence[str]) -> int:
+    """Take each step in turn; 1 if any failed. Only a failure of the first ends it: the others rest on that alone."""
+    failures = []
     for name, step in steps.STEPS.items():
         kept = done / f"{name}.txt"
         failed_before = done / f"{name}.failed.txt"
@@ -58,10 +60,15 @@ def take(machine: Ordinary, done: Path, again: list[str]) -> int:
         except StepFailed as failed:
             failed_before.write_text(f"FAILED after {time.monotonic() - began:.0f} s\n{failed}\n")
             print(f"== {name}: {failed_before.read_text()}", flush=True)
-            return 1
+            failures.append(name)
+            if name == next(iter(steps.STEPS)):
+                break
+            continue
         kept.write_text(f"ok after {time.monotonic() - began:.0f} s\n{came}\n")
         print(f"== {name}: {kept.read_text()}", flush=True)
-    return 0
+    if failures:
+        print(f"failed: {', '.join(failures)}", flush=True)
+    return int(bool(failures))
 
 
 def make_transcript(machine: Ordinary, done: Path) -> str:

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = "/opt/nearmetal/bin/nearmetal"
 RUNS = "/root/runs"
 _TESTED_WITH = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "cryptography")
+_IMPORTED = tuple(name.replace("-", "_") for name in _TESTED_WITH)
 """What the tests import that are taken there; no browser, no type checker."""
 _LONG = 3600.0
 """Seconds: two emulations deep, a guest boots for minutes."""
@@ -28,6 +29,12 @@ STATE = (
     "pgrep -a 'qemu-system|nearmetal' ; docker ps -aq; sysctl -n net.ipv4.ip_forward"
 )
 """A command that prints what nearmetal might leave on a host."""
+PLACES = (
+    "grep -hs Cpus_allowed_list /proc/[0-9]*/task/*/status | sort -u; "
+    "cat /proc/irq/default_smp_affinity /sys/devices/virtual/workqueue/cpumask /sys/fs/cgroup/cgroup.subtree_control; "
+    "sysctl kernel.sched_rt_runtime_us kernel.timer_migration vm.stat_interval"
+)
+"""A command that prints where programs may run, and what an isolation changes."""
 
 
 def send(machine: Ordinary, python: Path) -> str:
@@ -93,19 +100,51 @@ def examine(machine: Ordinary) -> str:
 
 def measure_by_kvm(machine: Ordinary) -> str:
     """The study quickstart on the host, in their Docker engine and in a KVM guest."""
-    said = _quickstart(machine, "kvm", "--blocks 2")
-    records = _records(machine, "kvm")
-    _all_ok(records, 12)
-    return _summary(records, said)
+    return _measure(machine, "kvm", 12, "--blocks 2")
 
 
 def measure_by_tcg(machine: Ordinary) -> str:
-    """The same with a guest that is emulated twice."""
-    levels = '--set \'factors.environment=["host", "qemu"]\''
-    said = _quickstart(machine, "tcg", f"--blocks 1 --set machine.accel=tcg {levels}")
-    records = _records(machine, "tcg")
-    _all_ok(records, 4)
-    return _summary(records, said)
+    """The study quickstart on the host and in a guest that is emulated twice."""
+    return _measure(machine, "tcg", 4, f"--blocks 1 --set machine.accel=tcg {_levels('qemu')}")
+
+
+def measure_in_podman(machine: Ordinary) -> str:
+    """The study quickstart on the host and in a container of Podman's service, which systemd starts."""
+    _must(machine, "systemctl start podman.socket")
+    return _measure(machine, "podman", 4, f"--blocks 1 {_levels('podman')}")
+
+
+def measure_by_libvirt(machine: Ordinary) -> str:
+    """The study quickstart on the host and in a KVM guest of the libvirtd that systemd runs."""
+    said = _measure(machine, "libvirt", 4, f"--blocks 1 --set machine.accel=kvm {_levels('libvirt')}")
+    return f"{_must(machine, 'virsh version --daemon')}\n{said}"
+
+
+def isolate_cpu(machine: Ordinary) -> str:
+    """CPU 1 is kept free, a program runs there, and everything is as it was."""
+    before = _must(machine, PLACES)
+    _must(machine, f"{PROGRAM} isolate off; {PROGRAM} isolate on --cpus 1 --json >/tmp/on.json", _LONG)
+    try:
+        way = _document(_must(machine, "cat /tmp/on.json"))["way"]["words"]
+        status = _must(machine, f"{PROGRAM} isolate status")
+        allowed = _must(machine, f"{PROGRAM} isolate exec -- grep Cpus_allowed_list /proc/self/status")
+        if allowed.split()[-1] != "1":
+            raise StepFailed(f"it was to run on CPU 1: {allowed}")
+    finally:
+        off = _must(machine, f"{PROGRAM} isolate off", _LONG)
+    if (after := _must(machine, PLACES)) != before:
+        raise StepFailed(f"{off}\nbefore:\n{before}\nafter:\n{after}")
+    return f"{way}\n{status}\n{off}\nthe host is as it was"
+
+
+def shape_links(machine: Ordinary) -> str:
+    """Links by each shaper of the kernel's, and hosts joined by VXLAN and by GRE."""
+    return "\n".join(
+        (
+            _test(machine, "tests/live/test_link.py"),
+            _test(machine, "tests/live/test_hosts.py -k 'compares_one_host_with_two or shaped_link'"),
+        )
+    )
 
 
 def kill_and_clean(machine: Ordinary) -> str:
@@ -135,22 +174,51 @@ def kill_and_clean(machine: Ordinary) -> str:
 
 def suffer_faults(machine: Ordinary) -> str:
     """The lines of the fault matrix that take control groups of version 2."""
-    script = f"""set -e
-/opt/nearmetal/bin/pip install -q --no-index --find-links {PAYLOAD}/wheels {" ".join(_TESTED_WITH)}
-rm -rf /opt/checkout; mkdir -p /opt/checkout; tar -C /opt/checkout -xf {PAYLOAD}/tests.tar; cd /opt/checkout
-/opt/nearmetal/bin/python -m pytest -q -p no:cacheprovider --timeout=0 -s tests/live/test_faults.py \\
-  -k 'version or (memory and host)'"""
-    return _must(machine, script, _LONG)
+    return _test(machine, "-s tests/live/test_faults.py -k 'version or (memory and host)'")
 
 
 STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "install": install,
-    "kvm": measure_by_kvm,
     "doctor": examine,
-    "tcg": measure_by_tcg,
-    "clean": kill_and_clean,
     "faults": suffer_faults,
+    "kvm": measure_by_kvm,
+    "isolate": isolate_cpu,
+    "links": shape_links,
+    "clean": kill_and_clean,
+    "podman": measure_in_podman,
+    "libvirt": measure_by_libvirt,
+    "tcg": measure_by_tcg,
 }
+"""The first is what all others rest on."""
+
+
+def _test(machine: Ordinary, chosen: str) -> str:
+    """What the tests that are chosen so print, taken with the wheel."""
+    script = f"""set -e
+pip="/opt/nearmetal/bin/pip install -q --no-index --find-links {PAYLOAD}/wheels"
+/opt/nearmetal/bin/python -c 'import {", ".join(_IMPORTED)}' 2>/dev/null || $pip {" ".join(_TESTED_WITH)}
+if ! cmp -s {PAYLOAD}/tests.tar /opt/checkout/.sent; then
+    rm -rf /opt/checkout; mkdir -p /opt/checkout; tar -C /opt/checkout -xf {PAYLOAD}/tests.tar
+    cp {PAYLOAD}/tests.tar /opt/checkout/.sent
+fi
+cd /opt/checkout
+/opt/nearmetal/bin/python -m pytest -q -p no:cacheprovider --timeout=0 -rs {chosen}"""
+    return _must(machine, script, _LONG)
+
+
+def _measure(machine: Ordinary, name: str, wanted: int, options: str) -> str:
+    """The study quickstart, with what it printed. StepFailed unless that many trials are all ok."""
+    command = f"cd {RUNS}; rm -rf {name}; time {PROGRAM} run quickstart --available {options} -o {name}"
+    ended = machine.exec(command, _LONG)
+    try:
+        _all_ok(_records(machine, name), wanted)
+    except StepFailed as failed:
+        raise StepFailed(f"{failed}\n{ended.text}") from None
+    return f"{wanted} of {wanted} trials ok\n{ended.text.strip()}"
+
+
+def _levels(environment: str) -> str:
+    return f"""--set 'factors.environment=["host", "{environment}"]'"""
 
 
 def _must(machine: Ordinary, command: str, timeout: float = 600) -> str:
@@ -168,11 +236,6 @@ def _document(text: str) -> dict[str, Any]:
     return found
 
 
-def _quickstart(machine: Ordinary, name: str, options: str) -> str:
-    command = f"cd {RUNS}; rm -rf {name}; time {PROGRAM} run quickstart --available {options} -o {name}"
-    return machine.exec(command, _LONG).text
-
-
 def _records(machine: Ordinary, name: str) -> list[dict[str, Any]]:
     """The trials of a run in it."""
     lines = _must(machine, f"cat {RUNS}/{name}/journal.jsonl").splitlines()
@@ -184,10 +247,6 @@ def _all_ok(records: list[dict[str, Any]], wanted: int) -> None:
     bad = [f"{one['trial']}: {one['status']}: {one.get('reason')}" for one in records if one["status"] != "ok"]
     if bad or len(records) != wanted:
         raise StepFailed("\n".join([f"{len(records)} trials of {wanted}", *bad]))
-
-
-def _summary(records: list[dict[str, Any]], said: str) -> str:
-    return f"{len(records)} of {len(records)} trials ok\n{said.strip()}"
 
 
 def _last(text: str, lines: int = 12) -> str:
