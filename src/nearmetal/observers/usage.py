@@ -15,7 +15,7 @@ from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab.machines import groups, kernel, scratch
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
-from nearmetal.observers._usage_exits import exits
+from nearmetal.observers._usage_exits import TOTAL, read_exits
 from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
 
 SHORTEST = 0.01
@@ -160,12 +160,12 @@ class UsageWatch:
         self._samplers = samplers
         self._interval = interval
         self._host = host
-        self._exits: int | None = None
+        self._exits: Mapping[str, int] = {}
         self._begun = _Clock.now()
 
     async def begins(self) -> None:
         """What happens from now on is measured."""
-        self._exits = await exits(self._host)
+        self._exits = await read_exits(self._host)
         self._begun = _Clock.now()
 
     async def stop(self) -> Observation:
@@ -174,15 +174,15 @@ class UsageWatch:
         It raises nothing: a sampler that was killed, or cannot be reached, is a `problem` in its counters.
         """
         over = time.monotonic_ns() - self._begun.monotonic
-        exited = await exits(self._host)
+        exits = await read_exits(self._host)
         ended = await asyncio.gather(*map(_ended, self._samplers))
         artifacts: dict[str, bytes] = {}
         counters: dict[str, Any] = {}
         for sampler, (content, problem) in zip(self._samplers, ended, strict=True):
             artifacts[f"usage-{sampler.name}.jsonl"] = content
             counters[sampler.name] = self._counters(sampler, parsed(content), over, problem)
-        if HOST in counters and exited is not None and self._exits is not None:
-            counters[HOST]["exits"] = round((exited - self._exits) / over * 1e9, 3)
+        if HOST in counters:
+            counters[HOST] |= _rates(self._exits, exits, over)
         return Observation(
             artifacts={name: content for name, content in artifacts.items() if content}, counters=counters
         )
@@ -206,6 +206,12 @@ class UsageWatch:
             **averages(inside, span, sampler.own),
         }
         return counters
+
+
+def _rates(before: Mapping[str, int], after: Mapping[str, int], over: int) -> dict[str, float]:
+    """How often per second, over so many ns. A reason that no guest had is left out; the sum of all is not."""
+    counted = {name: count - before[name] for name, count in after.items() if name in before}
+    return {name: round(count / over * 1e9, 3) for name, count in counted.items() if count or name == TOTAL}
 
 
 def _costs(end: Mapping[str, Any]) -> dict[str, float | int]:
