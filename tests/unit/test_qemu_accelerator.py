@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,26 @@ async def test_a_proof_is_made_once(tmp_path: Path, tried: list[str]) -> None:
     first = await accelerator.proved("kvm", IMAGE, tmp_path / "cache", LocalSite())
     assert await accelerator.proved("kvm", IMAGE, tmp_path / "cache", LocalSite()) == first
     assert tried == ["kvm"]
+
+
+async def test_a_guest_that_was_late_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: list[str]
+) -> None:
+    """The host may have been busy: it does not emulate until it is booted again."""
+    now = 1e9
+    monkeypatch.setattr(time, "time", lambda: now)
+
+    async def prove(accel: str, *_: object) -> Proof:
+        tried.append(accel)
+        return Proof(accel=accel, works=False, detail="late", until=now + 3600)
+
+    monkeypatch.setattr(accelerator, "prove", prove)
+    for _ in range(2):
+        await accelerator.proved("kvm", IMAGE, tmp_path, LocalSite())
+    assert tried == ["kvm"]
+    now += 3601
+    await accelerator.proved("kvm", IMAGE, tmp_path, LocalSite())
+    assert tried == ["kvm", "kvm"]
 
 
 async def test_another_qemu_or_kernel_needs_another_proof(

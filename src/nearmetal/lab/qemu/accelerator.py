@@ -19,6 +19,8 @@ CANDIDATES = ("kvm", "tcg")
 _LIMITS = {"tcg": LIMITS.boot}
 _LIMIT_OF_TYPE = 3 * LIMITS.proof
 """Seconds that a guest has on another machine type where the default is known to boot one, emulated or not."""
+_DOUBTED = 3600.0
+"""Seconds for which a guest that did not boot in time is not tried again. The host may only have been busy."""
 _MEMORY = 256 * 2**20
 _TRIED = "proof-"
 """What is booted from is called so in the state folder, and by whose it is."""
@@ -39,6 +41,12 @@ class Proof(Frozen):
     accel: str
     works: bool
     detail: str
+    until: float | None = None
+    """Seconds since the epoch to which it is believed; None: for as long as its circumstances are the same."""
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.until is None or time.time() < self.until
 
 
 async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> Proof:
@@ -55,10 +63,11 @@ async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) ->
 async def proved(
     accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> Proof:
-    """As found out earlier since the site booted, else tried now."""
+    """As found out earlier since the site booted, or within the last hour if a guest only was late; else tried now."""
     known = _read(_file(cache, site), await _circumstances(image, site))
     name = await _name(accel, machine, program, site)
-    return known.get(name) or await proved_now(accel, image, cache, site, machine, program)
+    found = known.get(name)
+    return found if found and found.is_fresh else await proved_now(accel, image, cache, site, machine, program)
 
 
 async def proved_now(
@@ -108,7 +117,8 @@ async def prove(
         begun = time.monotonic()
         ended = await site.exec(argv, timeout=limit)
     except TimedOut:
-        return Proof(accel=name, works=False, detail=f"it opens, but a guest on it hangs: no boot within {limit:g} s")
+        detail = f"it opens, but a guest on it hangs: no boot within {limit:g} s"
+        return Proof(accel=name, works=False, detail=detail, until=time.time() + _DOUBTED)
     finally:
         await site.exec(["rm", "-f", "--", initrd])
     took = time.monotonic() - begun
