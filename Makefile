@@ -9,7 +9,7 @@ PYTHON     := .venv/bin/python
 SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml Cargo.lock
 # What Debian has to bring: the machines' tools, what the image is built with, and what compiles the probe.
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
-              zstd procps kmod util-linux ca-certificates python3-venv gcc libc6-dev
+              zstd lz4 procps kmod util-linux ca-certificates python3-venv gcc libc6-dev
 # The programs that tests drive.
 TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo fish tcsh \
               libvirt-daemon libvirt-clients dnsmasq-base

@@ -1,7 +1,7 @@
-"""The lab image with a later kernel than its Debian's: for what the kernel came to do since.
+"""A later kernel than the lab image's: from Debian's backports, as its package has it, and the lab image with it.
 
-A folder of its own in the cache, made once: the lab's disk, a kernel from Debian's backports, and an initial RAM disk
-with what a guest needs of that kernel to reach its disk and its network. What else a guest may load, it then lacks.
+That image is a folder of its own in the cache, made once: the lab's disk, that kernel, and an initial RAM disk with
+what a guest needs of it to reach its disk and its network. What else a guest may load, it then lacks.
 """
 
 import asyncio
@@ -54,6 +54,23 @@ async def image(lab: Image, cache: Path) -> Image:
     made = read(folder)
     assert made is not None
     return made
+
+
+async def fetch(cache: Path) -> Path:
+    """The kernel's file, with its modules in ../lib/modules. CannotBeHad where Debian's archive cannot be reached."""
+    folder = cache / "kernels-of-tests" / _KERNEL
+    work = folder.with_name(f"{store.UNFINISHED}{folder.name}")
+    async with store.lock(cache, print):
+        if not folder.exists():
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            try:
+                await _unpacked(work)
+                (work / "unpacked").rename(folder)
+            finally:
+                shutil.rmtree(work)
+    (file,) = (folder / "boot").glob("vmlinuz-*")
+    return file
 
 
 async def _unpacked(work: Path) -> str:

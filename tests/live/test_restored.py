@@ -111,6 +111,29 @@ async def killed_in_the_making() -> None:
     assert making() == []
 
 
+async def test_a_restored_guest_has_the_modules_of_its_kernel_and_the_qemu_behind_a_script(
+    switch: str, lab_image: Image, site: LocalSite, tmp_path: Path
+) -> None:
+    program = shutil.which(arguments.PROGRAM)
+    assert program is not None
+    script = tmp_path / "vmm"
+    script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    script.chmod(0o755)
+    wanted = spec(kernel=lab_image.name, vmm=str(script))
+    environment, notes = QemuEnvironment(), Notes()
+    try:
+        handle = await environment.create(order(switch, 1, wanted), site, notes)
+        machine = await environment.attach(handle, site)
+        (made,) = (one for one in snapshot.folder().iterdir() if one.is_dir())
+        assert (made / "program").readlink() == Path(program).resolve()
+        release = lab_image.manifest["kernel"]
+        assert f"/usr/lib/modules/{release}" in await tell(machine, "cat /proc/mounts")
+        await tell(machine, f"rm -r /run/nearmetal/modules/kernel; ! ls /usr/lib/modules/{release}/kernel")
+    finally:
+        for handle in notes.handles.values():
+            await environment.destroy(handle, site)
+
+
 async def test_restored_guests_are_machines_of_their_own(switch: str, lab_image: Image, site: LocalSite) -> None:
     await killed_in_the_making()
     assert all(one.name.startswith(".") for one in snapshot.folder().iterdir()), (

@@ -17,18 +17,9 @@ SUITES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {"bookworm": (12, ()), 
 PACKAGES = (
     *("systemd-sysv", "systemd", "udev", "linux-image-amd64", "openssh-server", "ifupdown", "dbus", "kmod"),
     *("iproute2", "procps", "util-linux", "ca-certificates", "sudo", "python3", "python3-venv"),
-    *("qemu-system-x86", "qemu-utils", "mmdebstrap", "busybox-static", "e2fsprogs", "xz-utils", "zstd"),
-    *(
-        "docker.io",
-        "apparmor",
-        "podman",
-        "libvirt-daemon-system",
-        "libvirt-clients",
-        "ethtool",
-        "tcpdump",
-        "sysbench",
-        "iperf3",
-    ),
+    *("qemu-system-x86", "qemu-utils", "mmdebstrap", "busybox-static", "e2fsprogs", "xz-utils", "zstd", "lz4"),
+    *("docker.io", "apparmor", "podman", "libvirt-daemon-system", "libvirt-clients"),
+    *("ethtool", "tcpdump", "sysbench", "iperf3"),
 )
 DISK = 12 * 2**30
 MEMORY = "4G"

@@ -107,10 +107,18 @@ def test_a_nic_that_keeps_its_mac_is_looked_for_by_it_after_a_restart() -> None:
 # ── What passes for one ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _qemu(image: Image) -> Path:
+    program = image.folder / "qemu"
+    if not program.exists():
+        program.write_bytes(b"program")
+    return program
+
+
 async def make(key: str, image: Image) -> Snapshot:
     async with snapshot.making(), snapshot.unfinished(key, image.disk) as unfinished:
         for part in unfinished.parts:
             part.write_bytes(b"content")
+        unfinished.program.symlink_to(_qemu(image))
         assert snapshot.find(key) is None
     found = snapshot.find(key)
     assert found is not None
@@ -122,6 +130,23 @@ async def test_what_was_made_is_found_and_nobody_else_may_read_it(image: Image) 
     assert made.folder.stat().st_mode & 0o777 == 0o700
     assert snapshot.find("f" * 64) is None
     assert snapshot.find(KEY[:16] + "f" * 48) is None, "another whose key begins alike"
+
+
+async def test_the_qemu_behind_a_script_counts_as_well_as_the_script(image: Image, tmp_path: Path) -> None:
+    """A script that stays as it is, while what it starts is built anew."""
+    script, program = tmp_path / "vmm", tmp_path / "qemu"
+    script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    script.chmod(0o755)
+    program.write_bytes(b"one")
+    wanted = template.key(replace(GUEST, vmm=str(script)), image, lab_keys(tmp_path))
+    async with snapshot.making(), snapshot.unfinished(wanted, image.disk) as unfinished:
+        for part in unfinished.parts:
+            part.write_bytes(b"content")
+        unfinished.program.symlink_to(program)
+    assert snapshot.find(wanted) is not None
+    program.write_bytes(b"another")
+    assert template.key(replace(GUEST, vmm=str(script)), image, lab_keys(tmp_path)) == wanted
+    assert snapshot.find(wanted) is None
 
 
 async def test_what_failed_in_the_making_is_not_there(image: Image) -> None:
@@ -138,6 +163,8 @@ async def test_what_failed_in_the_making_is_not_there(image: Image) -> None:
     [
         lambda made: made.memory.write_bytes(b"cut"),
         lambda made: made.disk.unlink(),
+        lambda made: os.utime(made.program.resolve(), (1, 1)),
+        lambda made: made.program.unlink(),
         lambda made: made.manifest.write_text("{"),
         lambda made: made.manifest.write_text('{"schema": "snapshot.v0"}'),
     ],

@@ -4,6 +4,7 @@ QEMU boots an ELF kernel with a PVH entry directly; the guest then need not deco
 emulation takes seconds. Where the payload lies: Documentation/arch/x86/boot.rst of the kernel, "payload_offset".
 """
 
+import bz2
 import lzma
 import shutil
 import struct
@@ -14,7 +15,17 @@ from nearmetal.errors import HostCannot, ToolFailed
 
 _SETUP_SECTORS = 0x1F1
 _MAGIC = 0x202
+_VERSION = 0x20E
 _PAYLOAD = 0x248
+
+
+def read_release(bzimage: bytes) -> str | None:
+    """The release that a bzImage names before its payload ("kernel_version" of the boot protocol); None for others."""
+    if len(bzimage) < _PAYLOAD + 8 or bzimage[_MAGIC : _MAGIC + 4] != b"HdrS":
+        return None
+    start = 0x200 + struct.unpack_from("<H", bzimage, _VERSION)[0]
+    words = bzimage[start : start + 256].partition(b"\0")[0].split()
+    return words[0].decode("ascii", "replace") if words else None
 
 
 def vmlinux(bzimage: bytes, where: str) -> bytes:
@@ -36,28 +47,36 @@ def vmlinux(bzimage: bytes, where: str) -> bytes:
     return kernel
 
 
-def decompress_zstd(payload: bytes) -> bytes:
-    """What is before the first byte that is none of zstd's, by its program: Python 3.13 has no such library. HostCannot
-    without the program; ToolFailed if it is damaged."""
-    if shutil.which("zstd") is None:
-        raise HostCannot("the kernel is compressed by zstd, which is not installed", remedy="apt-get install zstd")
-    ended = subprocess.run(["zstd", "-dcq"], input=payload, capture_output=True, timeout=120, check=False)
+def decompress_by(program: str, payload: bytes, where: str) -> bytes:
+    """What "zstd" or "lz4" unpacks before the first byte that is not its own: Python 3.13 has neither library.
+
+    HostCannot without that program; ToolFailed if the payload is damaged.
+    """
+    if shutil.which(program) is None:
+        raise HostCannot(f"it is compressed by {program}, which is not installed", where, f"apt-get install {program}")
+    ended = subprocess.run([program, "-dcq"], input=payload, capture_output=True, timeout=120, check=False)
     if not ended.stdout:
-        raise ToolFailed(
-            f"the kernel image does not decompress: {ended.stderr.decode(errors='replace').strip()[-200:]}"
-        )
+        raise ToolFailed(f"it does not decompress: {ended.stderr.decode(errors='replace').strip()[-200:]}", where)
     return ended.stdout
 
 
 def _decompressed(payload: bytes, where: str) -> bytes:
-    # Four bytes with the kernel's length follow the compressed stream, so only decoders that stop at its end will do.
+    # Told apart as lib/decompress.c of the kernel does. Four bytes with the kernel's length follow the compressed
+    # stream, so only decoders that stop at its end will do.
     try:
         if payload.startswith(b"\xfd7zXZ\0"):
             return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload)
+        if payload.startswith(b"\x5d\0\0"):
+            return lzma.LZMADecompressor(lzma.FORMAT_ALONE).decompress(payload)
         if payload.startswith(b"\x1f\x8b"):
             return zlib.decompressobj(wbits=31).decompress(payload)
-        if payload.startswith(b"\x28\xb5\x2f\xfd"):
-            return decompress_zstd(payload)
-    except (lzma.LZMAError, zlib.error) as error:
+        if payload.startswith(b"BZh"):
+            return bz2.BZ2Decompressor().decompress(payload)
+    except (lzma.LZMAError, zlib.error, OSError) as error:
         raise ToolFailed(f"the kernel image does not decompress: {error}", where) from error
-    raise HostCannot(f"the kernel image is compressed in an unknown way ({payload[:6].hex()})", where)
+    if payload.startswith(b"\x28\xb5\x2f\xfd"):
+        return decompress_by("zstd", payload, where)
+    if payload.startswith(b"\x02\x21\x4c\x18"):  # LZ4's legacy format, as in Debian's kernels for clouds
+        return decompress_by("lz4", payload, where)
+    what = f"the kernel image is compressed in an unknown way ({payload[:6].hex()})"
+    raise HostCannot(what, where, "name the uncompressed kernel, vmlinux")

@@ -26,8 +26,7 @@ NOBODY: Final = Port(address="192.0.2.1", prefix=32, mac="52:54:00:6e:6d:02", sw
 ENTROPY: Final = 64
 """Bytes."""
 
-LISTEN: Final = f"""#!/bin/sh
-# A guest that is to be saved runs this: when its SSH server is there, all is as it shall be found.
+LISTEN: Final = f"""# A guest that is to be saved runs this: when its SSH server is there, all is as it shall be found.
 until grep -q ':0016 00000000:0000 0A' /proc/net/tcp; do sleep 0.1; done
 if [ -e /sys/class/net/{network.INSIDE} ]; then
     ip address flush dev {network.INSIDE}
@@ -46,7 +45,7 @@ Ended = Callable[[], Awaitable[str | None]]
 
 def again(port: Port | None) -> str:
     """What gives a restored guest its MAC back when it boots for itself."""
-    return f"#!/bin/sh\nexec ip link set {network.INSIDE} address {port.mac}\n" if port else "#!/bin/sh\n"
+    return f"exec ip link set {network.INSIDE} address {port.mac}\n" if port else ""
 
 
 async def waiting(site: Site, folder: str, ended: Ended) -> None:

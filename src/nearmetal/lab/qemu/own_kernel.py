@@ -1,7 +1,8 @@
 """A kernel for a guest of the lab's image that is not the image's own: the host's, a file, or another image's.
 
-It is made ready once and kept by its content: as QEMU boots it fastest, with an initial RAM disk that has those of its
-modules which a guest of the lab needs. `nearmetal-init` runs the seed's `start`, which puts the others in their place.
+It is made ready once and kept by its content and that of its modules: as QEMU boots it fastest, with an initial RAM
+disk that has those of its modules which a guest of the lab needs. `nearmetal-init` runs the seed's `start`, which puts
+the others in their place.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Never
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
@@ -31,30 +32,48 @@ from nearmetal.lab.image.recipe import Modules, Wanted
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 
+BUILDER: Final = 2
+"""Raised when something else comes out of the same kernel."""
 HOST: Final = "host"
 WHERE: Final = "machine.kernel"
 _NEEDED: Final = ("virtio_pci", "virtio_blk", "virtio_net", "ext4")
 """Without these a guest has no disk, no control network, or no root."""
 _REMEDY: Final = "name a kernel whose modules lie in /lib/modules, or beside it in ../lib/modules"
+_ELF: Final = b"\x7fELF"
 _PLACE: Final = "own-modules"
 """Where its modules lie in the initial RAM disk."""
 _BANNER: Final = re.compile(rb"Linux version (\S+) [^\0\n]* (?=#\d)[^\0\n]+")
 """What the kernel says in /proc/version, as it stands in its file (init/version-timestamp.c)."""
 _PVH: Final = tuple(struct.pack("<III4s", 4, size, 18, b"Xen\0") for size in (4, 8))
 """The ELF note by which QEMU enters an uncompressed kernel (XEN_ELFNOTE_PHYS32_ENTRY)."""
-_START: Final = """#!/bin/sh
+LAY: Final = "/run/nearmetal/lay-modules"
+"""The script in a guest that does so, for each other `start`."""
+_LAY: Final = """#!/bin/sh
 mkdir -p "/usr/lib/modules/{release}" && mount --bind /run/nearmetal/modules "/usr/lib/modules/{release}"
 """
 
 
 @dataclass(frozen=True)
 class _Found:
+    """A kernel in its file, not unpacked: that takes most of a second."""
+
     file: Path
+    content: bytes
+    release: str
     modules: Path | None
     """The folder of its modules; None if it has none."""
-    release: str
-    banner: str
+
+    @property
+    def is_elf(self) -> bool:
+        return self.content[:4] == _ELF
+
+
+@dataclass(frozen=True)
+class _Unpacked:
+    found: _Found
     elf: bytes
+    banner: str
+    tree: Tree
 
 
 async def exchange(parts: Parts, named: str | None, image: Image, site: Site) -> Parts:
@@ -84,14 +103,14 @@ async def _running(named: str, site: Site) -> str:
 def _prepare(named: str, image: Image, running: str) -> Path:
     """The folder of what is ready to boot. HostCannot."""
     found = _find(named, running)
-    digest = hashlib.sha256(found.elf)
-    for file in (image.initrd, *([found.modules / "modules.dep"] if found.modules else [])):
-        digest.update(file.read_bytes())
-    folder = Paths.default().cache / "kernels" / digest.hexdigest()[:32]
+    tree = _read_tree(found)
+    folder = Paths.default().cache / "kernels" / _hash(found, tree, image)[:32]
     if not (folder / "kernel.json").exists():
+        unpacked = _unpack(found, tree)
+        _require(unpacked)
         with tempfile.TemporaryDirectory(dir=_made(folder.parent)) as work:
-            _write(found, image, Path(work))
-            Path(work, "kernel.json").write_text(json.dumps({"release": found.release, "banner": found.banner}))
+            _write(unpacked, image, Path(work))
+            Path(work, "kernel.json").write_text(json.dumps({"release": found.release, "banner": unpacked.banner}))
             folder.mkdir(exist_ok=True)
             for name in ("vmlinux", "initrd", "kernel.json"):  # the last one says that all are there
                 Path(work, name).replace(folder / name)
@@ -101,6 +120,26 @@ def _prepare(named: str, image: Image, running: str) -> Path:
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _hash(found: _Found, tree: Tree, image: Image) -> str:
+    """Of all that what is made ready depends on."""
+    wanted = _leave_known(Modules.of_recipe(), tree)
+    digest = hashlib.sha256(f"{BUILDER} {wanted}".encode())
+    for content in (found.content, image.initrd.read_bytes()):
+        digest.update(hashlib.sha256(content).digest())
+    if found.modules is not None:
+        names = tree.ordered((*wanted.early, *wanted.guest))
+        files = [_find_module(found.modules, tree.files[name])[0] for name in names]
+        for file in (*files, *_list_lists(found.modules)):
+            digest.update(f"\0{file.relative_to(found.modules)}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _list_lists(folder: Path) -> list[Path]:
+    names = ("modules.dep", "modules.order", "modules.builtin", "modules.builtin.modinfo")
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 # ── What it is ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,33 +163,49 @@ def _read(file: Path, places: Iterable[Path]) -> _Found:
     try:
         refuse_irregular(str(file))
         content = file.read_bytes()
-        elf = content if content[:4] == b"\x7fELF" else kernel.vmlinux(content, str(file))
     except OSError as error:
         raise HostCannot(
             f"the kernel cannot be read: {error.strerror}", str(file), "name a vmlinuz or vmlinux"
         ) from None
+    if content[:4] == _ELF:
+        release = _read_banner(content, file)[1].decode("ascii", "replace")
+    else:
+        release = kernel.read_release(content) or _refuse(file)
+    folders = [place / release for place in places if (place / release).is_dir()]
+    listed = next((folder for folder in folders if (folder / "modules.dep").is_file()), None)
+    if listed is None and folders:
+        remedy = f"have it written: depmod --basedir {folders[0].parents[2]} {release}"
+        raise HostCannot(f"{folders[0]} has no list of its modules, modules.dep", str(file), remedy)
+    return _Found(file, content, release, listed)
+
+
+def _refuse(file: Path) -> Never:
+    raise HostCannot("this is no Linux kernel for x86-64", str(file), "name a vmlinuz or vmlinux")
+
+
+def _read_banner(elf: bytes, file: Path) -> re.Match[bytes]:
+    return _BANNER.search(elf) or _refuse(file)
+
+
+def _unpack(found: _Found, tree: Tree) -> _Unpacked:
+    try:
+        elf = found.content if found.is_elf else kernel.vmlinux(found.content, str(found.file))
     except ToolFailed as error:
-        raise HostCannot(error.what, str(file), "name a Linux kernel for x86-64: vmlinuz or vmlinux") from None
-    banner = _BANNER.search(elf)
-    if banner is None:
-        raise HostCannot("this is no Linux kernel: it names no version", str(file), "name a vmlinuz or vmlinux")
-    release = banner[1].decode("ascii", "replace")
-    folder = next((place / release for place in places if (place / release / "modules.dep").is_file()), None)
+        raise HostCannot(error.what, str(found.file), "name a Linux kernel for x86-64: vmlinuz or vmlinux") from None
     # The first one in the file is for version strings of its own, without the number of its build.
-    found = _Found(file, folder, release, banner[0].decode("utf-8", "replace").rstrip(), elf)
-    _require(found)
-    return found
+    banner = _read_banner(elf, found.file)[0].decode("utf-8", "replace").rstrip()
+    return _Unpacked(found, elf, banner, tree)
 
 
-def _require(found: _Found) -> None:
+def _require(unpacked: _Unpacked) -> None:
     """HostCannot for a kernel that lacks what every guest of the lab needs."""
-    tree = _tree(found)
-    lacking = [name for name in _NEEDED if name not in tree.files and not _is_built_in(name, tree, found.elf)]
+    found, tree, elf = unpacked.found, unpacked.tree, unpacked.elf
+    lacking = [name for name in _NEEDED if name not in tree.files and not _is_built_in(name, tree, elf)]
     if lacking:
         of = f"in {found.modules}" if found.modules else f"(there is no /lib/modules/{found.release})"
         what = f"the kernel {found.release} has no {', '.join(lacking)}, neither built in nor as a module {of}"
         raise HostCannot(what, str(found.file), _REMEDY)
-    if not any(note in found.elf for note in _PVH) and found.file.read_bytes()[:4] == b"\x7fELF":
+    if found.is_elf and not any(note in elf for note in _PVH):
         raise HostCannot("QEMU enters no uncompressed kernel without PVH", str(found.file), "name the vmlinuz of it")
 
 
@@ -161,7 +216,7 @@ def _is_built_in(name: str, tree: Tree, elf: bytes) -> bool:
     )
 
 
-def _tree(found: _Found) -> Tree:
+def _read_tree(found: _Found) -> Tree:
     if found.modules is None:
         return Tree({}, {}, frozenset())
     listed = re.sub(r"\.ko\.(xz|gz|zst)\b", ".ko", (found.modules / "modules.dep").read_text("utf-8"))
@@ -171,10 +226,10 @@ def _tree(found: _Found) -> Tree:
 # ── Making it ready ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write(found: _Found, image: Image, work: Path) -> None:
-    is_entered = any(note in found.elf for note in _PVH)
-    (work / "vmlinux").write_bytes(found.elf if is_entered else found.file.read_bytes())
-    tree = _tree(found)
+def _write(unpacked: _Unpacked, image: Image, work: Path) -> None:
+    found, tree = unpacked.found, unpacked.tree
+    is_entered = any(note in unpacked.elf for note in _PVH)
+    (work / "vmlinux").write_bytes(unpacked.elf if is_entered else found.content)
     wanted = _leave_known(Modules.of_recipe(), tree)
     files = {"modules.json": (modules.listed(tree, wanted, f"/{_PLACE}"), 0o644)}
     if found.modules is not None:
@@ -204,9 +259,8 @@ def _lay_late(found: _Found, tree: Tree, names: list[str], work: Path) -> dict[s
         file = below / tree.files[name]
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(_read_module(found.modules, tree.files[name]))
-    for listed in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
-        if (found.modules / listed).is_file():
-            shutil.copy(found.modules / listed, below / listed)
+    for listed in _list_lists(found.modules):  # depmod writes the first anew
+        shutil.copy(listed, below / listed.name)
     ended = subprocess.run(
         ["depmod", "--basedir", str(work / "late"), found.release],
         capture_output=True,
@@ -219,16 +273,28 @@ def _lay_late(found: _Found, tree: Tree, names: list[str], work: Path) -> dict[s
     laid = {
         f"seed/modules/{one.relative_to(below)}": (one.read_bytes(), 0o644) for one in below.rglob("*") if one.is_file()
     }
-    return laid | {"seed/start": (_START.format(release=found.release).encode(), 0o755)}
+    lay = (_LAY.format(release=found.release).encode(), 0o755)
+    return laid | {f"seed/{Path(LAY).name}": lay, "seed/start": lay}
 
 
 def _read_module(folder: Path, path: str) -> bytes:
     """Neither compressed nor signed."""
-    plain = folder / path
-    if plain.is_file():
-        return modules.unsigned(plain.read_bytes())
-    for suffix, unpack in ((".xz", lzma.decompress), (".gz", gzip.decompress), (".zst", kernel.decompress_zstd)):
-        packed = folder / f"{path}{suffix}"
-        if packed.is_file():
-            return modules.unsigned(unpack(packed.read_bytes()))
+    file, program = _find_module(folder, path)
+    content = file.read_bytes()
+    match program:
+        case "xz":
+            content = lzma.decompress(content)
+        case "gz":
+            content = gzip.decompress(content)
+        case "zst":
+            content = kernel.decompress_by("zstd", content, str(file))
+    return modules.unsigned(content)
+
+
+def _find_module(folder: Path, path: str) -> tuple[Path, str]:
+    """Its file, and how that is packed: "xz", "gz", "zst", or "" if it is not."""
+    for packing in ("", "xz", "gz", "zst"):
+        file = folder / (f"{path}.{packing}" if packing else path)
+        if file.is_file():
+            return file, packing
     raise HostCannot(f"its module {path} is listed and not there", str(folder), "install its package again")

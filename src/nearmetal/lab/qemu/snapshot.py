@@ -20,7 +20,7 @@ UNFINISHED: Final = ".unfinished-"
 KEPT: Final = 8
 """How many are kept, those that were used last: each takes some 100 MiB."""
 
-_SCHEMA: Final = "snapshot.v1"
+_SCHEMA: Final = "snapshot.v2"
 _MANIFEST: Final = "snapshot.json"
 _AGAIN: Final = 0.02
 
@@ -51,6 +51,11 @@ class Snapshot:
         return self.folder / "console"
 
     @property
+    def program(self) -> Path:
+        """A link to the QEMU that saved it: what a guest is started by may be a script, and stay while that changes."""
+        return self.folder / "program"
+
+    @property
     def manifest(self) -> Path:
         return self.folder / _MANIFEST
 
@@ -69,11 +74,13 @@ def folder() -> Path:
 
 
 def find(key: str) -> Snapshot | None:
-    """None where there is none, or a part of it is missing or has another size."""
+    """None where there is none, a part of it is missing or has another size, or its QEMU is no longer the same."""
     snapshot = Snapshot(key, folder() / key[:16])
     try:
         document = json.loads(snapshot.manifest.read_text("utf-8"))
         if document["schema"] != _SCHEMA or document["key"] != key:
+            return None
+        if document["program"] != _version(snapshot.program):
             return None
         whole = all(part.stat().st_size == document["sizes"][part.name] for part in snapshot.parts)
     except (OSError, *MALFORMED):
@@ -147,6 +154,7 @@ def _finish(made: Snapshot, image: Path) -> None:
         "schema": _SCHEMA,
         "key": made.key,
         "image": str(image),
+        "program": _version(made.program),
         "sizes": {part.name: part.stat().st_size for part in made.parts},
     }
     made.manifest.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
@@ -160,6 +168,12 @@ def _finish(made: Snapshot, image: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
     made.folder.rename(target)
+
+
+def _version(program: Path) -> list[int]:
+    """What changes with a file's content. OSError where it is gone."""
+    found = program.stat()
+    return [found.st_size, found.st_mtime_ns]
 
 
 def touch(snapshot: Snapshot) -> None:

@@ -20,7 +20,7 @@ from nearmetal.lab.reached import agent
 from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 
-from . import arguments, disk_trouble, identity, monitor, snapshot
+from . import arguments, disk_trouble, identity, monitor, own_kernel, snapshot
 from .arguments import Guest
 from .monitor import Monitor
 from .snapshot import Snapshot
@@ -133,6 +133,8 @@ async def _try(unfinished: Snapshot, running: Running, site: Site) -> None:
 async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
     folder, ended = str(unfinished.folder), partial(last_words, running)
     async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
+        (thread, *_) = await qemu.threads()
+        unfinished.program.symlink_to(Path(f"/proc/{thread}/exe").readlink())
         await qemu.go()
         await _unless_full(qemu, identity.waiting(site, folder, ended))
         await qemu.halt()
@@ -168,7 +170,7 @@ async def load(saved: Snapshot, qemu: Monitor, running: Running) -> None:
 
 
 def seed(keys: LabKeys, logins: bool, start: str | None = None) -> dict[str, tuple[bytes, int]]:
-    """What a guest is given at its boot, by name and with its permissions; `start` is what it runs at once.
+    """What a guest is given at its boot, by name and with its permissions; `start` is what its shell runs at once.
 
     `logins`: it lets people in by SSH, for which it starts a server.
     """
@@ -177,7 +179,8 @@ def seed(keys: LabKeys, logins: bool, start: str | None = None) -> dict[str, tup
         files["ssh_host_ed25519_key"] = (keys.host.private, 0o600)
         files["authorized_keys"] = (keys.client.public + b"\n", 0o600)
     if start is not None:
-        files["start"] = (start.encode(), 0o755)
+        # It takes the place of that which comes with a kernel of the study's own.
+        files["start"] = (f"#!/bin/sh\n[ ! -x {own_kernel.LAY} ] || {own_kernel.LAY}\n{start}".encode(), 0o755)
     return files
 
 
