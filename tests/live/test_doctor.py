@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.kernel_table import TABLE
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from tests.live.remains import after_a_moment
@@ -32,6 +33,10 @@ def test_it_tries_what_it_says_and_leaves_nothing(lab_image: Image, home: object
     assert "a guest booted in" in tcg["detail"]
     kvm = found["accelerator kvm"]
     assert kvm["ok"] or (kvm["remedy"] and "guests are emulated by tcg" in kvm["detail"])
+    warned = found["network settings"]
+    for one in TABLE.values:
+        here = " ".join(Path("/proc/sys", *one.name.split(".")).read_text().split())
+        assert (f"{one.name} = {here} (table: {one.value})" in warned["detail"]) == (here != one.value)
     assert after_a_moment(lambda: changed(before, snapshot())) == []
 
 
