@@ -46,12 +46,15 @@ def read_entries() -> list[Entry]:
 
 def parse_page(name: str, text: str) -> Iterator[Entry]:
     """Each row whose first cell names something in code; and each "`cause`: meaning" of a row."""
-    heading, columns, before = "", [""], ""
-    for line in text.splitlines():
+    heading, columns = "", [""]
+    lines = text.splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith("#"):
             heading = _plain(line.lstrip("# "))
+        elif _RULE.fullmatch(below):
+            columns = [_plain(cell) for cell in _cells(line)]
         elif _RULE.fullmatch(line):
-            columns = [_plain(cell) for cell in _cells(before)]
+            continue
         elif line.startswith("|") and (cells := _cells(line)):
             told = [(column, _plain(cell)) for column, cell in zip(columns[1:], cells[1:], strict=False)]
             if words := tuple(_CODE.findall(cells[0])):
@@ -59,7 +62,6 @@ def parse_page(name: str, text: str) -> Iterator[Entry]:
             for part in (part for cell in cells[1:] for part in cell.split(";")):
                 if found := re.match(r"\s*`([a-z-]+)`: (.+)", part):
                     yield Entry((found[1],), name, heading, (("meaning", _plain(found[2])),))
-        before = line
 
 
 def _cells(line: str) -> list[str]:

@@ -21,6 +21,7 @@ from nearmetal.isolate.proof import Proof
 from nearmetal.lab.clean import Cleaned
 from nearmetal.lab.doctor import Examined
 from nearmetal.lab.image.documents import Boxed, Built, Images
+from nearmetal.manual import read_entries
 from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.run import events
 from nearmetal.store.answered import Answered
@@ -55,6 +56,22 @@ _PRINTED: tuple[type[Document], ...] = (
     Verified,
 )
 """With `--json`, or by `report --format json`."""
+
+_CHAPTERS: Mapping[str, tuple[str, ...]] = {
+    "The top of the file": ("Study",),
+    "Factors": ("FactorSpec",),
+    "[environments.NAME]": ("EnvironmentSpec",),
+    "[machine]": ("MachineSpec",),
+    "[clients]": ("ClientsSpec",),
+    "[link]": ("LinkSpec",),
+    "[hosts.NAME]": ("HostSpec",),
+    "[kernel]": ("KernelSpec",),
+    "[observe]": ("ObserveSpec", "CaptureSpec"),
+    "[services.NAME]": ("ServiceSpec",),
+    "[[workloads]]": ("WorkloadSpec",),
+    "[design]": ("DesignSpec", "SequentialBlocks"),
+}
+"""Chapters of docs/study-file.md, and the tables of a study whose keys they describe."""
 
 
 def documents() -> Mapping[str, Any]:
@@ -98,7 +115,18 @@ def _study() -> dict[str, Any]:
         "anyOf": [factors["additionalProperties"], {"type": "array", "items": level, "minItems": 1}]
     }
     schema["$defs"]["EnvironmentSpec"]["required"].remove("kind")  # where the table is called after it
-    return {**schema, "properties": {**schema["properties"], "quick": {"type": "object"}}}
+    quick = {"type": "object", "description": "what --quick lays over the rest: any table of a study"}
+    schema["properties"]["quick"] = quick
+    _describe_keys({"Study": schema, **schema["$defs"]})
+    return {**schema, "$id": "study.v1", "description": "A study of nearmetal. docs/study-file.md is its manual."}
+
+
+def _describe_keys(tables: Mapping[str, Any]) -> None:
+    """Give each key of a study what the manual's row says of it: an editor shows that."""
+    for entry in read_entries():
+        for table in _CHAPTERS.get(entry.heading, ()) if entry.page == "study-file.md" else ():
+            if (key := tables[table]["properties"].get(entry.words[0])) is not None:
+                key["description"] = dict(entry.about)["meaning"]
 
 
 def _events() -> list[type[events.Event]]:

@@ -34,7 +34,8 @@ def test_an_unknown_word_is_answered_with_the_nearest() -> None:
 
 
 def test_rows_and_causes_are_entries() -> None:
-    text = "## Words\n| key | default | meaning |\n| --- | --- | --- |\n| `one`, `two` | `1` | [a](b.md) thing |\n"
+    head = "## Words\n| key of `two` | default | meaning |\n| --- | --- | --- |\n"
+    text = head + "| `one`, `two` | `1` | [a](b.md) thing |\n"
     (entry,) = parse_page("page.md", text)
     assert entry.words == ("one", "two") and entry.heading == "Words"
     assert entry.about == (("default", "1"), ("meaning", "a thing"))

@@ -24,6 +24,13 @@ def test_the_kept_schema_is_the_models(name: str) -> None:
     assert (KEPT / f"{name}.json").read_text() == schemas.text(schema), renew
 
 
+def test_each_key_of_a_study_is_described() -> None:
+    schema = schemas.documents()["study.v1"]
+    tables = {"Study": schema, **schema["$defs"]}
+    keys = {f"{name}.{key}": found for name, table in tables.items() for key, found in table["properties"].items()}
+    assert len(keys) > 100 and [name for name, found in keys.items() if not found.get("description")] == []
+
+
 @pytest.mark.parametrize("name", studies.names())
 def test_built_in_studies_meet_the_schema(name: str) -> None:
     jsonschema.validate(tomllib.loads(studies.text(name)), schemas.documents()["study.v1"])
