@@ -31,6 +31,7 @@ help:
 	@echo "make check      linters and type checkers alone"
 	@echo "make bench      speed against peers         make long-test   campaigns of hours"
 	@echo "make rig        an ordinary machine, emulated: the wheel in it, KVM, systemd (an hour; part of make long-test)"
+	@echo "make docs       the documentation as a site, and man pages, in build/"
 	@echo "make setup      what the others need        make release     wheel, source and probe, checked, in dist/"
 	@echo "make clean      put the host right, remove what was built"
 
@@ -101,8 +102,8 @@ demo: .venv/packages .venv/python $(PROBE) image
 check: check-python check-probe
 
 check-python: .venv/python-test
-	.venv/bin/ruff check src tests bench validation build_probe.py release.py
-	.venv/bin/ruff format --check src tests bench validation build_probe.py release.py
+	.venv/bin/ruff check src tests bench validation docs_site build_probe.py release.py
+	.venv/bin/ruff format --check src tests bench validation docs_site build_probe.py release.py
 	.venv/bin/mypy
 
 check-probe: .venv/python-test
@@ -189,6 +190,13 @@ runsc: .venv/python-test
 release: .venv/python-test
 	$(PYTHON) release.py dist $(PYTHONS)
 
+# The documentation as a site, build/site/index.html, which is read and searched without a server; and build/man. A
+# link that leads nowhere fails it. The page of commands is written anew.
+docs: .venv/python-test
+	$(PYTHON) -m docs_site.command_line
+	$(PYTHON) -m docs_site.command_line man build/man/man1
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build -q --strict
+
 bench: setup
 	bench/run
 
@@ -196,4 +204,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup lock probe image demo check check-python check-probe vcenter test long-test fuzz rig sizes runsc release bench clean
+.PHONY: help setup lock probe image demo check check-python check-probe vcenter test long-test fuzz rig sizes runsc release docs bench clean

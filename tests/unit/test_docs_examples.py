@@ -8,7 +8,7 @@ import pytest
 from nearmetal import evidence, plan, study
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 EXAMPLES = [
     pytest.param(block, id=f"{page.stem}:{text[: block.start()].count(chr(10)) + 1}")
     for page in PAGES

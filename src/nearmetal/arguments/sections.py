@@ -11,11 +11,11 @@ class SectionedGroup(click.Group):
 
     def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[str]], **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._sections = sections
+        self.sections = sections
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, self.commands))
-        for title, names in self._sections.items():
+        for title, names in self.sections.items():
             with formatter.section(title):
                 rows = [(name.ljust(widest), self.commands[name].get_short_help_str(80)) for name in names]
                 formatter.write_dl(rows)
