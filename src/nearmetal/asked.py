@@ -136,10 +136,10 @@ def ask_client(server: MachineSpec, clients: ClientsSpec, is_same: bool) -> Mach
     if is_same:
         # Not theirs: where the server is placed, what only makes sense of a machine under test, levels of treatments.
         others = server.model_dump(exclude={"cpus", "alone", "neighbours", "host", *server.settings})
-        return MachineSpec.model_validate({**others, "host": clients.host, **clients.own_keys})
+        return MachineSpec.model_validate({**others, "host": clients.hosts[0], **clients.own_keys})
     if not clients.own_keys:
         return None
-    beside = MachineSpec(image=image_beside(server), memory=CLIENT_MEMORY, host=clients.host)
+    beside = MachineSpec(image=image_beside(server), memory=CLIENT_MEMORY, host=clients.hosts[0])
     return beside.model_copy(update=clients.own_keys)
 
 

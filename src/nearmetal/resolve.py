@@ -105,6 +105,7 @@ class Resolver:
             # They are not what is under study: made anew where they can be.
             provisions = plugins.load("environments", environment.kind).provisions
             provision = "boot" if "boot" in provisions else provisions[0]
+            hosts = clients.hosts if environment.description.host is None else (environment.level,)
             self._clients[key] = ResolvedClients(
                 environment=environment.model_copy(update={"provision": provision}),
                 machine=machine,
@@ -114,7 +115,8 @@ class Resolver:
                 treatments=clients.own_treatments,
                 cpus=clients.cpus,
                 clocks=clients.clocks,
-                host=clients.host if environment.description.host is None else environment.level,
+                host=hosts[0],
+                hosts=hosts if len(hosts) > 1 else (),
             )
         return self._clients[key]
 

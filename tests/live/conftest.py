@@ -121,6 +121,13 @@ def pair(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
 
 
 @pytest.fixture
+def room(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
+    """The near host and five others, as a server and its clients."""
+    with joined(lab_image, tmp_path / "far", login, number=5) as six:
+        yield six
+
+
+@pytest.fixture
 def pair_with_qemu(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
     with joined(lab_image, tmp_path / "far", login, programs_of_this_host=True) as two:
         yield two

@@ -74,8 +74,8 @@ class User:
     def folder(self) -> Path:
         return self.home / ".ssh"
 
-    def know(self, host: FarHost) -> None:
-        (self.folder / "known_hosts").write_text(host.known)
+    def know(self, *hosts: FarHost) -> None:
+        (self.folder / "known_hosts").write_text("\n".join(host.known.strip() for host in hosts) + "\n")
 
 
 def user(home: Path) -> tuple[User, asyncssh.SSHKey]:

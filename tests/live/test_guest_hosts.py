@@ -107,7 +107,7 @@ async def test_a_tunnel_joins_hosts(hosts: Hosts, tunnel: trunk.Tunnel) -> None:
     one, two = await hosts.named("one"), await hosts.named("two")
     assert (await trunk.lacking(tunnel, one, two)).ok
     ends = await trunk.ends(one, two)
-    laid = await trunk.lay("nm-guest1", tunnel, ends, (SWITCH, SWITCH), network.BRIDGE, hosts.ledger)
+    laid = await trunk.lay("nm-guest1", tunnel, [ends], {"one": SWITCH, "two": SWITCH}, network.BRIDGE, hosts.ledger)
     here, there = await station(one, "10.9.0.1"), await station(two, "10.9.0.2")
     # As large as machines send them, and not to be cut.
     size = str(trunk.DATA_MTU - 28)

@@ -1,4 +1,4 @@
-"""A second host on loopback, and two hosts joined by a cable: what tests of hosts by SSH stand on."""
+"""A second host on loopback, and hosts on one network: what tests of hosts by SSH stand on."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,16 @@ FAR_CACHE = SHARED_CACHE / f"far-host-of-tests-{WORKER}"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two hosts joined by a cable: the controller runs in the network namespace `near`."""
+    """Two hosts or more on one network: the controller runs in the network namespace `near`."""
 
     near: str
-    far: FarHost
+    fars: tuple[FarHost, ...]
     tokens: set[str]
     """Of all labs that there have been, by their ledgers: others may be at work on this host too."""
+
+    @property
+    def far(self) -> FarHost:
+        return self.fars[0]
 
     async def nearmetal(
         self, *arguments: str, kill_after: float | None = None, kill_when: Callable[[], object] | None = None
@@ -75,22 +79,29 @@ class Pair:
             await asyncio.sleep(0.05)
 
     def files(self) -> list[str]:
-        """Of ours on the far host, where anybody may have some."""
-        return self.far.run("find", "/run", "/tmp", "/var/tmp", "-mindepth", "1", "-name", "nm-*").split()
+        """Of ours on the far hosts, where anybody may have some."""
+        where = ("/run", "/tmp", "/var/tmp")
+        return [
+            name for far in self.fars for name in far.run("find", *where, "-mindepth", "1", "-name", "nm-*").split()
+        ]
 
     def left(self) -> list[str]:
-        """What is still on either host, after a moment, that a lab made."""
+        """What is still on any host, after a moment, that a lab made."""
         assert self.tokens
         return after_a_moment(self._left_now)
 
     def _left_now(self) -> list[str]:
         found = [what for token in self.tokens for what in remains(token)]
-        for links in (ip("-netns", self.near, "-brief", "link"), self.far.run("ip", "-brief", "link")):
-            found += [line for line in links.splitlines() if line.split()[0].split("@")[0] not in ("lo", "cable")]
-        found += [line for line in self.far.run("ps", "-eo", "args").splitlines() if "nm-" in line]
-        found += self.far.run("ip", "netns", "list").split()
-        found += self.files()
-        return [*found, *map(str, (self.far.folder / "state").glob("machines/*"))]
+        for links in (
+            ip("-netns", self.near, "-brief", "link"),
+            *(far.run("ip", "-brief", "link") for far in self.fars),
+        ):
+            found += [line for line in links.splitlines() if not line.startswith(("lo ", "cable"))]
+        for far in self.fars:
+            found += [line for line in far.run("ps", "-eo", "args").splitlines() if "nm-" in line]
+            found += far.run("ip", "netns", "list").split()
+            found += map(str, (far.folder / "state").glob("machines/*"))
+        return [*found, *self.files()]
 
 
 def kill_tree(process: int) -> None:
@@ -118,32 +129,47 @@ def take_groups_along(pair: Pair) -> None:
 
 
 @contextlib.contextmanager
-def joined(image: Image, folder: Path, login: Login, programs_of_this_host: bool = False) -> Iterator[Pair]:
-    near, far = f"nmt{os.getpid()}-near", f"nmt{os.getpid()}-far"
+def joined(
+    image: Image, folder: Path, login: Login, programs_of_this_host: bool = False, number: int = 1
+) -> Iterator[Pair]:
+    """The near host and so many others, each by a cable at a bridge of the near one's."""
+    near = f"nmt{os.getpid()}-near"
     someone, key = login
     with contextlib.ExitStack() as made:
-        for name in (near, far):
-            ip("netns", "add", name)
-            made.callback(ip, "netns", "delete", name)
-            ip("-netns", name, "link", "set", "lo", "up")
-        ip("-netns", near, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", far)
-        for name, address in ((near, "10.112.0.1/30"), (far, "10.112.0.2/30")):
-            ip("-netns", name, "address", "add", address, "dev", "cable")
-            ip("-netns", name, "link", "set", "cable", "up")
-        host = made.enter_context(
-            far_host(
+        _make_namespace(near, made)
+        ip("-netns", near, "link", "add", "cable", "type", "bridge", "forward_delay", "0")
+        _connect(near, "cable", "10.112.0.1/24")
+        fars = []
+        for index in range(number):
+            far, address = f"nmt{os.getpid()}-far{index}", f"10.112.0.{index + 2}"
+            _make_namespace(far, made)
+            ip("-netns", near, "link", "add", f"cable{index}", "type", "veth", "peer", "name", "cable", "netns", far)
+            ip("-netns", near, "link", "set", f"cable{index}", "master", "cable", "up")
+            _connect(far, "cable", f"{address}/24")
+            host = far_host(
                 image,
-                folder,
+                folder / str(index),
                 key,
-                address="10.112.0.2",
+                address=address,
                 port=22,
                 netns=far,
                 cache=FAR_CACHE,
                 programs_of_this_host=programs_of_this_host,
             )
-        )
-        someone.know(host)
-        yield Pair(near, host, set())
+            fars.append(made.enter_context(host))
+        someone.know(*fars)
+        yield Pair(near, tuple(fars), set())
+
+
+def _make_namespace(name: str, made: contextlib.ExitStack) -> None:
+    ip("netns", "add", name)
+    made.callback(ip, "netns", "delete", name)
+    ip("-netns", name, "link", "set", "lo", "up")
+
+
+def _connect(namespace: str, link: str, address: str) -> None:
+    ip("-netns", namespace, "address", "add", address, "dev", link)
+    ip("-netns", namespace, "link", "set", link, "up")
 
 
 def ip(*words: str) -> str:

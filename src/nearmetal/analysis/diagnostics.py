@@ -288,15 +288,22 @@ def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[
 
 def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
     """Ids of the trials in which a client may run on the CPUs of a machine under test, as far as the records tell."""
-    on_one_host = {identify_assignment(one.assignment) for one in plan.resolved if one.server.host == one.clients.host}
+    on_one_host = {
+        identify_assignment(one.assignment): (None, one.server.host)
+        for one in plan.resolved
+        if one.server.host in one.clients.places
+    }
     environments = {one.level: one for of in plan.resolved for one in (of.environment, of.clients.environment)}
     elsewhere = {name for name, one in environments.items() if version_1.describe(one).is_reached_from_outside}
     known: dict[Places, bool] = {}  # ten thousand trials stand in a few places
     found: list[str] = []
     for record in records:
-        if identify_assignment(record.trial.treatment) not in on_one_host:
+        hosts = on_one_host.get(identify_assignment(record.trial.treatment))
+        if hosts is None:
             continue
-        places = tuple((one.role, one.cpus) for one in record.machines if one.environment not in elsewhere)
+        # Records of version 1 name no hosts.
+        here = (one for one in record.machines if one.host in hosts and one.environment not in elsewhere)
+        places = tuple((one.role, one.cpus) for one in here)
         if places not in known:
             known[places] = _overlap(places)
         if known[places]:

@@ -130,11 +130,11 @@ class Lab:
             self._switches[site.name] = await network.create_switch(name, site, self.ledger)
             return name
 
-    async def join(self, tunnel: Tunnel, servers: Site, clients: Site, bridge: str) -> Trunk:
-        """A trunk between the switches of two sites, at this bridge of both; it lies until `take_up`."""
-        namespaces = await self._switch(servers), await self._switch(clients)
-        both = await trunks.ends(servers, clients)
-        return await trunks.lay(f"nm-{self.token}", tunnel, both, namespaces, bridge, self.ledger)
+    async def join(self, tunnel: Tunnel, servers: Site, clients: Sequence[Site], bridge: str) -> Trunk:
+        """A trunk from a site's switch to those of other sites, at this bridge of each; it lies until `take_up`."""
+        namespaces = {site.name: await self._switch(site) for site in (servers, *clients)}
+        pairs = [await trunks.ends(servers, site) for site in clients]
+        return await trunks.lay(f"nm-{self.token}", tunnel, pairs, namespaces, bridge, self.ledger)
 
     async def lay(
         self, spec: LinkSpec, pairs: Sequence[tuple[str, str]], cpuset: str, site: Site, *, seed: int

@@ -71,10 +71,19 @@ class ResolvedClients(Frozen):
     connect: Literal["shared", "pairs"]
     cpus: str | None
     host: str
+    """Of the first."""
+    hosts: tuple[str, ...] = ()
+    """Where they are on several: clients are placed on them in turn."""
     treatments: Mapping[str, Level] = {}
     """Levels of treatments that clients have in place of the servers'."""
     clocks: float = 0.01
     """Seconds by which clocks may be apart for what needs those of both ends."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The host of each client."""
+        hosts = self.hosts or (self.host,)
+        return tuple(hosts[number % len(hosts)] for number in range(self.count))
 
 
 class ResolvedWorkload(Frozen):

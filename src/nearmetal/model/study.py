@@ -72,6 +72,11 @@ SAME = "same"
 """What `clients.environment` says so that clients are what the servers are. No environment has that name."""
 
 
+def _as_hosts(value: object) -> object:
+    """A list of one host is that host."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
 class ClientsSpec(Frozen):
     TREATMENTS: ClassVar[frozenset[str]] = frozenset({"offload"})
     """Keys that are levels of treatments. A factor of such a name means the treatment, which servers have too."""
@@ -88,9 +93,24 @@ class ClientsSpec(Frozen):
     """A level of the treatment `offload` for the clients alone. None: that of the servers, if there is one."""
     connect: Literal["shared", "pairs"] = "shared"
     cpus: str | None = None
-    host: str = "local"
+    host: Annotated[str | Annotated[tuple[str, ...], Field(min_length=1)], BeforeValidator(_as_hosts)] = "local"
+    """A name, or several: clients are placed on them in turn. A factor sets one."""
     clocks: Annotated[Seconds, Field(gt=0, le=1)] = 0.01
     """How far clocks may be apart for what needs those of both ends: one way's delay, and a common start."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_hosts(cls, given: Any) -> Any:
+        """One client a host, unless the study says how many."""
+        hosts = given.get("host") if isinstance(given, Mapping) else None
+        if isinstance(hosts, list | tuple) and len(hosts) > 1 and "count" not in given:
+            return {**given, "count": len(hosts)}
+        return given
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Their hosts, each once, in the order in which clients are placed on them."""
+        return (self.host,) if isinstance(self.host, str) else self.host
 
     @property
     def own_treatments(self) -> Mapping[str, Level]:

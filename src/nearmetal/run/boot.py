@@ -283,7 +283,7 @@ def _hosts(booted: Booted) -> frozenset[str]:
     environment, clients = booted.asked.environment, booted.asked.clients
     placed = {
         booted.spec.host: environment.description.placement,
-        clients.host: clients.environment.description.placement,
+        **dict.fromkeys(clients.places, clients.environment.description.placement),
     }
     return frozenset(host for host, placement in placed.items() if host != "local" and placement != "host")
 

@@ -44,10 +44,14 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
         booted.note("share", await shares.verify(server, booted.spec))
     of_clients = booted.asked.clients
     wanted = of_clients.machine
-    # Clients of which the study says nothing are alike: one speaks for all.
-    for index, client in enumerate(stage.clients if wanted else stage.clients[:1]):
+    # Clients of which the study says nothing are alike on a host: its first speaks for all.
+    firsts = {client.site.name: client for client in reversed(stage.clients)}
+    for client in stage.clients:
+        is_first = client is firsts[client.site.name]
+        if not wanted and not is_first:
+            continue
         facts = await _facts(client, booted)
-        if index == 0:
+        if is_first:
             sink.emit(FactsSeen(treatment=task.boot.treatment, role="client", site=client.site.name, facts=facts))
         if wanted:
             if wanted.brings_image:

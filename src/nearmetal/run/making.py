@@ -30,19 +30,20 @@ NEIGHBOURHOOD = ResolvedEnvironment(
 
 async def share_out(booted: Booted, lab: Lab) -> Share:
     """Who gets which CPUs of the site. Warns of cores that both sides have, and of CPUs of several kinds on one."""
-    host, clients_host = booted.spec.host, booted.asked.clients.host
+    host, others = booted.spec.host, set(booted.asked.clients.places)
     if booted.asked.environment.description.placement == "elsewhere":
-        return shape.share_without_servers(booted.asked, await available_cpus(await lab.site(clients_host)))
+        free = {name: await available_cpus(await lab.site(name)) for name in others}
+        return shape.share_without_servers(booted.asked, free)
     site = await lab.site(host)
     available, lie = await asyncio.gather(available_cpus(site), layout.read(site))
     booted.layouts[host] = lie
-    elsewhere = None
-    if clients_host != host:
-        clients = await lab.site(clients_host)
-        booted.layouts[clients_host] = await layout.read(clients)
-        elsewhere = booted.layouts[clients_host].keep_one_kind(await available_cpus(clients))
+    elsewhere = {}
+    for name in others - {host}:
+        clients = await lab.site(name)
+        booted.layouts[name] = await layout.read(clients)
+        elsewhere[name] = booted.layouts[name].keep_one_kind(await available_cpus(clients))
     share = shape.share(booted.asked, available, lie, elsewhere)
-    if elsewhere is None and not booted.asked.environment.is_pretended:
+    if host in others and not booted.asked.environment.is_pretended:
         booted.warnings += sharing.warnings(share, lie)
     return share
 
@@ -59,12 +60,14 @@ async def servers(booted: Booted, share: Share, lab: Lab) -> list[Handle]:
 async def clients(booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
     """`servers` are needed where only they can tell which way leads to them."""
     asked = booted.asked.clients
-    site = await lab.site(asked.host)
-    spec = shape.client(booted.asked, share)
+    sites = {host: await lab.site(host) for host in dict.fromkeys(asked.places)}
+    shared = {host: await _shared(booted, site, lab, servers) for host, site in sites.items()}
     hung = link.bridge(booted.asked.link, "client")
-    shared = await _shared(booted, site, lab, servers)
     cpusets = shape.client_cpus(booted.asked, share)
-    creations = [lab.create(asked.environment, spec, "client", cpuset, site, hung, shared) for cpuset in cpusets]
+    creations = []
+    for host, cpuset in zip(asked.places, cpusets, strict=True):
+        spec = shape.client(booted.asked, share.of_clients(host)).model_copy(update={"host": host})
+        creations.append(lab.create(asked.environment, spec, "client", cpuset, sites[host], hung, shared[host]))
     return await _all(booted, cpusets, creations)
 
 

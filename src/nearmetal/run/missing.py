@@ -7,6 +7,7 @@ from nearmetal import cpu_lists, plugins
 from nearmetal.errors import HostCannot
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.cpus.layout import Layout
+from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machine import find_process
@@ -100,39 +101,52 @@ class _Here:
             if others:
                 self.not_asked.update(dict.fromkeys(others))
                 return self._apart(asked)
-        host, clients_host = await self._host(spec.host), await self._host(asked.clients.host)
+        host = await self._host(spec.host)
+        clients_hosts: dict[str, _Host] = {}
+        for name in dict.fromkeys(asked.clients.places):
+            one = await self._host(name)
+            if isinstance(one, Finding):
+                return host if isinstance(host, Finding) else one
+            clients_hosts[name] = one
         if isinstance(host, Finding):
             return host
-        if isinstance(clients_host, Finding):
-            return clients_host
-        elsewhere = None if host is clients_host else clients_host.available
+        elsewhere = {name: one.available for name, one in clients_hosts.items() if one is not host}
         if asked.environment.description.placement == "elsewhere":
-            share = shape.share_without_servers(asked, clients_host.available)
+            share = shape.share_without_servers(asked, {name: one.available for name, one in clients_hosts.items()})
         else:
             share = shape.share(asked, host.available, host.layout, elsewhere)
-        client = shape.client(asked, share)
         specs = [spec]
         if kernel.keeps_cpus(spec) and share.servers[0]:
             # Which of them are kept free decides, and only the host can tell.
             specs = [spec.model_copy(update={"cpus": cpus}) for cpus in dict.fromkeys(share.servers)]
-        # The memory of a client of which the study says nothing is a limit of ours.
         usable = host.layout.usable(host.available, kernel.keeps_cpus(spec))
         servers = [*(_cpus(one.cpus, usable, "machine.cpus") for one in specs), _memory(spec.memory, host.memory)]
-        clients = [_cpus(asked.clients.cpus, clients_host.available, "clients.cpus")]
-        if asked.clients.machine:
-            clients.append(_memory(client.memory, clients_host.memory))
         return (
             self._apart(asked)
             or await self._of(asked.environment, specs, host, servers, asked.link)
             or self._entry_point(asked)
-            or await self._of(asked.clients.environment, [client], clients_host, clients, asked.link)
-            or await self._between(asked, host, clients_host)
+            or await self._of_clients(asked, share, clients_hosts)
+            or await self._between(asked, host, clients_hosts)
             or await self._listening(asked, host)
         )
 
+    async def _of_clients(self, asked: Resolved, share: Share, hosts: Mapping[str, _Host]) -> Finding | None:
+        """The first thing that the clients lack on one of their hosts."""
+        for name, host in hosts.items():
+            client = shape.client(asked, share.of_clients(name))
+            # The memory of a client of which the study says nothing is a limit of ours.
+            wanted = [_cpus(asked.clients.cpus, host.available, "clients.cpus")]
+            if asked.clients.machine:
+                wanted.append(_memory(client.memory, host.memory))
+            lacking = await self._of(asked.clients.environment, [client], host, wanted, asked.link)
+            if lacking is not None:
+                several = len(hosts) > 1 and not lacking.what.startswith("host ")
+                return lacking.model_copy(update={"what": f"host {name}: {lacking.what}"}) if several else lacking
+        return None
+
     def _list_other_hosts(self, asked: Resolved) -> list[str]:
         """Those that a treatment's machines lie on. BadInput or HostCannot for what is wrong with them as written."""
-        others = [name for name in dict.fromkeys((asked.server.host, asked.clients.host)) if name != "local"]
+        others = [name for name in dict.fromkeys((asked.server.host, *asked.clients.places)) if name != "local"]
         levels = (asked.environment.level, asked.clients.environment.level)
         others += [name for name in levels if name in self._host_specs]
         for name in others:
@@ -175,11 +189,10 @@ class _Here:
             return None
         return _first([provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))])
 
-    async def _between(self, asked: Resolved, host: _Host, clients_host: _Host) -> Finding | None:
+    async def _between(self, asked: Resolved, host: _Host, clients_hosts: Mapping[str, _Host]) -> Finding | None:
         """What the way from host to host lacks."""
-        if not shape.is_across(asked):
-            return None
-        if asked.link.switch == "direct" or asked.link.each:
+        others = shape.list_other_hosts(asked)
+        if others and (asked.link.switch == "direct" or asked.link.each):
             return Finding(
                 what="[link] each" if asked.link.each else "[link] switch",
                 ok=False,
@@ -187,10 +200,11 @@ class _Here:
                 remedy='set link.switch = "bridge" and link.each = false, or place servers and clients on one host',
             )
         tunnel = asked.link.tunnel or "vxlan"
-        key = (tunnel, host.site.name, clients_host.site.name)
-        if key not in self._checked:
-            self._checked[key] = _first([await trunk.lacking(tunnel, host.site, clients_host.site)])
-        return self._checked[key]
+        for name in others:
+            key = (tunnel, host.site.name, name)
+            if key not in self._checked:
+                self._checked[key] = _first([await trunk.lacking(tunnel, host.site, clients_hosts[name].site)])
+        return next(filter(None, (self._checked[tunnel, host.site.name, name] for name in others)), None)
 
     async def _listening(self, asked: Resolved, host: _Host) -> Finding | None:
         """What capturing outside of the servers, on their host, lacks. Machines of ours bring their own tcpdump."""

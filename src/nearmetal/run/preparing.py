@@ -9,7 +9,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.lab import OpenSite
-from nearmetal.model import SAME, MachineSpec, Resolved, Study
+from nearmetal.model import SAME, Resolved, Study
 from nearmetal.resolve import resolve_environment
 from nearmetal.store.manifest import Manifest
 
@@ -55,17 +55,14 @@ async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
     """What each environment does once for all its machines of a shape."""
     prepared: set[tuple[str, str]] = set()
     for one in manifest.plan.resolved:
+        clients = one.clients
+        of_clients = clients.machine or one.server.model_copy(update={"image": image_beside(one.server)})
         for environment, machine in (
             (one.environment, one.server),
-            (one.clients.environment, one.clients.machine or _at(one.server, one.clients.host)),
+            *((clients.environment, of_clients.model_copy(update={"host": host})) for host in clients.places),
         ):
             key = (environment.model_dump_json(), machine.model_dump_json())
             if key not in prepared:
                 prepared.add(key)
                 plugin = plugins.load("environments", environment.kind)
                 await plugin.prepare(environment.spec, machine, await open_site(machine.host))
-
-
-def _at(machine: MachineSpec, host: str) -> MachineSpec:
-    """As clients need it, on their host."""
-    return machine.model_copy(update={"host": host, "image": image_beside(machine)})

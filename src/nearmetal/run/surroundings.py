@@ -12,7 +12,7 @@ from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Readback, Resolved, Running
-from nearmetal.run.shape import is_across
+from nearmetal.run.shape import list_other_hosts
 
 
 @dataclass
@@ -29,8 +29,8 @@ class Surroundings:
 
     async def join(self, asked: Resolved, lab: Lab) -> dict[str, Any]:
         """Lay a trunk where servers and clients hang on switches of different hosts; what there is to be told of it."""
-        if is_across(asked):
-            servers, clients = await lab.site(asked.server.host), await lab.site(asked.clients.host)
+        if others := list_other_hosts(asked):
+            servers, clients = await lab.site(asked.server.host), [await lab.site(name) for name in others]
             bridge = links.bridge(asked.link, "client")
             assert bridge is not None  # a direct cable does not reach another host, as was found before the run
             self.trunk = await lab.join(asked.link.tunnel or "vxlan", servers, clients, bridge)

@@ -73,7 +73,8 @@ async def _of_the_makers(plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
     for one in plan.resolved:
         placed[one.environment.level, one.server.host] = one.environment
     for one in plan.resolved:
-        placed.setdefault((one.clients.environment.level, one.clients.host), one.clients.environment)
+        for host in one.clients.places:
+            placed.setdefault((one.clients.environment.level, host), one.clients.environment)
     found: dict[str, str] = {}
     for (_, host), environment in placed.items():
         site = await open_site(host)

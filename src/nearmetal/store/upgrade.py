@@ -97,7 +97,7 @@ def _resolve(study: Study, assignment: Assignment, asked: Asked) -> Resolved:
             count=asked.clients.count,
             connect=asked.clients.connect,
             cpus=asked.clients.cpus,
-            host=_host(study, client, asked.clients.host),
+            host=_host(study, client, asked.clients.hosts[0]),
         ),
         link=asked.link,
         observe=asked.observe,

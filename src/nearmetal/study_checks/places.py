@@ -32,8 +32,12 @@ def check_environments(study: Study, where: StudyText) -> None:
     if study.clients.environment != SAME:
         is_environment(("clients", "environment"), study.clients.environment, study, where)
         _is_declared(("clients", "environment"), study.clients.environment, study, where)
-    for table, host in (("machine", study.machine.host), ("clients", study.clients.host)):
-        is_host((table, "host"), host, study, where)
+    for table, hosts in (("machine", (study.machine.host,)), ("clients", study.clients.hosts)):
+        for number, host in enumerate(hosts):
+            is_host((table, "host"), host, study, where)
+            if host in hosts[:number]:
+                what = f"`{table}.host` names {shown(host)} twice"
+                raise where.wrong((table, "host"), what, f"name it once; {table}.count = {len(hosts)} makes as many")
     for table, given in (("machine", study.machine.cpus), ("clients", study.clients.cpus)):
         is_cpus((table, "cpus"), given, where)
 

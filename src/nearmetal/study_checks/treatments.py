@@ -54,7 +54,9 @@ def check_places(study: Study, where: StudyText) -> None:
         placed = (("machine", asked.environment, asked.machine), ("clients", asked.clients.environment, asked.clients))
         for table, level, spec in placed:
             if spec.host != "local" and described[level].host is not None:
-                what = f"{table}.host places {shown(level)} on {shown(spec.host)}, but it is a host of its own"
+                hosts = (spec.host,) if isinstance(spec.host, str) else spec.host
+                named = " and ".join(map(shown, hosts))
+                what = f"{table}.host places {shown(level)} on {named}, but it is a host of its own"
                 path = _written(study, treatment, table, "host")
                 raise where.wrong(path, what, "leave it out, or give the factor a `when`")
 
@@ -88,8 +90,14 @@ def check_servers(study: Study, where: StudyText) -> None:
 
 
 def check_clients(study: Study, where: StudyText) -> None:
-    """Clients that are to be what the servers are can be made, and have the CPUs that are named for them."""
+    """Clients that are to be what the servers are can be made, and have the CPUs that are named for them. Each of their
+    hosts has one in some treatment."""
     described = Descriptions(study)
+    most = max((asked.clients.count for _, asked in iterate_asked(study)), default=0)
+    if idle := study.clients.hosts[most:]:
+        what = f"no client is placed on {' and '.join(map(shown, idle))}: there are {most} at most"
+        remedy = f"set clients.count to {len(study.clients.hosts)}, or name fewer hosts in clients.host"
+        raise where.wrong(("clients", "host"), what, remedy)
     for treatment, asked in iterate_asked(study):
         level = asked.clients.environment
         if asked.is_same and described[level].is_reached_from_outside:
@@ -210,7 +218,9 @@ def _is_ignored(key: str, machine: Description) -> bool:
 def _is_across(asked: Asked, described: Descriptions) -> bool:
     """Whether servers and clients hang on the lab's switches of different hosts."""
     both = (described[asked.environment], described[asked.clients.environment])
-    return asked.machine.host != asked.clients.host and all(one.is_on_switch for one in both)
+    return {asked.machine.host} != {*asked.clients.hosts[: asked.clients.count]} and all(
+        one.is_on_switch for one in both
+    )
 
 
 def _only(study: Study, key: str, described: Descriptions) -> str:

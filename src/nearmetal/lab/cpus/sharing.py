@@ -1,8 +1,8 @@
 """Which CPUs of a site go to the machines under test and which to the clients. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from nearmetal.cpu_lists import parse, show
 from nearmetal.lab.cpus.layout import UNKNOWN, Layout
@@ -15,6 +15,12 @@ class Share:
 
     servers: tuple[str, ...]
     clients: str
+    """On the servers' host: what they leave."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Of the clients on each other host, by its name."""
+
+    def of_clients(self, host: str) -> str:
+        return self.elsewhere.get(host, self.clients)
 
 
 def share(

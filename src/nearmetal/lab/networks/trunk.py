@@ -1,8 +1,11 @@
-"""The way from host to host: a tunnel that joins the lab's switches of two sites as one.
+"""The way from host to host: tunnels that join the lab's switches of several sites as one.
 
-An end of the tunnel is made in its host's own network, where the tunnelled packets travel, and moved at once to the
-lab's namespace, where it is a port of a bridge. Servers hang on one site's switch, clients on the other's; a shaped
-link lies on the servers' site, between the bridge of the servers and the one that the trunk's end is a port of.
+An end of a tunnel is made in its host's own network, where the tunnelled packets travel, and moved at once to the
+lab's namespace, where it is a port of a bridge. Servers hang on one site's switch, clients on the others'. A shaped
+link lies on the servers' site, between the bridge of the servers and the one that the trunk's ends are ports of.
+
+A tunnel leads from the servers' site to each site of clients, and none from clients to clients: all that is measured
+has a server at one end, so that the tunnels of a full mesh would carry nothing, and could close loops.
 
 A tunnel takes part of every packet for itself. One that had to cut packets would be another network than the one
 that is to be studied, so machines send smaller ones: `DATA_MTU`, in every treatment of a study that has a trunk in any,
@@ -10,9 +13,11 @@ on one host too, so that hosts compare by the tunnel and not by the size of pack
 the tunnel's own bytes; where it does not, the treatment cannot run.
 """
 
+import asyncio
 import hashlib
 import ipaddress
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +34,7 @@ DATA_MTU = 1400
 """Bytes: 1500 less the most that a tunnel takes (70), and room for an underlay that is itself a tunnel (1450)."""
 
 _INSIDE = "trunk"
-"""The end's name in the lab's namespace."""
+"""The end's name in the lab's namespace, with the number of its tunnel; without one in ledgers of earlier versions."""
 _PORT = 4789
 """UDP, of VXLAN (RFC 7348)."""
 _ETHERNET, _VXLAN, _UDP, _GRE = 14, 8, 8, 8
@@ -42,9 +47,9 @@ def overhead(tunnel: Tunnel, address: str) -> int:
     return internet + _ETHERNET + (_UDP + _VXLAN if tunnel == "vxlan" else _GRE)
 
 
-def number(name: str) -> int:
-    """What tells this lab's tunnel from all others between the same hosts: 24 bits, never 0."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:3], "big") or 1
+def number(name: str, index: int = 0) -> int:
+    """What tells a tunnel of this lab from all others that end on one of its hosts: 24 bits, never 0."""
+    return (int.from_bytes(hashlib.sha256(name.encode()).digest()[:3], "big") + index) % 2**24 or 2**23
 
 
 def device(tunnel: Tunnel, name: str, identity: int, near: str, far: str) -> str:
@@ -129,52 +134,90 @@ async def _kernel_has(tunnel: Tunnel, site: Site) -> bool:
 # ── Laying it ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Trunk:
-    """A trunk that lies, until both of its ends are removed."""
+@dataclass(frozen=True)
+class PlacedEnd:
+    """An end of a tunnel that lies."""
 
-    def __init__(self, tunnel: Tunnel, both: tuple[End, End], handles: tuple[Handle, Handle], bridge: str) -> None:
-        self.handles = handles
+    end: End
+    handle: Handle
+
+    @property
+    def inside(self) -> str:
+        return _name_inside(self.handle)
+
+    async def find_fault(self, bridge: str) -> str:
+        """What is not as it was made; "" if nothing is."""
+        site, namespace = self.end.site, self.handle.data["namespace"]
+        shown = await site.exec(["ip", "-netns", namespace, "-json", "link", "show", self.inside])
+        if shown.status != 0:
+            return f"its end on {site.name} is gone"
+        link = json.loads(shown.stdout)[0]
+        if "UP" not in link["flags"] or link["mtu"] != DATA_MTU or link.get("master") != bridge:
+            return f"its end on {site.name} was changed: {link}"
+        return ""
+
+
+class Trunk:
+    """A trunk that lies, until all of its ends are removed."""
+
+    def __init__(self, tunnel: Tunnel, ends: Sequence[PlacedEnd], bridge: str) -> None:
         self._tunnel = tunnel
-        self._both = both
+        self._ends = ends
         self._bridge = bridge
 
+    @property
+    def handles(self) -> tuple[Handle, ...]:
+        return tuple(one.handle for one in self._ends)
+
     async def verify(self) -> Readback:
-        """Whether both ends are as they were made."""
+        """Whether all ends are as they were made."""
+        addresses: dict[str, dict[str, None]] = {}
+        for one in self._ends:
+            addresses.setdefault(one.end.site.name, {})[one.end.address] = None
         values: dict[str, Any] = {
             "by": self._tunnel,
             "mtu": DATA_MTU,
-            "overhead": overhead(self._tunnel, self._both[0].address),
-            "ends": {end.site.name: end.address for end in self._both},
+            "overhead": max(overhead(self._tunnel, one.end.address) for one in self._ends),
+            "ends": {name: ", ".join(those) for name, those in addresses.items()},
         }
-        for end, handle in zip(self._both, self.handles, strict=True):
-            shown = await end.site.exec(["ip", "-netns", handle.data["namespace"], "-json", "link", "show", _INSIDE])
-            if shown.status != 0:
-                return Readback(values=values, ok=False, reason=f"its end on {end.site.name} is gone")
-            link = json.loads(shown.stdout)[0]
-            if "UP" not in link["flags"] or link["mtu"] != DATA_MTU or link.get("master") != self._bridge:
-                return Readback(values=values, ok=False, reason=f"its end on {end.site.name} was changed: {link}")
-        return Readback(values=values)
+        faults = await asyncio.gather(*(one.find_fault(self._bridge) for one in self._ends))
+        fault = next(filter(None, faults), "")
+        return Readback(values=values, ok=not fault, reason=fault)
 
 
 async def lay(
-    name: str, tunnel: Tunnel, both: tuple[End, End], namespaces: tuple[str, str], bridge: str, ledger: Recorder
+    name: str,
+    tunnel: Tunnel,
+    pairs: Sequence[tuple[End, End]],
+    namespaces: Mapping[str, str],
+    bridge: str,
+    ledger: Recorder,
 ) -> Trunk:
-    """Join the bridges of that name in the lab's namespaces of two sites. `name` is the lab's own, of 9 characters."""
-    handles = []
-    for index, (end, other, namespace) in enumerate(zip(both, reversed(both), namespaces, strict=True)):
-        made = f"{name}-t{index}"
-        handle = Handle(kind=KIND, name=made, site=end.site.name, data={"namespace": namespace, "device": made})
-        ledger.creating(handle)
-        handles.append(handle)
-        moved = f"link set {made} mtu {DATA_MTU} netns {namespace} name {_INSIDE}"
-        made_of = device(tunnel, made, number(name), end.address, other.address)
-        await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
-        await network.batch(end.site, namespace, f"link set {_INSIDE} master {bridge} up\n")
-    return Trunk(tunnel, both, (handles[0], handles[1]), bridge)
+    """Join the bridges of that name in the lab's namespaces (by site) by a tunnel between each two ends.
+
+    `name` is the lab's own, of 9 characters.
+    """
+    placed: list[PlacedEnd] = []
+    for index, both in enumerate(pairs):
+        for side, (end, other) in enumerate((both, both[::-1])):
+            made, namespace = f"{name}-t{2 * index + side}", namespaces[end.site.name]
+            data = {"namespace": namespace, "device": made, "inside": f"{_INSIDE}{index}"}
+            one = PlacedEnd(end, Handle(kind=KIND, name=made, site=end.site.name, data=data))
+            ledger.creating(one.handle)
+            placed.append(one)
+            moved = f"link set {made} mtu {DATA_MTU} netns {namespace} name {one.inside}"
+            made_of = device(tunnel, made, number(name, index), end.address, other.address)
+            await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
+            await network.batch(end.site, namespace, f"link set {one.inside} master {bridge} up\n")
+    return Trunk(tunnel, placed, bridge)
+
+
+def _name_inside(handle: Handle) -> str:
+    return str(handle.data.get("inside", _INSIDE))
 
 
 async def remove(handle: Handle, site: Site) -> None:
     """Take one end out, wherever it stands. Idempotent."""
     await site.exec(["ip", "link", "delete", handle.data["device"]])
     if await network.exists(handle.data["namespace"], site):
-        await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", _INSIDE])
+        await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", _name_inside(handle)])

@@ -135,7 +135,7 @@ def _published_count(treatment: Assignment, workload: str, counts: Published, re
     offload = asked.treatments.get("offload", True)
     if environment is None or not isinstance(workers, int) or not isinstance(offload, bool):
         return None
-    table = counts.table(_TABLES[asked.server.host != asked.clients.host])
+    table = counts.table(_TABLES[set(asked.clients.places) != {asked.server.host}])
     return table.at(environment=environment, offloading=offload, workers=workers)
 
 
