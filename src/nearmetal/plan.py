@@ -52,11 +52,15 @@ def digest_study(study: Study) -> str:
 
 
 def _drop_later_keys(document: Mapping[str, Any]) -> None:
-    """Workloads of version 1 had no headlines, and none ran under another's load."""
+    """Workloads of version 1 had no headlines, and none ran under another's load. Hosts had neither roles nor tags."""
     for workload in document["workloads"]:
         for key in ("headlines", "under"):
             if not workload[key]:
                 del workload[key]
+    for host in document["hosts"].values():
+        for key in ("interface", "roles", "tags"):
+            if not host[key]:
+                del host[key]
 
 
 _ABOUT_THE_NUMBER = ("blocks", "seed", "margin", "alpha", "repeats", "detect", "precision", "power")

@@ -12,6 +12,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import PRETENDED, Study
 from nearmetal.study_checks import check
+from nearmetal.study_checks.hosts import place_roles
 from nearmetal.study_text import DEEPEST, StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
 
@@ -209,6 +210,7 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
         raise explained(error, raw, where) from None
     if "environment" not in study.clients.model_fields_set and _is_pretended(study):
         study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": PRETENDED})})
+    study = place_roles(study, where)
     check(study, where)
     return study
 

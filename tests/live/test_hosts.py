@@ -266,7 +266,7 @@ async def test_killed_at_random_moments_neither_host_keeps_anything(pair: Pair, 
 
 
 async def test_a_tunnel_that_the_kernel_lacks_is_told_before_the_run(pair: Pair, tmp_path: Path) -> None:
-    if await trunk._kernel_has("gre", LocalSite()):
+    if await trunk.kernel_has("gre", LocalSite()):
         pytest.skip("this kernel has GRE")
     factor = '[factors.tunnel]\nlevels = ["vxlan", "gre"]\nwhen = { hosts = "far" }\n[machine]'
     text = STUDY.replace("[machine]", factor).replace('hosts = "local"', 'hosts = "local", tunnel = "vxlan"')

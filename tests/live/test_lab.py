@@ -1,5 +1,6 @@
 """A lab of hosts: a server and its clients on as many hosts, joined by a hub of tunnels."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 
-from .two_hosts import Pair
+from .two_hosts import Login, Pair
 
 pytestmark = pytest.mark.live
 
@@ -64,4 +65,85 @@ async def test_clients_on_five_hosts_load_one_server(room: Pair, tmp_path: Path)
     throughput = record.responses["throughput"]
     assert throughput.by_client is not None and len(throughput.by_client) == 5
     assert all(value > 0 for value in throughput.by_client)
+    assert room.left() == []
+
+
+def written_lab(room: Pair, folder: Path) -> Path:
+    """The near host is not in it: its first host takes servers, the others clients."""
+    file, roles = folder / "lab.toml", ["server", *["client"] * 4]
+    told = zip(NAMES, room.fars, roles, strict=True)
+    file.write_text(
+        "".join(
+            f'[hosts.{name}]\nssh = "{far.ssh}"\nroles = ["{role}"]\ntags = ["room"]\ninterface = "cable"\n'
+            for name, far, role in told
+        )
+    )
+    return file
+
+
+async def test_a_labs_hosts_are_asked_at_once_and_one_that_is_away_is_told(room: Pair, tmp_path: Path) -> None:
+    lab = written_lab(room, tmp_path)
+    status, stdout, stderr = await room.nearmetal("doctor", "--lab", str(lab), "--json")
+    assert status == 0, stdout + stderr
+    told = json.loads(stdout)
+    assert [host["name"] for host in told["hosts"]] == list(NAMES)
+    for host in told["hosts"]:
+        found = {one["what"]: one for one in host["findings"]}
+        assert all(found[what]["ok"] for what in ("login", "host", "CPUs", "memory", "clock")), found
+        assert ("way" in found) == (host["name"] != "c1")
+        assert "made only on the host that nearmetal runs on" in found["docker"]["detail"] or not found["docker"]["ok"]
+    with lab.open("a") as file:
+        file.write('[hosts.away]\nssh = "root@10.112.0.2:2222"\n[hosts.odd]\nssh = "root@10.112.0.77"\n')
+    status, stdout, _ = await room.nearmetal("doctor", "--lab", str(lab))
+    assert status == 3
+    assert "away: login:" in stdout and "odd: login:" in stdout and "remedy:" in stdout
+    rows = [line for line in stdout.splitlines() if line.startswith(("host ", *NAMES))]
+    assert any("yes" in row for row in rows), stdout
+    assert "Traceback" not in stdout
+    await room.nearmetal("clean")
+
+
+async def test_a_changed_host_key_is_refused(room: Pair, tmp_path: Path, login: Login) -> None:
+    known = login[0].folder / "known_hosts"
+    one, other = room.fars[0].known, room.fars[1].known
+    swapped = f"{one.split()[0]} {other.split(maxsplit=1)[1]}"
+    known.write_text(known.read_text().replace(one.strip(), swapped.strip()))
+    status, stdout, _ = await room.nearmetal("doctor", "--lab", str(written_lab(room, tmp_path)), "--json")
+    assert status == 3
+    (login_of_first, *_), *others = [host["findings"] for host in json.loads(stdout)["hosts"]]
+    assert not login_of_first["ok"] and "host key" in login_of_first["detail"] and login_of_first["remedy"]
+    assert all(findings[0]["ok"] for findings in others)
+
+
+async def test_what_no_ledger_knows_is_told_of_and_left(room: Pair, tmp_path: Path) -> None:
+    lab = written_lab(room, tmp_path)
+    room.fars[2].run("ip", "netns", "add", "nm-abcdef-c3")
+    try:
+        status, stdout, stderr = await room.nearmetal("clean", "--lab", str(lab), "--json")
+        assert status == 3, stderr
+        left = json.loads(stdout)["left"]
+        assert left == [
+            "/run/netns/nm-abcdef-c3 on c3 (in no ledger of this host: another's, or its ledger is lost)",
+        ]
+        assert "nm-abcdef-c3" in room.fars[2].run("ip", "netns", "list")
+    finally:
+        room.fars[2].run("ip", "netns", "delete", "nm-abcdef-c3")
+    assert (await room.nearmetal("clean", "--lab", str(lab)))[0] == 0
+
+
+async def test_a_study_without_hosts_runs_in_the_lab(room: Pair, tmp_path: Path) -> None:
+    """And its run goes on without the lab's file."""
+    file, run = tmp_path / "anywhere.toml", tmp_path / "run"
+    text = STUDY.replace('host = ["c1", "c2", "c3", "c4", "c5"]\nHOSTS', "count = 2")
+    file.write_text(text.replace("blocks = 1", "blocks = 2"))
+    lab = written_lab(room, tmp_path)
+    status, _, stderr = await room.nearmetal("run", str(file), "--quick", "--lab", str(lab), "-o", str(run))
+    assert status == 0, stderr
+    for record in records_of(run):
+        assert record.status is TrialStatus.OK, record.reason
+        assert [one.host for one in record.machines] == ["c1", "c2", "c3"]
+        assert record.readback["trunk"]["ends"] == {"c1": "10.112.0.2", "c2": "10.112.0.3", "c3": "10.112.0.4"}
+    lab.unlink()
+    status, _, stderr = await room.nearmetal("resume", str(run))
+    assert status == 0, stderr
     assert room.left() == []

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import asyncssh
 
-from nearmetal.lab import cgroup
+from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from tests.conftest import SHARED_CACHE, WORKER
@@ -158,6 +159,11 @@ def joined(
             )
             fars.append(made.enter_context(host))
         someone.know(*fars)
+        # They share a cache, and would send the probe to it at the same time.
+        kept = FAR_CACHE / "probe" / probe.sha256()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(probe.path(), kept)
+        kept.chmod(0o755)
         yield Pair(near, tuple(fars), set())
 
 

@@ -5,19 +5,27 @@ from typing import Any
 
 import click
 
-from nearmetal.arguments.options import RunPath, json_option
+from nearmetal.arguments.options import RunPath, json_option, lab_option
 
 
 @click.command()
 @click.argument("environments", nargs=-1)
 @click.option("--fix", is_flag=True, help="Install the packages that are missing first, by apt.")
+@lab_option
 @json_option("doctor.v1")
-def doctor(environments: tuple[str, ...], fix: bool, as_json: bool) -> int:
+def doctor(environments: tuple[str, ...], fix: bool, lab: Path | None, as_json: bool) -> int:
     """Try what this host can measure.
 
     With ENVIRONMENTS, of these alone. --fix installs what they lack, and nothing else; without a name those of the
     study quickstart: host, docker, qemu. If the host has another package manager than apt, its command is printed.
+    --lab asks all hosts of a lab, and prints what each can.
     """
+    if lab is not None:
+        if environments or fix:
+            raise click.UsageError("--lab asks the lab's hosts alone, and takes neither ENVIRONMENTS nor --fix")
+        from nearmetal.commands import lab as of_lab
+
+        return of_lab.doctor(lab, as_json)
     from nearmetal.commands import host
 
     return host.doctor(environments, fix, as_json)
@@ -43,9 +51,13 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
 
 
 @click.command()
+@lab_option
 @json_option("clean.v1")
-def clean(as_json: bool) -> int:
-    """Put right what an interrupted run left."""
+def clean(lab: Path | None, as_json: bool) -> int:
+    """Put right what an interrupted run left.
+
+    With --lab, also look on each host of the lab for what no ledger here knows.
+    """
     from nearmetal.commands import host
 
-    return host.clean(as_json)
+    return host.clean(as_json, lab)

@@ -63,6 +63,11 @@ def json_option(*schemas: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
+lab_option = click.option(
+    "--lab", type=click.Path(path_type=Path), metavar="FILE", help="Take hosts from this lab file (docs/hosts.md)."
+)
+
+
 def words(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """A program's, without what may part them from ours."""
     own = given[1:] if given[:1] == ("--",) else given

@@ -9,7 +9,7 @@ import click
 
 from nearmetal.arguments.completion import complete_run, complete_study
 from nearmetal.arguments.gates import GatedCommand, choose_format, format_option, gate_option
-from nearmetal.arguments.options import RunPath, json_option
+from nearmetal.arguments.options import RunPath, json_option, lab_option
 from nearmetal.errors import ExitCode
 
 _quiet_option = click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print the result alone.")
@@ -25,6 +25,7 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="KEY=VALUE",
             help="Set a key of the study file: machine.nic=e1000, workloads.NAME.duration=5s.",
         ),
+        lab_option,
         click.option("--blocks", type=click.IntRange(1), help="Run this many blocks."),
         click.option("--seed", type=int, help="Seed of the random order; each run draws its own."),
         click.option("--quick", is_flag=True, help="Use the study's own scaled-down version."),

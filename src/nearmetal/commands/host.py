@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from rich.text import Text
@@ -77,12 +78,16 @@ def _install_missing(environments: Sequence[str]) -> None:
             raise HostCannot(f"apt-get {words[0]} ended with {ended.returncode}; it says why above", remedy=command)
 
 
-def clean(as_json: bool) -> int:
-    from nearmetal.lab.clean import Cleaned, clean_everything
+def clean(as_json: bool, lab: Path | None = None) -> int:
+    """`lab`: the file of a lab on whose hosts is looked, too."""
+    from nearmetal.lab.clean import Cleaned, clean_everything, clean_hosts
     from nearmetal.lab.machines import kept
+    from nearmetal.lab_file import read_lab, read_lab_file
+
+    hosts = None if lab is None else read_lab(read_lab_file(lab), str(lab))
 
     async def put_right() -> Cleaned:
-        done = await clean_everything(beside)
+        done = await (clean_everything(beside) if hosts is None else clean_hosts(hosts, beside))
         await kept.forget_dead()
         return done
 

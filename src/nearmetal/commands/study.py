@@ -14,6 +14,7 @@ from nearmetal import evidence, factors, plan_sight, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import run_until_done
+from nearmetal.lab_file import build_overrides, read_lab_file
 from nearmetal.levels import format_assignment
 from nearmetal.lines import KeyPath
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
@@ -86,8 +87,14 @@ def read_study(
     seed: int | None = None,
     quick: bool = False,
     available: bool = False,
+    lab: Path | None = None,
 ) -> Opened:
-    """A study by its path or built-in name, or as it comes through stdin, with what the command line sets."""
+    """A study by its path or built-in name, or as it comes through stdin, with what the command line sets.
+
+    Before that come the hosts of a `lab` file, whose options of the command line go over them.
+    """
+    if lab is not None:
+        overrides = [*build_overrides(read_lab_file(lab), str(lab)), *overrides]
     is_stdin = study == "-"
     if is_stdin:
         study = "/dev/stdin"

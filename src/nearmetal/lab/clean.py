@@ -1,7 +1,8 @@
 """Putting right what a dead nearmetal left: every ledger without an owner is replayed."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing, suppress
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from nearmetal import system_errors, temporary
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.lab.changes.ledger import (
     Ledger,
     OfAnotherHost,
@@ -21,12 +22,13 @@ from nearmetal.lab.changes.ledger import (
     standing_folder,
 )
 from nearmetal.lab.commands import orphans
+from nearmetal.lab.findings import placed
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.lock import wait_for_dead_run
 from nearmetal.lab.qemu import accelerator, snapshot
-from nearmetal.lab.site import LocalSite
-from nearmetal.lab.sites import opener
-from nearmetal.model import Document
+from nearmetal.lab.site import LocalSite, must
+from nearmetal.lab.sites import Sites, opener
+from nearmetal.model import Document, HostSpec
 from nearmetal.say import Say, meanwhile, silent
 
 
@@ -93,6 +95,36 @@ async def clean_everything(say: Say = silent) -> Cleaned:
     folder = standing_folder()
     cleaned = await clean(say)
     return _sum([cleaned, await put_right(list(ownerless(folder)) if folder.exists() else [], say)])
+
+
+async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = silent) -> Cleaned:
+    """`clean_everything`, and what stands on these hosts that is ours by its name and in no ledger here.
+
+    That is told and not removed: another controller may be at work there, or have died and own it.
+    """
+    cleaned = await clean_everything(say)
+    known = {path.stem for path in ledgers_folder().glob("*.jsonl")}
+    async with aclosing(opener(hosts)) as open_site:
+        found = await asyncio.gather(*(_find_unknown(name, open_site, known) for name in hosts))
+    return _sum([cleaned, *(Cleaned(left=left) for left in found)])
+
+
+_LIST_OURS = """
+ls -d /run/netns/nm-* /var/lib/nearmetal/machines/nm-* 2>/dev/null
+find /sys/fs/cgroup -maxdepth 2 -type d -name 'nearmetal-nm-*' 2>/dev/null
+:"""
+_TOKEN = re.compile(r"nm-([0-9a-f]{6})\b")
+
+
+async def _find_unknown(name: str, open_site: Sites, known: Set[str]) -> tuple[str, ...]:
+    try:
+        site = await open_site(name)
+        lines = (await must(site, "sh", "-c", _LIST_OURS)).decode().splitlines()
+    except NearmetalError as error:
+        return (f"host {name}: {placed(error)}",)
+    ours = [line for line in lines if (token := _TOKEN.search(line)) and token[1] not in known]
+    why = "in no ledger of this host: another's, or its ledger is lost"
+    return tuple(f"{line} on {name} ({why})" for line in ours)
 
 
 async def put_right(paths: Sequence[Path], say: Say = silent) -> Cleaned:

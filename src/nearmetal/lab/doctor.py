@@ -22,7 +22,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Document, EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.model import Document, EnvironmentSpec, Finding, Frozen, MachineSpec, Site
 from nearmetal.resolve import resolve_alone
 from nearmetal.units import show_size
 
@@ -35,13 +35,25 @@ _NAMESPACE_TOOLS = (("unshare", "util-linux"), ("ip", "iproute2"))
 _BUILD_TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-img": "qemu-utils"}
 
 
+class HostExamined(Frozen):
+    """A host of a lab: what it can, by the names of the columns that `doctor --lab` prints."""
+
+    name: str
+    ssh: str
+    roles: tuple[str, ...]
+    tags: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
 class Examined(Document):
     """`doctor.v1`."""
 
     schema_: Annotated[Literal["doctor.v1"], Field(alias="schema")] = "doctor.v1"
     able: bool
-    """Whether nothing is wrong that keeps this host from measuring."""
+    """Whether nothing is wrong that keeps this host, or one of the lab's, from measuring."""
     findings: tuple[Finding, ...]
+    hosts: tuple[HostExamined, ...] = ()
+    """Those of a lab, with `--lab`; `findings` are empty then."""
 
     @classmethod
     def of(cls, findings: Sequence[Finding]) -> "Examined":

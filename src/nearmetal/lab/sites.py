@@ -1,6 +1,7 @@
 """From a host's name in a study to a site."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,14 @@ class Sites:
         self._say = say
         self._local = LocalSite(say)
         self._far: dict[str, SshSite] = {}
-        self._reaching = asyncio.Lock()
+        self._reaching: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By name: a host that does not answer keeps nobody waiting for the others."""
 
     async def __call__(self, name: str) -> Site:
         """BadInput, or HostCannot with what helps."""
         if name == "local":
             return self._local
-        async with self._reaching:
+        async with self._reaching[name]:
             if name not in self._far:
                 self._far[name] = await self._reach(name)
             return self._far[name]

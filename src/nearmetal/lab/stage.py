@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from nearmetal.errors import MALFORMED, TimedOut, ToolFailed
-from nearmetal.lab.machines import kernel
+from nearmetal.errors import TimedOut, ToolFailed
+from nearmetal.lab.clocks import compare_clock
 from nearmetal.lab.service import LabService, describe_end, is_killed, start_service
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Readback, Service, Site, Warned
 from nearmetal.units import show_size
 
@@ -181,24 +180,6 @@ def judge_placement(programs: Sequence[PlacedProgram], kept: Mapping[str, int]) 
 
 
 async def offsets(machines: Sequence[Machine | Site]) -> dict[str, int]:
-    """Each machine's clock against ours, measured before anything is timed. Ours is shared by those on our kernel."""
-    ours = LocalSite().boot_id
-    found = await asyncio.gather(*(_offset(machine, ours) for machine in machines))
-    return {machine.name: offset for machine, offset in zip(machines, found, strict=True)}
-
-
-async def _offset(machine: Machine | Site, ours: str) -> int:
-    """How far a machine's clock is ahead of ours, in ns: the reading of the quickest of five exchanges."""
-    if kernel.boot_of(machine) == ours:
-        return 0
-    exchanges: list[tuple[int, int]] = []
-    for _ in range(5):
-        asked = time.time_ns()
-        ended = await machine.exec([machine.probe, "at", "now", "--json", "--", "true"])
-        answered = time.time_ns()
-        try:
-            there = int(json.loads(ended.stdout)["started_ns"])
-        except MALFORMED:
-            raise ToolFailed(f"the probe does not tell the time: {ended.complaint[-500:]}", machine.name) from None
-        exchanges.append((answered - asked, there - (asked + answered) // 2))
-    return min(exchanges)[1]
+    """Each machine's clock against ours, in ns, measured before anything is timed."""
+    found = await asyncio.gather(*map(compare_clock, machines))
+    return {machine.name: clock.ahead_ns for machine, clock in zip(machines, found, strict=True)}

@@ -98,15 +98,6 @@ class ClientsSpec(Frozen):
     clocks: Annotated[Seconds, Field(gt=0, le=1)] = 0.01
     """How far clocks may be apart for what needs those of both ends: one way's delay, and a common start."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _count_hosts(cls, given: Any) -> Any:
-        """One client a host, unless the study says how many."""
-        hosts = given.get("host") if isinstance(given, Mapping) else None
-        if isinstance(hosts, list | tuple) and len(hosts) > 1 and "count" not in given:
-            return {**given, "count": len(hosts)}
-        return given
-
     @property
     def hosts(self) -> tuple[str, ...]:
         """Their hosts, each once, in the order in which clients are placed on them."""
@@ -160,6 +151,12 @@ class HostSpec(Frozen):
     ssh: SshTarget
     trunk: IPvAnyAddress | None = None
     """The address by which other hosts reach it for a tunnel, when it is not the one that SSH reached."""
+    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] | None = None
+    """The interface whose address that is."""
+    roles: tuple[Literal["server", "client"], ...] = ()
+    """What is placed there, also in a study that names no host. Empty: either, where it is named."""
+    tags: tuple[Name, ...] = ()
+    """Words of the user's by which a study places machines, as "tag:10g"."""
     key: str | None = None
     """A key file to log in with, in place of what the user's agent and configuration have."""
     host_key: str | None = None

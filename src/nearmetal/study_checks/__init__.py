@@ -6,6 +6,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Study
 from nearmetal.study_checks.comparison import check_aim, check_counterparts, check_reference, check_size
 from nearmetal.study_checks.factors import check_conditions, check_factors, check_names
+from nearmetal.study_checks.hosts import check_hosts
 from nearmetal.study_checks.kernels import check_sysctls
 from nearmetal.study_checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study_checks.places import check_environments
@@ -28,6 +29,7 @@ Check = Callable[[Study, StudyText], None]
 
 CHECKS: Sequence[Check] = (
     check_names,
+    lambda study, where: check_hosts(study.hosts, where),
     check_factors,
     check_environments,
     check_conditions,

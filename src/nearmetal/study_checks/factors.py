@@ -8,16 +8,14 @@ from nearmetal.levels import identify_level, is_same_level
 from nearmetal.model import FactorSpec, Level, Study
 from nearmetal.study_text import StudyText, as_name, did_you_mean, shown
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def check_names(study: Study, where: StudyText) -> None:
-    for table in ("factors", "environments", "hosts", "services"):
+    for table in ("factors", "environments", "services"):
         for name in getattr(study, table):
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 raise where.wrong((table, name), f"{shown(name)} cannot be a name in [{table}]", as_name(name))
-    if "local" in study.hosts:
-        raise where.wrong(("hosts", "local"), "`local` is this host itself and cannot be another", "rename it")
 
 
 def check_factors(study: Study, where: StudyText) -> None:

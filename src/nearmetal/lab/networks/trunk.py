@@ -110,7 +110,7 @@ async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
     what = f"a trunk from {servers.name} to {clients.name}"
     try:
         for site in (servers, clients):
-            if not await _kernel_has(tunnel, site):
+            if not await kernel_has(tunnel, site):
                 detail = f"the kernel of {site.name} has no {tunnel}"
                 return finding(
                     what, False, detail, 'set link.tunnel = "vxlan"' if tunnel == "gre" else "modprobe vxlan"
@@ -125,7 +125,7 @@ async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
     return Finding(what=what, ok=True)
 
 
-async def _kernel_has(tunnel: Tunnel, site: Site) -> bool:
+async def kernel_has(tunnel: Tunnel, site: Site) -> bool:
     """Tried in a namespace that ends with the trial."""
     words = device(tunnel, "tried", 1, "127.0.0.1", "127.0.0.2").split()
     return (await site.exec(["unshare", "--net", "ip", *words])).status == 0

@@ -8,6 +8,7 @@ Where one connection is full, the next one is opened.
 
 import asyncio
 import contextlib
+import json
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -71,6 +72,8 @@ class SshSite(SshCommands):
         self._placed: set[str] = set()
         """Hashes of files that were seen there."""
         self._connecting = asyncio.Lock()
+        self._address = ""
+        """That the study names, or its interface has."""
 
     @classmethod
     async def open(cls, name: str, spec: HostSpec, say: Say) -> "SshSite":
@@ -80,6 +83,7 @@ class SshSite(SshCommands):
             site._connection = await log_in_as_root(spec, site.where)
             await site._identify()
             await site._bring_probe()
+            site._address = await site._find_address()
         except BaseException:
             await site.close()
             raise
@@ -92,7 +96,7 @@ class SshSite(SshCommands):
     @property
     def underlay(self) -> str:
         """The address that the connection leads to, unless the study names another."""
-        return str(self.spec.trunk or self.connection.get_extra_info("peername")[0])
+        return self._address or str(self.connection.get_extra_info("peername")[0])
 
     # ── Reach ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -111,6 +115,21 @@ class SshSite(SshCommands):
         _, self.arch, user, self.boot_id = words
         if user != "0":
             raise HostCannot("namespaces and control groups take root", self.where, 'log in as root: ssh = "root@…"')
+
+    async def _find_address(self) -> str:
+        """By which the study has other hosts reach it; "" if it does not say. HostCannot."""
+        if self.spec.interface is None:
+            return str(self.spec.trunk or "")
+        shown = await self.exec(["ip", "-json", "address", "show", "dev", self.spec.interface, "up"])
+        found = json.loads(shown.stdout) if shown.status == 0 and shown.stdout.strip() else []
+        addresses = [
+            str(one["local"]) for link in found for one in link.get("addr_info", ()) if one.get("scope") == "global"
+        ]
+        if not addresses:
+            has = (await self.exec(["ls", "/sys/class/net"])).text.split()
+            what = f"its interface {self.spec.interface} is not up, or has no address"
+            raise HostCannot(what, self.where, f"see `ip address` there; its interfaces: {', '.join(has)}")
+        return addresses[0]
 
     async def session(self, line: str, stdin: bytes) -> "asyncssh.SSHClientProcess[bytes]":
         """On the first connection that takes one more; one that was lost is made again."""
