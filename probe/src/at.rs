@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::place::{self, CpuList, Watched};
-use crate::process::{self, End, Usage};
+use crate::place::{self, CpuList, WatchedProcess};
+use crate::process::{self, ProcessEnd, Usage};
 use crate::program::{self, Program};
 use crate::timing::{self, PromptWakeups, monotonic_ns, realtime_ns};
 use crate::{interrupt, output, units};
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(value_name = "TIME", value_parser = start, allow_hyphen_values = true)]
     start: Start,
     /// Kill the program's whole process group when it runs longer than this
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = units::parse_duration)]
     limit: Duration,
     /// CPUs to run the program on, such as 0-3,6; it is put there before the instant
     #[arg(long, value_name = "LIST")]
@@ -63,7 +63,7 @@ enum Start {
 
 fn start(text: &str) -> Result<Start, String> {
     match text.strip_prefix('+') {
-        Some(wait) => units::duration(wait).map(Start::FromNow),
+        Some(wait) => units::parse_duration(wait).map(Start::FromNow),
         None if text == "now" => Ok(Start::FromNow(Duration::ZERO)),
         None => text.parse().map(Start::Absolute).map_err(|_| {
             format!("'{text}' is no instant; write nanoseconds since the epoch, now, or +500ms")
@@ -113,30 +113,30 @@ struct Gate {
 /// How a run went.
 struct Run {
     gate: Option<Gate>,
-    end: End,
+    end: ProcessEnd,
     cpus: Option<CpuList>,
     left: Vec<String>,
     ended_ns: i64,
     ended_monotonic_ns: i64,
     timed_out: bool,
-    stdout: Captured,
-    stderr: Captured,
+    stdout: OutputCapture,
+    stderr: OutputCapture,
     used: Usage,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let intended_ns = instant(args.start)?;
+    let intended_ns = parse_instant(args.start)?;
     let run = carry_out(intended_ns, args.limit, args.cpus.as_ref(), &args.argv)?;
     let status = ExitCode::from(run.end.shell_status());
     if args.json {
-        output::document(&document(intended_ns, run))?;
+        output::print_document(&build_document(intended_ns, run))?;
     } else {
         pass_on(intended_ns, &run)?;
     }
     Ok(status)
 }
 
-fn instant(start: Start) -> anyhow::Result<i64> {
+fn parse_instant(start: Start) -> anyhow::Result<i64> {
     let now = realtime_ns();
     let furthest = i64::try_from(FURTHEST_START.as_nanos())?;
     let wait_ns = match start {
@@ -151,10 +151,10 @@ fn instant(start: Start) -> anyhow::Result<i64> {
     Ok(now + wait_ns)
 }
 
-fn document(intended_ns: i64, run: Run) -> Document {
+fn build_document(intended_ns: i64, run: Run) -> Document {
     let (status, signal) = match run.end {
-        End::Exited(status) => (Some(status), None),
-        End::Killed(signal) => (None, Some(signal)),
+        ProcessEnd::Exited(status) => (Some(status), None),
+        ProcessEnd::Killed(signal) => (None, Some(signal)),
     };
     Document {
         schema: "at.v1",
@@ -174,7 +174,9 @@ fn document(intended_ns: i64, run: Run) -> Document {
         stdout_truncated: run.stdout.truncated,
         stderr: BASE64.encode(&run.stderr.bytes),
         stderr_truncated: run.stderr.truncated,
-        rusage: run.used.since(&run.gate.unwrap_or_default().before),
+        rusage: run
+            .used
+            .difference_since(&run.gate.unwrap_or_default().before),
     }
 }
 
@@ -213,11 +215,11 @@ fn carry_out(
     let (stdout, stdout_writer) = pipe()?;
     let (stderr, stderr_writer) = pipe()?;
     let (gate, gate_writer) = pipe()?;
-    let starter = Watched::this_process()?;
+    let starter = WatchedProcess::this_process()?;
     // What loses its parent becomes our child, so that it can be named.
     let _ = set_child_subreaper(Some(getpid()));
-    interrupt::flag().context("cannot take signals")?;
-    let Some(child) = process::fork()? else {
+    interrupt::set_flag_on_signals().context("cannot take signals")?;
+    let Some(child) = process::fork_process()? else {
         let failed = wait_and_become(
             intended_ns,
             cpus,
@@ -235,8 +237,8 @@ fn carry_out(
     let deadline_ns = monotonic_ns()
         + (intended_ns - realtime_ns()).max(0)
         + i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX / 2);
-    let mut outputs = [Captured::new(stdout)?, Captured::new(stderr)?];
-    let timed_out = watch(child, deadline_ns, &mut outputs)?;
+    let mut outputs = [OutputCapture::new(stdout)?, OutputCapture::new(stderr)?];
+    let timed_out = watch_child(child, deadline_ns, &mut outputs)?;
     // Until it is waited for, the kernel still knows where an ended program could run.
     let cpus = CpuList::of_process(child);
     let (end, used) = process::wait_for_usage(child)?;
@@ -279,7 +281,7 @@ fn wait_and_become(
     intended_ns: i64,
     cpus: Option<&CpuList>,
     argv: &[OsString],
-    starter: &Watched,
+    starter: &WatchedProcess,
     gate: &OwnedFd,
     [stdout, stderr]: [&OwnedFd; 2],
 ) -> anyhow::Result<(u8, String)> {
@@ -290,7 +292,7 @@ fn wait_and_become(
         .and_then(|()| rustix::stdio::dup2_stdout(stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
         .context("cannot connect the program's output")?;
-    cpus.map_or(Ok(()), place::pin)?;
+    cpus.map_or(Ok(()), place::pin_this_thread)?;
     let prompt = PromptWakeups::new();
     timing::wait_until_realtime(intended_ns);
     drop(prompt);
@@ -305,9 +307,13 @@ fn wait_and_become(
 }
 
 /// Collect output until the child ends; kill its process group at the deadline or when told to stop.
-fn watch(child: Pid, deadline_ns: i64, outputs: &mut [Captured; 2]) -> anyhow::Result<bool> {
+fn watch_child(
+    child: Pid,
+    deadline_ns: i64,
+    outputs: &mut [OutputCapture; 2],
+) -> anyhow::Result<bool> {
     let ended = place::open_pidfd(child)?;
-    let stop = interrupt::flag().context("cannot take signals")?;
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     loop {
         let left_ns = deadline_ns - monotonic_ns();
         if left_ns <= 0 || stop.load(Ordering::Relaxed) {
@@ -324,7 +330,11 @@ fn watch(child: Pid, deadline_ns: i64, outputs: &mut [Captured; 2]) -> anyhow::R
 }
 
 /// Wait for the child's end or for output; true when it has ended.
-fn wait_for_news(ended: &OwnedFd, outputs: &[Captured], limit_ns: i64) -> anyhow::Result<bool> {
+fn wait_for_news(
+    ended: &OwnedFd,
+    outputs: &[OutputCapture],
+    limit_ns: i64,
+) -> anyhow::Result<bool> {
     let mut waiting = vec![PollFd::new(ended, PollFlags::IN)];
     // A closed pipe would wake the wait at once, for ever.
     waiting.extend(
@@ -333,24 +343,24 @@ fn wait_for_news(ended: &OwnedFd, outputs: &[Captured], limit_ns: i64) -> anyhow
             .filter(|output| output.open)
             .map(|output| PollFd::new(&output.from, PollFlags::IN)),
     );
-    match poll(&mut waiting, Some(&timing::timespec(limit_ns))) {
+    match poll(&mut waiting, Some(&timing::to_timespec(limit_ns))) {
         Ok(_) | Err(Errno::INTR) => Ok(!waiting[0].revents().is_empty()),
         Err(error) => Err(error).context("cannot wait for the program"),
     }
 }
 
 /// Output that is being collected.
-struct Captured {
+struct OutputCapture {
     from: File,
     open: bool,
     bytes: Vec<u8>,
     truncated: bool,
 }
 
-impl Captured {
-    fn new(from: OwnedFd) -> anyhow::Result<Captured> {
+impl OutputCapture {
+    fn new(from: OwnedFd) -> anyhow::Result<OutputCapture> {
         rustix::io::ioctl_fionbio(&from, true).context("cannot set up a pipe")?;
-        Ok(Captured {
+        Ok(OutputCapture {
             from: File::from(from),
             open: true,
             bytes: Vec::new(),
@@ -410,8 +420,8 @@ mod tests {
 
     #[test]
     fn a_start_in_other_units_is_refused() {
-        assert!(instant(Start::Absolute(1_700_000_000)).is_err());
-        assert!(instant(Start::FromNow(Duration::MAX)).is_err());
-        assert!(instant(Start::Absolute(i64::MIN)).is_err());
+        assert!(parse_instant(Start::Absolute(1_700_000_000)).is_err());
+        assert!(parse_instant(Start::FromNow(Duration::MAX)).is_err());
+        assert!(parse_instant(Start::Absolute(i64::MIN)).is_err());
     }
 }

@@ -9,15 +9,18 @@ extern "C" fn on_signal(_signal: libc::c_int) {
 }
 
 /// From now on SIGINT and SIGTERM set the flag and interrupt system calls, instead of ending the process.
-pub fn flag() -> std::io::Result<&'static AtomicBool> {
+pub fn set_flag_on_signals() -> std::io::Result<&'static AtomicBool> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        handle(signal, on_signal)?;
+        handle_signal(signal, on_signal)?;
     }
     Ok(&STOP)
 }
 
 /// Have `handler` called, and waiting system calls interrupted, at each `signal`.
-pub fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> std::io::Result<()> {
+pub fn handle_signal(
+    signal: libc::c_int,
+    handler: extern "C" fn(libc::c_int),
+) -> std::io::Result<()> {
     // SAFETY: an all-zero sigaction is valid; the handlers only store to atomics, which signal handlers may do.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

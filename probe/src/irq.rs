@@ -33,8 +33,8 @@ impl Interrupts {
     }
 
     /// All interrupts on a CPU.
-    pub fn total(&self, cpu: u32) -> u64 {
-        self.column(cpu).map_or(0, |column| {
+    pub fn sum_cpu(&self, cpu: u32) -> u64 {
+        self.find_column(cpu).map_or(0, |column| {
             self.lines
                 .iter()
                 .filter_map(|line| line.counts.get(column))
@@ -45,18 +45,18 @@ impl Interrupts {
     /// Local timer interrupts on a CPU; nothing where this architecture does not count them apart.
     pub fn local_timer(&self, cpu: u32) -> Option<u64> {
         let line = self.lines.iter().find(|line| line.name == LOCAL_TIMER)?;
-        line.counts.get(self.column(cpu)?).copied()
+        line.counts.get(self.find_column(cpu)?).copied()
     }
 
     /// Each line's count on a CPU.
     pub fn on_cpu(&self, cpu: u32) -> impl Iterator<Item = (&Line, u64)> {
-        let column = self.column(cpu);
+        let column = self.find_column(cpu);
         self.lines
             .iter()
             .filter_map(move |line| Some((line, *line.counts.get(column?)?)))
     }
 
-    fn column(&self, cpu: u32) -> Option<usize> {
+    fn find_column(&self, cpu: u32) -> Option<usize> {
         self.cpus.iter().position(|&other| other == cpu)
     }
 }
@@ -91,9 +91,9 @@ mod tests {
         assert_eq!(interrupts.cpus, [0, 2]);
         assert_eq!(
             (
-                interrupts.total(0),
-                interrupts.total(2),
-                interrupts.total(1)
+                interrupts.sum_cpu(0),
+                interrupts.sum_cpu(2),
+                interrupts.sum_cpu(1)
             ),
             (527, 5, 0)
         );

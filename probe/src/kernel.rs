@@ -12,21 +12,21 @@ pub struct Kernel {
 impl Kernel {
     /// The kernel that runs here.
     pub fn running() -> Kernel {
-        Kernel::below("/")
+        Kernel::at_root("/")
     }
 
-    pub fn below(root: impl Into<PathBuf>) -> Kernel {
+    pub fn at_root(root: impl Into<PathBuf>) -> Kernel {
         Kernel { root: root.into() }
     }
 
-    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub fn resolve_path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// A file's text without white space around it; nothing when this kernel has no such file, or does not show it.
-    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
-        let bytes = fs::read(self.path(path)).ok()?;
+    pub fn read_text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let bytes = fs::read(self.resolve_path(path)).ok()?;
         Some(
             String::from_utf8_lossy(&bytes)
                 .trim_matches(|c: char| c.is_whitespace() || c == '\0')
@@ -34,13 +34,13 @@ impl Kernel {
         )
     }
 
-    pub fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
-        self.text(path)?.parse().ok()
+    pub fn read_number(&self, path: impl AsRef<Path>) -> Option<u64> {
+        self.read_text(path)?.parse().ok()
     }
 
     /// The names in a directory, sorted; none when it is not there.
-    pub fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
-        let entries = fs::read_dir(self.path(directory))
+    pub fn list_names(&self, directory: impl AsRef<Path>) -> Vec<String> {
+        let entries = fs::read_dir(self.resolve_path(directory))
             .into_iter()
             .flatten()
             .flatten();
@@ -76,8 +76,8 @@ pub struct MountEntry {
 
 impl Kernel {
     /// The mounts that this process sees, in the order they were made.
-    pub fn mounts(&self) -> Vec<MountEntry> {
-        self.text("proc/self/mountinfo")
+    pub fn read_mounts(&self) -> Vec<MountEntry> {
+        self.read_text("proc/self/mountinfo")
             .unwrap_or_default()
             .lines()
             .filter_map(mount_entry)
@@ -90,17 +90,17 @@ fn mount_entry(line: &str) -> Option<MountEntry> {
     let before: Vec<_> = before.split(' ').collect();
     let mut after = after.splitn(3, ' ');
     Some(MountEntry {
-        root: unescape(before.get(3)?),
-        at: unescape(before.get(4)?),
+        root: unescape_octal(before.get(3)?),
+        at: unescape_octal(before.get(4)?),
         options: (*before.get(5)?).to_owned(),
         kind: after.next()?.to_owned(),
-        source: unescape(after.next()?),
+        source: unescape_octal(after.next()?),
         super_options: after.next()?.to_owned(),
     })
 }
 
 /// Undo the kernel's \040 for a space, and the like.
-fn unescape(text: &str) -> String {
+fn unescape_octal(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {

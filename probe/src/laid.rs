@@ -10,7 +10,7 @@ use crate::place::CpuList;
 pub struct Laid(PathBuf);
 
 impl Laid {
-    pub fn out(name: &str) -> Laid {
+    pub fn create_empty(name: &str) -> Laid {
         let root = std::env::temp_dir().join(format!("bystanders-{name}-{}", std::process::id()));
         let laid = Laid(root);
         laid.write("proc/uptime", "100.00 1.00");
@@ -26,10 +26,10 @@ impl Laid {
 
     /// Cpusets of version 1, of a kernel that remembers.
     pub fn with_cpusets(name: &str) -> Laid {
-        let laid = Laid::out(name);
+        let laid = Laid::create_empty(name);
         laid.write("proc/sys/kernel/osrelease", "6.2.0-1-amd64");
         laid.write("sys/devices/system/cpu/online", "0-1");
-        laid.mounted("rw", "rw,cpuset");
+        laid.set_mounts("rw", "rw,cpuset");
         for file in ["release_agent", "tasks", "cgroup.procs"] {
             laid.write(&format!("sys/fs/cgroup/cpuset/{file}"), "");
         }
@@ -40,23 +40,23 @@ impl Laid {
         laid
     }
 
-    pub fn mounted(&self, options: &str, super_options: &str) {
+    pub fn set_mounts(&self, options: &str, super_options: &str) {
         let line =
             format!("30 29 0:26 / /sys/fs/cgroup/cpuset {options} - cgroup cgroup {super_options}");
         self.write("proc/self/mountinfo", &line);
     }
 
     pub fn write(&self, path: &str, text: &str) {
-        let file = self.kernel().path(path);
+        let file = self.kernel_view().resolve_path(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
 
-    pub fn thread(&self, id: i32, flags: u64, cpus: &str) {
-        self.started(id, 1, 77, flags, cpus);
+    pub fn add_thread(&self, id: i32, flags: u64, cpus: &str) {
+        self.add_started_thread(id, 1, 77, flags, cpus);
     }
 
-    pub fn started(&self, id: i32, parent: i32, start: u64, flags: u64, cpus: &str) {
+    pub fn add_started_thread(&self, id: i32, parent: i32, start: u64, flags: u64, cpus: &str) {
         let folder = format!("proc/{id}/task/{id}");
         self.write(
             &format!("{folder}/stat"),
@@ -70,17 +70,17 @@ impl Laid {
         );
     }
 
-    pub fn kernel(&self) -> Kernel {
-        Kernel::below(&self.0)
+    pub fn kernel_view(&self) -> Kernel {
+        Kernel::at_root(&self.0)
     }
 
-    pub fn line(&self, number: u32) -> String {
+    pub fn read_line(&self, number: u32) -> String {
         fs::read_to_string(self.0.join(format!("proc/irq/{number}/smp_affinity_list"))).unwrap()
     }
 }
 
 /// The CPU to keep free.
-pub fn one() -> CpuList {
+pub fn first_cpu() -> CpuList {
     "1".parse().unwrap()
 }
 

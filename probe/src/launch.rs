@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, setsid};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
-use crate::place::{self, Place, Watched};
+use crate::place::{self, Place, WatchedProcess};
 use crate::process::{self, Signals};
 use crate::program::{OWN_FAILURE, Program, User};
 use crate::tap::{self, TapName};
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     enter: Option<i32>,
     /// Set this environment variable. May be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     env: Vec<(String, String)>,
     /// Start from an empty environment
     #[arg(long)]
@@ -61,7 +61,7 @@ pub struct Args {
 }
 
 /// NAME=VALUE.
-pub fn variable(text: &str) -> Result<(String, String), String> {
+pub fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         _ => Err(format!("'{text}' sets nothing; write it as NAME=VALUE")),
@@ -69,14 +69,14 @@ pub fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let status = launch(args).unwrap_or_else(|error| {
+    let status = launch_program(args).unwrap_or_else(|error| {
         eprintln!("nearmetal-probe launch: {error:#}");
         OWN_FAILURE
     });
     Ok(ExitCode::from(status))
 }
 
-fn launch(args: Args) -> anyhow::Result<u8> {
+fn launch_program(args: Args) -> anyhow::Result<u8> {
     if let Some(parent) = args.place.die_with_parent {
         place::die_with_parent(parent)?;
     }
@@ -101,7 +101,7 @@ fn launch(args: Args) -> anyhow::Result<u8> {
         place::enter_netns(path)?;
     }
     if let Some(cpus) = &args.place.cpus {
-        place::pin(cpus)?;
+        place::pin_this_thread(cpus)?;
     }
     if let Some(file) = &args.pid_file {
         // It is this process that becomes the program.
@@ -117,11 +117,11 @@ fn launch(args: Args) -> anyhow::Result<u8> {
         user: args.user,
     };
     match args.enter.and_then(Pid::from_raw) {
-        None => program.execute(),
+        None => program.execute_program(),
         Some(pid) => {
-            let watched = Watched::this_process()?;
-            enter(pid, args.place.netns.is_some())?;
-            supervise(&program, &watched)
+            let watched = WatchedProcess::this_process()?;
+            enter_namespaces(pid, args.place.netns.is_some())?;
+            supervise_program(&program, &watched)
         }
     }
 }
@@ -167,7 +167,7 @@ fn fill_in(word: &OsStr, taps: &[OwnedFd]) -> anyhow::Result<OsString> {
 }
 
 /// Join the namespaces and the root directory of process `pid`.
-fn enter(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
+fn enter_namespaces(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
     let number = pid.as_raw_nonzero();
     let target = place::open_pidfd(pid)?;
     let root = rustix::fs::open(
@@ -199,21 +199,25 @@ fn enter(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
 ///
 /// Two processes: this one, outside, is what the caller knows. A keeper inside hears of this one's death, which a
 /// SIGKILL would otherwise hide, and takes the program's whole process group along.
-fn supervise(program: &Errand, launcher: &Watched) -> anyhow::Result<u8> {
-    let signals = Signals::block(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
-    match process::fork()? {
+fn supervise_program(program: &Errand, launcher: &WatchedProcess) -> anyhow::Result<u8> {
+    let signals = Signals::block_signals(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
+    match process::fork_process()? {
         Some(keeper) => {
             let pass_on = |signal| process::signal_one(keeper, signal);
-            Ok(process::supervise(keeper, &signals, pass_on).shell_status())
+            Ok(process::supervise_child(keeper, &signals, pass_on).shell_status())
         }
-        None => keep(program, launcher, &signals),
+        None => keep_program(program, launcher, &signals),
     }
 }
 
 /// The keeper: start the program as the leader of a session of its own, and end with it.
-fn keep(program: &Errand, launcher: &Watched, inherited: &Signals) -> anyhow::Result<u8> {
+fn keep_program(
+    program: &Errand,
+    launcher: &WatchedProcess,
+    inherited: &Signals,
+) -> anyhow::Result<u8> {
     const LAUNCHER_DIED: Signal = Signal::USR1;
-    let signals = Signals::block(&[
+    let signals = Signals::block_signals(&[
         Signal::TERM,
         Signal::INT,
         Signal::HUP,
@@ -222,15 +226,15 @@ fn keep(program: &Errand, launcher: &Watched, inherited: &Signals) -> anyhow::Re
     ]);
     launcher.signal_on_death(LAUNCHER_DIED)?;
     setsid().context("cannot start a session")?;
-    let this = Watched::this_process()?;
-    let Some(child) = process::fork()? else {
+    let this = WatchedProcess::this_process()?;
+    let Some(child) = process::fork_process()? else {
         this.signal_on_death(Signal::KILL)?;
         setsid().context("cannot start a session")?;
-        inherited.restore();
-        return program.execute();
+        inherited.restore_mask();
+        return program.execute_program();
     };
     let mut told_to_end = false;
-    let end = process::supervise(child, &signals, |signal| {
+    let end = process::supervise_child(child, &signals, |signal| {
         told_to_end = true;
         process::signal_group(
             child,
@@ -259,7 +263,7 @@ struct Errand {
 
 impl Errand {
     /// Replace this process; returns the exit status only when that fails.
-    fn execute(&self) -> anyhow::Result<u8> {
+    fn execute_program(&self) -> anyhow::Result<u8> {
         if let Some(directory) = &self.chdir {
             std::env::set_current_dir(directory).with_context(|| {
                 format!(
@@ -269,7 +273,7 @@ impl Errand {
             })?;
         }
         // An image of somebody's need not have it.
-        if let Some(home) = self.home().filter(|_| self.at_home) {
+        if let Some(home) = self.home_variable().filter(|_| self.at_home) {
             let _ = std::env::set_current_dir(home);
         }
         let mut program = Program::new(&self.argv, &self.env, self.clear_env);
@@ -282,7 +286,7 @@ impl Errand {
     }
 
     /// As the program will find it.
-    fn home(&self) -> Option<OsString> {
+    fn home_variable(&self) -> Option<OsString> {
         let given = self.env.iter().rfind(|(name, _)| name == "HOME");
         match given {
             Some((_, home)) => Some(home.into()),
@@ -348,8 +352,8 @@ mod tests {
 
     #[test]
     fn a_variable_needs_a_name() {
-        assert_eq!(variable("A=b=c"), Ok(("A".into(), "b=c".into())));
-        assert!(variable("=x").is_err());
-        assert!(variable("A").is_err());
+        assert_eq!(parse_variable("A=b=c"), Ok(("A".into(), "b=c".into())));
+        assert!(parse_variable("=x").is_err());
+        assert!(parse_variable("A").is_err());
     }
 }

@@ -83,7 +83,7 @@ pub fn main() -> ExitCode {
     let verb = match Cli::try_parse() {
         Ok(arguments) => arguments.verb,
         Err(error) if is_help(&error) => error.exit(),
-        Err(error) => return refuse(&Refusal::of_parser(&error, &words()).into()),
+        Err(error) => return print_refusal(&Refusal::of_parser(&error, &given_words()).into()),
     };
     let result = match verb {
         Verb::Load(args) => load::run(args),
@@ -104,11 +104,11 @@ pub fn main() -> ExitCode {
         Verb::Schema(args) => schema::run(args),
         Verb::Trace(args) => trace::run(args),
     };
-    result.unwrap_or_else(|error| refuse(&error))
+    result.unwrap_or_else(|error| print_refusal(&error))
 }
 
 /// What it was given.
-fn words() -> Vec<String> {
+fn given_words() -> Vec<String> {
     let given = std::env::args_os().skip(1);
     given
         .map(|word| word.to_string_lossy().into_owned())
@@ -120,10 +120,10 @@ fn is_help(error: &clap::Error) -> bool {
     !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
-fn refuse(error: &anyhow::Error) -> ExitCode {
+fn print_refusal(error: &anyhow::Error) -> ExitCode {
     let name = usage::own_name();
     match error.downcast_ref::<Refusal>() {
-        Some(refusal) => eprintln!("{}", refusal.shown(&name)),
+        Some(refusal) => eprintln!("{}", refusal.render_for(&name)),
         None => eprintln!("{name}: {error:#}"),
     }
     ExitCode::from(output::INPUT_IS_WRONG)

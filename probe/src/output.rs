@@ -10,27 +10,27 @@ use serde_json::Value;
 pub const INPUT_IS_WRONG: u8 = 2;
 
 /// Print one document as a single line of JSON on stdout.
-pub fn document(value: &impl Serialize) -> anyhow::Result<()> {
-    line(&serde_json::to_string(value)?)
+pub fn print_document(value: &impl Serialize) -> anyhow::Result<()> {
+    print_line(&serde_json::to_string(value)?)
 }
 
 /// Print one document: as JSON when asked to, else as text for people.
-pub fn show(value: &impl Serialize, as_json: bool) -> anyhow::Result<()> {
+pub fn print_result(value: &impl Serialize, as_json: bool) -> anyhow::Result<()> {
     match as_json {
-        true => document(value),
-        false => line(fields(&serde_json::to_value(value)?).trim_end()),
+        true => print_document(value),
+        false => print_line(format_fields(&serde_json::to_value(value)?).trim_end()),
     }
 }
 
 /// Print a line. A reader that has gone away is an error like any other, not a panic.
-pub fn line(text: &str) -> anyhow::Result<()> {
+pub fn print_line(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
     writeln!(std::io::stdout(), "{text}")
         .map_err(|error| anyhow::anyhow!("cannot write to stdout: {error}"))
 }
 
 /// A document as indented lines of `name: value`.
-fn fields(value: &Value) -> String {
+fn format_fields(value: &Value) -> String {
     let mut text = String::new();
     write_fields(value, 0, &mut text);
     text
@@ -51,14 +51,14 @@ fn write_fields(value: &Value, depth: usize, text: &mut String) {
             .map(|(index, item)| (index.to_string(), item))
             .collect(),
         single => {
-            let _ = writeln!(text, "{indent}{}", plain(single));
+            let _ = writeln!(text, "{indent}{}", format_plain(single));
             return;
         }
     };
     for (name, field) in named {
-        if let Some((name, duration)) = duration(&name, field) {
+        if let Some((name, duration)) = format_duration(&name, field) {
             let _ = writeln!(text, "{indent}{}: {duration}", name.replace('_', " "));
-        } else if let Some(short) = short(field) {
+        } else if let Some(short) = format_short(field) {
             let _ = writeln!(text, "{indent}{}: {short}", name.replace('_', " "));
         } else {
             let _ = writeln!(text, "{indent}{}:", name.replace('_', " "));
@@ -68,7 +68,7 @@ fn write_fields(value: &Value, depth: usize, text: &mut String) {
 }
 
 /// A number of nanoseconds, by the end of its name, in the unit that suits it.
-fn duration<'a>(name: &'a str, value: &Value) -> Option<(&'a str, String)> {
+fn format_duration<'a>(name: &'a str, value: &Value) -> Option<(&'a str, String)> {
     let nanoseconds = value
         .as_f64()
         .filter(|number| number.abs() < u64::MAX as f64)?;
@@ -78,17 +78,17 @@ fn duration<'a>(name: &'a str, value: &Value) -> Option<(&'a str, String)> {
 }
 
 /// A value that fits behind its name: a single one, or a list of single ones.
-fn short(value: &Value) -> Option<String> {
+fn format_short(value: &Value) -> Option<String> {
     match value {
         Value::Object(fields) => fields.is_empty().then(|| "none".to_owned()),
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => None,
         Value::Array(items) if items.is_empty() => Some("none".to_owned()),
-        Value::Array(items) => Some(items.iter().map(plain).collect::<Vec<_>>().join(" ")),
-        single => Some(plain(single)),
+        Value::Array(items) => Some(items.iter().map(format_plain).collect::<Vec<_>>().join(" ")),
+        single => Some(format_plain(single)),
     }
 }
 
-fn plain(value: &Value) -> String {
+fn format_plain(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
@@ -106,7 +106,7 @@ mod tests {
     fn a_document_reads_as_indented_lines() {
         let document = serde_json::json!({"a_b": 1, "c": {"d": [1, "x"], "e": [{"f": true}], "g": []}, "h": null, "lag_ns": -1500});
         assert_eq!(
-            fields(&document),
+            format_fields(&document),
             "a b: 1\nc:\n  d: 1 x\n  e:\n    0:\n      f: yes\n  g: none\nh: none\nlag: -1.5µs\n"
         );
     }

@@ -41,12 +41,12 @@ pub struct Place {
 pub struct CpuList(Vec<usize>);
 
 impl CpuList {
-    pub fn single(cpu: usize) -> CpuList {
+    pub fn from_single(cpu: usize) -> CpuList {
         CpuList(vec![cpu])
     }
 
     /// The CPUs with these numbers; nothing for none.
-    pub fn of(mut cpus: Vec<usize>) -> Option<CpuList> {
+    pub fn from_cpus(mut cpus: Vec<usize>) -> Option<CpuList> {
         cpus.sort_unstable();
         cpus.dedup();
         (!cpus.is_empty()).then_some(CpuList(cpus))
@@ -56,35 +56,35 @@ impl CpuList {
         &self.0
     }
 
-    pub fn contains(&self, cpu: usize) -> bool {
+    pub fn has_cpu(&self, cpu: usize) -> bool {
         self.0.contains(&cpu)
     }
 
     /// Whether any CPU is in both.
-    pub fn touches(&self, other: &CpuList) -> bool {
-        self.0.iter().any(|&cpu| other.contains(cpu))
+    pub fn overlaps(&self, other: &CpuList) -> bool {
+        self.0.iter().any(|&cpu| other.has_cpu(cpu))
     }
 
     /// Whether some of these are in the other, and some are not.
     pub fn is_partly_in(&self, other: &CpuList) -> bool {
-        self.touches(other) && self.without(other).is_some()
+        self.overlaps(other) && self.exclude(other).is_some()
     }
 
     /// Those that are not in the other; nothing when none is left.
-    pub fn without(&self, other: &CpuList) -> Option<CpuList> {
-        CpuList::of(
+    pub fn exclude(&self, other: &CpuList) -> Option<CpuList> {
+        CpuList::from_cpus(
             self.0
                 .iter()
                 .copied()
-                .filter(|&cpu| !other.contains(cpu))
+                .filter(|&cpu| !other.has_cpu(cpu))
                 .collect(),
         )
     }
 
     /// The CPUs of this kernel that are online.
-    pub fn online(kernel: &Kernel) -> anyhow::Result<CpuList> {
+    pub fn read_online(kernel: &Kernel) -> anyhow::Result<CpuList> {
         kernel
-            .text("/sys/devices/system/cpu/online")
+            .read_text("/sys/devices/system/cpu/online")
             .context("the kernel does not tell its CPUs")?
             .parse()
             .map_err(anyhow::Error::msg)
@@ -92,24 +92,24 @@ impl CpuList {
 
     /// These, if they are online and not all: what is kept off them has to go somewhere.
     pub fn leaving_others(self, kernel: &Kernel) -> anyhow::Result<CpuList> {
-        let online = CpuList::online(kernel)?;
-        if let Some(missing) = self.0.iter().find(|cpu| !online.contains(**cpu)) {
+        let online = CpuList::read_online(kernel)?;
+        if let Some(missing) = self.0.iter().find(|cpu| !online.has_cpu(**cpu)) {
             bail!("there is no CPU {missing}; those online are {online}");
         }
-        if online.without(&self).is_none() {
+        if online.exclude(&self).is_none() {
             bail!("CPUs {self} are all there are; leave at least one for everything else");
         }
         Ok(self)
     }
 
-    fn set(&self) -> CpuSet {
+    fn to_set(&self) -> CpuSet {
         let mut set = CpuSet::new();
         self.0.iter().for_each(|&cpu| set.set(cpu));
         set
     }
 
     /// The CPUs that this process may use.
-    pub fn allowed() -> anyhow::Result<CpuList> {
+    pub fn read_allowed() -> anyhow::Result<CpuList> {
         let set = sched_getaffinity(None).context("cannot read which CPUs this process may use")?;
         Ok(CpuList::from_set(&set))
     }
@@ -171,12 +171,12 @@ impl std::fmt::Display for CpuList {
 }
 
 /// Keep this thread, and what it starts, on the given CPUs.
-pub fn pin(cpus: &CpuList) -> anyhow::Result<()> {
-    sched_setaffinity(None, &cpus.set()).with_context(|| {
+pub fn pin_this_thread(cpus: &CpuList) -> anyhow::Result<()> {
+    sched_setaffinity(None, &cpus.to_set()).with_context(|| {
         format!("cannot run on CPUs {cpus}; choose among those online and allowed by the cpuset")
     })?;
     // The kernel silently drops what the cpuset forbids; a process on fewer CPUs than asked for would falsify a study.
-    let got = CpuList::allowed()?;
+    let got = CpuList::read_allowed()?;
     if got != *cpus {
         bail!(
             "asked for CPUs {cpus} but got {got}; choose among those online and allowed by the cpuset"
@@ -189,7 +189,7 @@ pub fn pin(cpus: &CpuList) -> anyhow::Result<()> {
 pub fn pin_thread(id: i32, cpus: &CpuList) -> io::Result<()> {
     let ended = || io::Error::from_raw_os_error(libc::ESRCH);
     let id = Pid::from_raw(id).ok_or_else(ended)?;
-    Ok(sched_setaffinity(Some(id), &cpus.set())?)
+    Ok(sched_setaffinity(Some(id), &cpus.to_set())?)
 }
 
 /// Let this process and what it starts have the priority of any program, whatever the caller's is.
@@ -267,12 +267,12 @@ pub fn die_with_parent(expected: Option<i32>) -> anyhow::Result<()> {
 }
 
 /// A process that a child in another pid namespace can watch, where process ids mean something else.
-pub struct Watched(OwnedFd);
+pub struct WatchedProcess(OwnedFd);
 
-impl Watched {
+impl WatchedProcess {
     /// To be made before the fork.
-    pub fn this_process() -> anyhow::Result<Watched> {
-        Ok(Watched(open_pidfd(getpid())?))
+    pub fn this_process() -> anyhow::Result<WatchedProcess> {
+        Ok(WatchedProcess(open_pidfd(getpid())?))
     }
 
     /// In the child: get `signal` when the watched parent dies, and exit if it died before that was set.

@@ -10,24 +10,28 @@ use serde::{Deserialize, Serialize};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     Exited(u8),
     Killed(i32),
 }
 
-impl End {
+impl ProcessEnd {
     /// The status a shell would report: the program's own, or 128 plus the signal that ended it.
     pub fn shell_status(self) -> u8 {
         match self {
-            End::Exited(status) => status,
-            End::Killed(signal) => 128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)),
+            ProcessEnd::Exited(status) => status,
+            ProcessEnd::Killed(signal) => {
+                128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
+            }
         }
     }
 
-    fn from_wait(status: rustix::process::WaitStatus) -> Option<End> {
+    fn from_wait(status: rustix::process::WaitStatus) -> Option<ProcessEnd> {
         match (status.exit_status(), status.terminating_signal()) {
-            (Some(status), _) => Some(End::Exited(u8::try_from(status & 0xff).unwrap_or(u8::MAX))),
-            (_, Some(signal)) => Some(End::Killed(signal)),
+            (Some(status), _) => Some(ProcessEnd::Exited(
+                u8::try_from(status & 0xff).unwrap_or(u8::MAX),
+            )),
+            (_, Some(signal)) => Some(ProcessEnd::Killed(signal)),
             _ => None,
         }
     }
@@ -36,7 +40,7 @@ impl End {
 /// Fork this process: the child's id in the parent, `None` in the child.
 ///
 /// The caller must have one thread only, so that no lock is held by a thread the child does not have.
-pub fn fork() -> anyhow::Result<Option<Pid>> {
+pub fn fork_process() -> anyhow::Result<Option<Pid>> {
     // SAFETY: the probe's verbs that fork are single-threaded when they do. An ignored SIGCHLD, which can be inherited,
     // would make the kernel reap the child before its status can be read.
     let forked = unsafe {
@@ -51,9 +55,9 @@ pub fn fork() -> anyhow::Result<Option<Pid>> {
 }
 
 /// Reap `child` if it has ended.
-pub fn reap(child: Pid) -> Option<End> {
+pub fn reap_child(child: Pid) -> Option<ProcessEnd> {
     match waitpid(Some(child), WaitOptions::NOHANG) {
-        Ok(Some((_, status))) => End::from_wait(status),
+        Ok(Some((_, status))) => ProcessEnd::from_wait(status),
         _ => None,
     }
 }
@@ -96,7 +100,7 @@ impl Usage {
     }
 
     /// What was used after `before` was read. The largest resident set stays as it is.
-    pub fn since(&self, before: &Usage) -> Usage {
+    pub fn difference_since(&self, before: &Usage) -> Usage {
         Usage {
             user_ns: self.user_ns - before.user_ns,
             system_ns: self.system_ns - before.system_ns,
@@ -129,7 +133,7 @@ impl From<&libc::rusage> for Usage {
 }
 
 /// Wait for a child to end, and tell what it and the children it waited for used.
-pub fn wait_for_usage(child: Pid) -> anyhow::Result<(End, Usage)> {
+pub fn wait_for_usage(child: Pid) -> anyhow::Result<(ProcessEnd, Usage)> {
     // SAFETY: all zeroes is a valid rusage; both are filled in by the call.
     unsafe {
         let mut status = 0;
@@ -141,20 +145,24 @@ pub fn wait_for_usage(child: Pid) -> anyhow::Result<(End, Usage)> {
             }
         }
         let end = if libc::WIFSIGNALED(status) {
-            End::Killed(libc::WTERMSIG(status))
+            ProcessEnd::Killed(libc::WTERMSIG(status))
         } else {
-            End::Exited(libc::WEXITSTATUS(status) as u8)
+            ProcessEnd::Exited(libc::WEXITSTATUS(status) as u8)
         };
         Ok((end, Usage::from(&usage)))
     }
 }
 
 /// Wait for `child`, handing every other signal of the set to `on_signal`.
-pub fn supervise(child: Pid, signals: &Signals, mut on_signal: impl FnMut(Signal)) -> End {
+pub fn supervise_child(
+    child: Pid,
+    signals: &Signals,
+    mut on_signal: impl FnMut(Signal),
+) -> ProcessEnd {
     loop {
         match signals.wait() {
             Signal::CHILD => {
-                if let Some(end) = reap(child) {
+                if let Some(end) = reap_child(child) {
                     return end;
                 }
             }
@@ -191,7 +199,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    pub fn block(signals: &[Signal]) -> Signals {
+    pub fn block_signals(signals: &[Signal]) -> Signals {
         let mut blocked = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: the sets are initialised by the calls before they are read.
@@ -220,7 +228,7 @@ impl Signals {
     }
 
     /// Give the process back the mask it had, as a program that is about to be executed expects it.
-    pub fn restore(&self) {
+    pub fn restore_mask(&self) {
         // SAFETY: `before` was filled by the kernel.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
@@ -232,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_shell_status_tells_exit_from_signal() {
-        assert_eq!(End::Exited(3).shell_status(), 3);
-        assert_eq!(End::Killed(9).shell_status(), 137);
+        assert_eq!(ProcessEnd::Exited(3).shell_status(), 3);
+        assert_eq!(ProcessEnd::Killed(9).shell_status(), 137);
     }
 }

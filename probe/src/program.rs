@@ -48,7 +48,7 @@ impl Program {
             .find(|(variable, _)| variable == "PATH")
             .map(|(_, value)| value.into());
         let path = given_path.or_else(|| env::var_os("PATH").filter(|_| !clear_environment));
-        let mut command = Command::new(find(name, path.as_deref()));
+        let mut command = Command::new(find_executable(name, path.as_deref()));
         command.arg0(name).args(arguments);
         if clear_environment {
             command.env_clear();
@@ -73,16 +73,18 @@ impl Program {
     /// Replace this process. Returns only when that fails, with the exit status for it and a line that says why.
     pub fn execute(mut self) -> (u8, String) {
         let error = self.command.exec();
-        self.refused(&error)
+        self.describe_failure(&error)
     }
 
     /// Start it as a child of this process, made ready by `prepare`. When that fails, as with `execute`.
     pub fn spawn(mut self, prepare: impl FnOnce(&mut Command)) -> Result<Child, (u8, String)> {
         prepare(&mut self.command);
-        self.command.spawn().map_err(|error| self.refused(&error))
+        self.command
+            .spawn()
+            .map_err(|error| self.describe_failure(&error))
     }
 
-    fn refused(&self, error: &io::Error) -> (u8, String) {
+    fn describe_failure(&self, error: &io::Error) -> (u8, String) {
         let (status, remedy) = match error.kind() {
             ErrorKind::NotFound => (
                 NOT_FOUND,
@@ -101,7 +103,7 @@ impl Program {
 }
 
 /// The file that execvp(3) would run.
-fn find(name: &OsStr, path: Option<&OsStr>) -> PathBuf {
+fn find_executable(name: &OsStr, path: Option<&OsStr>) -> PathBuf {
     const DEFAULT_PATH: &str = "/bin:/usr/bin";
     if name.as_bytes().contains(&b'/') {
         return name.into();
@@ -122,9 +124,9 @@ mod tests {
 
     #[test]
     fn a_program_is_found_as_a_shell_would() {
-        assert_eq!(find(OsStr::new("./x"), None), Path::new("./x"));
-        assert!(find(OsStr::new("sh"), None).ends_with("bin/sh"));
-        assert!(!find(OsStr::new("sh"), Some(OsStr::new("/proc"))).exists());
-        assert!(!find(OsStr::new(""), None).exists());
+        assert_eq!(find_executable(OsStr::new("./x"), None), Path::new("./x"));
+        assert!(find_executable(OsStr::new("sh"), None).ends_with("bin/sh"));
+        assert!(!find_executable(OsStr::new("sh"), Some(OsStr::new("/proc"))).exists());
+        assert!(!find_executable(OsStr::new(""), None).exists());
     }
 }

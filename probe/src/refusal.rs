@@ -22,7 +22,7 @@ pub struct Refusal {
 impl Refusal {
     /// From one line, which has what would be right behind its last semicolon: what was given may stand before it, with
     /// semicolons of its own.
-    pub fn of(verb: &str, reason: &str) -> Self {
+    pub fn from_reason(verb: &str, reason: &str) -> Self {
         let (what, remedy) = reason.rsplit_once("; ").unwrap_or((reason, ""));
         Self::new(
             verb,
@@ -39,58 +39,62 @@ impl Refusal {
     pub fn of_parser(error: &clap::Error, words: &[String]) -> Self {
         let verb = words.first().filter(|word| !word.starts_with('-'));
         let verb = verb.map(String::as_str).unwrap_or_default();
-        let argument = text(error, ContextKind::InvalidArg);
-        let given = text(error, ContextKind::InvalidValue);
+        let argument = context_text(error, ContextKind::InvalidArg);
+        let given = context_text(error, ContextKind::InvalidValue);
         match error.kind() {
             ErrorKind::InvalidSubcommand => {
-                let name = text(error, ContextKind::InvalidSubcommand);
+                let name = context_text(error, ContextKind::InvalidSubcommand);
                 let what = format!("there is no verb '{name}'");
                 Self::new(
                     "",
                     what,
-                    near(error, ContextKind::SuggestedSubcommand, "", ""),
+                    suggest_choices(error, ContextKind::SuggestedSubcommand, "", ""),
                 )
             }
-            ErrorKind::UnknownArgument => unknown(error, verb, &argument, words),
+            ErrorKind::UnknownArgument => from_unknown_word(error, verb, &argument, words),
             ErrorKind::MissingRequiredArgument => {
                 let names = argument.replace("...", "").replace(['<', '>'], "");
                 let are = if names.contains(", ") { "are" } else { "is" };
-                Self::new(verb, format!("{names} {are} missing"), usage(error, verb))
+                Self::new(
+                    verb,
+                    format!("{names} {are} missing"),
+                    format_usage(error, verb),
+                )
             }
             ErrorKind::ArgumentConflict => {
-                let name = option(&argument);
+                let name = option_name(&argument);
                 let what = format!("{name} is given more than once, or beside what excludes it");
                 Self::new(verb, what, format!("leave {name} out, or give it once"))
             }
             ErrorKind::TooManyValues if argument.starts_with('<') => Self::new(
                 verb,
-                format!("'{}' is more than it takes", shortened(&given)),
-                usage(error, verb),
+                format!("'{}' is more than it takes", shorten_text(&given)),
+                format_usage(error, verb),
             ),
             ErrorKind::TooManyValues => {
-                let name = option(&argument);
+                let name = option_name(&argument);
                 let what = format!("{name} takes no value");
                 Self::new(verb, what, format!("write it alone: {name}"))
             }
             ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
-                let name = option(&argument);
+                let name = option_name(&argument);
                 let place = format!("{verb} {name}");
                 if given.is_empty() {
                     let what = format!("{name} takes a value");
                     return Self::new(verb, what, format!("write {argument}; {}", says_more(verb)));
                 }
-                let choices = text(error, ContextKind::ValidValue);
+                let choices = context_text(error, ContextKind::ValidValue);
                 if !choices.is_empty() {
                     let what = format!("'{given}' is none of its values");
                     return Self::new(
                         &place,
                         what,
-                        near(error, ContextKind::SuggestedValue, &choices, verb),
+                        suggest_choices(error, ContextKind::SuggestedValue, &choices, verb),
                     );
                 }
                 of_value(&place, &given, error.source(), verb)
             }
-            _ => Self::of(verb, &in_one_line(&error.to_string())),
+            _ => Self::from_reason(verb, &in_one_line(&error.to_string())),
         }
     }
 
@@ -104,36 +108,37 @@ impl Refusal {
 
     /// For whoever called the program by this name: people who call it nearmetal read two lines, as from all of its
     /// commands, and programs that call the probe take the one line that they find.
-    pub fn shown(&self, name: &str) -> String {
+    pub fn render_for(&self, name: &str) -> String {
         let apart = if name == "nearmetal" {
             "\n  remedy: "
         } else {
             "; "
         };
-        format!("{name}: {}", self.told(apart))
+        format!("{name}: {}", self.render_apart(apart))
     }
 
-    fn told(&self, apart: &str) -> String {
+    fn render_apart(&self, apart: &str) -> String {
         let place = if self.place.is_empty() {
             String::new()
         } else {
             format!("{}: ", self.place)
         };
-        let [place, what, remedy] = [&place, &self.what, &self.remedy].map(|text| plain(text));
+        let [place, what, remedy] =
+            [&place, &self.what, &self.remedy].map(|text| strip_controls(text));
         format!("{place}{what}{apart}{remedy}")
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.told("; "))
+        to.write_str(&self.render_apart("; "))
     }
 }
 
 impl Error for Refusal {}
 
 /// Of a word that nothing takes. What looks like an option may be the value of the one before it: a number below 0.
-fn unknown(error: &clap::Error, verb: &str, argument: &str, words: &[String]) -> Refusal {
+fn from_unknown_word(error: &clap::Error, verb: &str, argument: &str, words: &[String]) -> Refusal {
     // The parser tells '-5' of '-5s'.
     let at = words
         .iter()
@@ -156,18 +161,22 @@ fn unknown(error: &clap::Error, verb: &str, argument: &str, words: &[String]) ->
         );
     }
     if argument.starts_with('-') && !is_number {
-        let what = format!("there is no option {}", shortened(argument));
-        return Refusal::new(verb, what, near(error, ContextKind::SuggestedArg, "", verb));
+        let what = format!("there is no option {}", shorten_text(argument));
+        return Refusal::new(
+            verb,
+            what,
+            suggest_choices(error, ContextKind::SuggestedArg, "", verb),
+        );
     }
     Refusal::new(
         verb,
-        format!("'{}' is more than it takes", shortened(word)),
-        usage(error, verb),
+        format!("'{}' is more than it takes", shorten_text(word)),
+        format_usage(error, verb),
     )
 }
 
 fn of_value(place: &str, given: &str, why: Option<&(dyn Error + 'static)>, verb: &str) -> Refusal {
-    let given = shortened(given);
+    let given = shorten_text(given);
     let Some(why) = why else {
         return Refusal::new(
             place,
@@ -201,7 +210,7 @@ fn of_value(place: &str, given: &str, why: Option<&(dyn Error + 'static)>, verb:
     } else {
         format!("'{given}': {said}")
     };
-    let refusal = Refusal::of(verb, &said);
+    let refusal = Refusal::from_reason(verb, &said);
     Refusal {
         place: place.into(),
         ..refusal
@@ -209,8 +218,8 @@ fn of_value(place: &str, given: &str, why: Option<&(dyn Error + 'static)>, verb:
 }
 
 /// What was meant, or what there is to choose from.
-fn near(error: &clap::Error, kind: ContextKind, choices: &str, verb: &str) -> String {
-    let suggested = text(error, kind);
+fn suggest_choices(error: &clap::Error, kind: ContextKind, choices: &str, verb: &str) -> String {
+    let suggested = context_text(error, kind);
     match suggested.split(", ").next() {
         Some(first) if !first.is_empty() => format!("did you mean `{first}`?"),
         _ if !choices.is_empty() => format!("choose one of: {choices}"),
@@ -222,8 +231,8 @@ fn near(error: &clap::Error, kind: ContextKind, choices: &str, verb: &str) -> St
 }
 
 /// How the verb is written.
-fn usage(error: &clap::Error, verb: &str) -> String {
-    let usage = text(error, ContextKind::Usage);
+fn format_usage(error: &clap::Error, verb: &str) -> String {
+    let usage = context_text(error, ContextKind::Usage);
     match usage.trim().strip_prefix("Usage: ") {
         Some(line) => format!("write: {line}"),
         None => says_more(verb),
@@ -239,7 +248,7 @@ fn says_more(verb: &str) -> String {
     format!("`{}{verb} --help` says more", own_name())
 }
 
-fn text(error: &clap::Error, kind: ContextKind) -> String {
+fn context_text(error: &clap::Error, kind: ContextKind) -> String {
     match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         Some(ContextValue::Strings(texts)) => texts.join(", "),
@@ -254,11 +263,11 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
 }
 
 /// `--workers <N>` without what stands for its value.
-fn option(argument: &str) -> &str {
+fn option_name(argument: &str) -> &str {
     argument.split(' ').next().unwrap_or(argument)
 }
 
-fn shortened(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.into(),
@@ -266,7 +275,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// Without what would steer a terminal.
-fn plain(text: &str) -> String {
+fn strip_controls(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_control() {
@@ -284,9 +293,9 @@ mod tests {
 
     #[test]
     fn a_refusal_without_a_place_begins_with_what_is_wrong() {
-        let refusal = Refusal::of("", "there is no verb 'x'; choose one");
+        let refusal = Refusal::from_reason("", "there is no verb 'x'; choose one");
         assert_eq!(refusal.to_string(), "there is no verb 'x'; choose one");
-        let refusal = Refusal::of("load", "'x' is not a URL; write one");
+        let refusal = Refusal::from_reason("load", "'x' is not a URL; write one");
         assert_eq!(refusal.to_string(), "load: 'x' is not a URL; write one");
     }
 }

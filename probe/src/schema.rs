@@ -16,35 +16,35 @@ type Generate = fn() -> Schema;
 
 /// Every document of the probe, by the name in its `schema` field.
 const DOCUMENTS: &[(&str, Generate)] = &[
-    ("load.v1", printed::<load::Document>),
-    ("load.progress.v1", printed::<load::ProgressLine>),
-    ("load.step.v1", printed::<load::StepLine>),
-    ("load.waiting.v1", printed::<load::WaitingLine>),
-    ("serve.v1", printed::<serve::Document>),
-    ("at.v1", printed::<at::Document>),
-    ("awake.v1", printed::<awake::Awake>),
-    ("awake.waiting.v1", printed::<awake::Waiting>),
-    ("bystanders.v1", printed::<bystanders::Document>),
-    ("bystanders.moved.v1", printed::<bystanders::Moved>),
-    ("bystanders.back.v1", printed::<bystanders::Back>),
-    ("clock.v1", printed::<clock::Document>),
-    ("clock.serve.v1", printed::<clock::Listening>),
-    ("cpuset.v1", printed::<cpuset::Document>),
-    ("cpuset.back.v1", printed::<cpuset::Back>),
-    ("facts.v1", printed::<facts::Facts>),
-    ("hold.v1", printed::<hold::Ready>),
-    ("link.v1", printed::<link::Document>),
-    ("link.ready.v1", printed::<link::Ready>),
-    ("noise.v1", printed::<noise::Document>),
-    ("sample.v1", printed::<sample::Sample>),
-    ("sample.header.v1", printed::<sample::Header>),
-    ("sample.end.v1", printed::<sample::End>),
-    ("trace.v1", printed::<trace::Document>),
-    ("trace.request.v1", printed::<trace::RequestLine>),
+    ("load.v1", printed_schema::<load::Document>),
+    ("load.progress.v1", printed_schema::<load::ProgressLine>),
+    ("load.step.v1", printed_schema::<load::StepLine>),
+    ("load.waiting.v1", printed_schema::<load::WaitingLine>),
+    ("serve.v1", printed_schema::<serve::Document>),
+    ("at.v1", printed_schema::<at::Document>),
+    ("awake.v1", printed_schema::<awake::Awake>),
+    ("awake.waiting.v1", printed_schema::<awake::Waiting>),
+    ("bystanders.v1", printed_schema::<bystanders::Document>),
+    ("bystanders.moved.v1", printed_schema::<bystanders::Moved>),
+    ("bystanders.back.v1", printed_schema::<bystanders::Back>),
+    ("clock.v1", printed_schema::<clock::Document>),
+    ("clock.serve.v1", printed_schema::<clock::Listening>),
+    ("cpuset.v1", printed_schema::<cpuset::Document>),
+    ("cpuset.back.v1", printed_schema::<cpuset::Back>),
+    ("facts.v1", printed_schema::<facts::Facts>),
+    ("hold.v1", printed_schema::<hold::Ready>),
+    ("link.v1", printed_schema::<link::Document>),
+    ("link.ready.v1", printed_schema::<link::Ready>),
+    ("noise.v1", printed_schema::<noise::Document>),
+    ("sample.v1", printed_schema::<sample::Sample>),
+    ("sample.header.v1", printed_schema::<sample::Header>),
+    ("sample.end.v1", printed_schema::<sample::End>),
+    ("trace.v1", printed_schema::<trace::Document>),
+    ("trace.request.v1", printed_schema::<trace::RequestLine>),
 ];
 
 /// The schema of what is printed, which tells a property that may be left out from one that is null.
-fn printed<T: JsonSchema>() -> Schema {
+fn printed_schema<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<T>()
 }
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = args.all {
         for (name, schema) in DOCUMENTS {
             let file = folder.join(format!("{name}.json"));
-            std::fs::write(&file, text(&schema())?)
+            std::fs::write(&file, render_schema(&schema())?)
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
     } else if let Some(name) = args.name {
@@ -78,11 +78,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                     known().join(", ")
                 )
             })?;
-        output::line(text(&schema())?.trim_end())?;
+        output::print_line(render_schema(&schema())?.trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(schema: &Schema) -> anyhow::Result<String> {
+fn render_schema(schema: &Schema) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(schema)? + "\n")
 }

@@ -21,7 +21,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    pub fn key(self) -> String {
+    pub fn format_key(self) -> String {
         format!("task:{}:{}", self.id, self.start_ticks)
     }
 
@@ -36,7 +36,7 @@ impl Thread {
 
 /// A thread as the kernel shows it.
 #[derive(Debug)]
-pub struct Shown {
+pub struct ShownThread {
     pub thread: Thread,
     /// Who started it: for all but the first thread of a process, that thread.
     pub parent: i32,
@@ -48,7 +48,7 @@ pub struct Shown {
     pub is_bound: bool,
 }
 
-impl Shown {
+impl ShownThread {
     /// Whether it may run there, and elsewhere too: what runs nowhere else was put there.
     pub fn stands_by(&self, kept: &CpuList) -> bool {
         self.cpus.is_partly_in(kept)
@@ -60,48 +60,48 @@ impl Shown {
 }
 
 /// All threads that this process can see.
-pub fn all(kernel: &Kernel) -> impl Iterator<Item = Shown> {
-    processes(kernel)
+pub fn read_all_threads(kernel: &Kernel) -> impl Iterator<Item = ShownThread> {
+    list_processes(kernel)
         .into_iter()
-        .flat_map(move |process| of(kernel, process))
+        .flat_map(move |process| read_threads(kernel, process))
         .flatten()
 }
 
 /// The youngest first: they may be the first to go, and what they start has their place.
-pub fn processes(kernel: &Kernel) -> Vec<i32> {
-    youngest(kernel, "/proc")
+pub fn list_processes(kernel: &Kernel) -> Vec<i32> {
+    list_youngest_first(kernel, "/proc")
 }
 
 /// The threads of a process, with nothing in place of each that ended while it was looked at.
-pub fn of(kernel: &Kernel, process: i32) -> impl Iterator<Item = Option<Shown>> {
+pub fn read_threads(kernel: &Kernel, process: i32) -> impl Iterator<Item = Option<ShownThread>> {
     let folder = format!("/proc/{process}/task");
-    let threads = youngest(kernel, &folder);
+    let threads = list_youngest_first(kernel, &folder);
     let has_ended = threads.is_empty().then_some(None);
     let threads = threads.into_iter().map(Some).chain(has_ended);
-    threads.map(move |id| shown(kernel, &format!("{folder}/{}", id?), process, id?))
+    threads.map(move |id| read_thread(kernel, &format!("{folder}/{}", id?), process, id?))
 }
 
-fn youngest(kernel: &Kernel, folder: &str) -> Vec<i32> {
-    let names = kernel.names(folder).into_iter();
+fn list_youngest_first(kernel: &Kernel, folder: &str) -> Vec<i32> {
+    let names = kernel.list_names(folder).into_iter();
     let mut numbers: Vec<_> = names.filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable_by_key(|&number| Reverse(number));
     numbers
 }
 
 /// A process, or a thread as if it were one; nothing when it has ended.
-pub fn process(kernel: &Kernel, id: i32) -> Option<Shown> {
-    shown(kernel, &format!("/proc/{id}/task/{id}"), id, id)
+pub fn read_process(kernel: &Kernel, id: i32) -> Option<ShownThread> {
+    read_thread(kernel, &format!("/proc/{id}/task/{id}"), id, id)
 }
 
 /// A thread of a process by its folder; nothing when it has ended.
-fn shown(kernel: &Kernel, folder: &str, process: i32, id: i32) -> Option<Shown> {
-    let stat = kernel.text(format!("{folder}/stat"))?;
+fn read_thread(kernel: &Kernel, folder: &str, process: i32, id: i32) -> Option<ShownThread> {
+    let stat = kernel.read_text(format!("{folder}/stat"))?;
     // The name is in parentheses and may hold some itself.
     let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
     let fields: Vec<_> = fields.split_ascii_whitespace().collect();
     let flags: u64 = fields.get(6)?.parse().ok()?;
-    let status = kernel.text(format!("{folder}/status"))?;
-    Some(Shown {
+    let status = kernel.read_text(format!("{folder}/status"))?;
+    Some(ShownThread {
         thread: Thread {
             id,
             start_ticks: fields.get(19)?.parse().ok()?,

@@ -15,29 +15,29 @@ const SPIN_NS: i64 = 200_000;
 
 /// Nanoseconds since the epoch, by CLOCK_REALTIME.
 pub fn realtime_ns() -> i64 {
-    nanoseconds(clock_gettime(ClockId::Realtime))
+    to_nanoseconds(clock_gettime(ClockId::Realtime))
 }
 
 /// Nanoseconds by CLOCK_MONOTONIC, whose zero means nothing.
 pub fn monotonic_ns() -> i64 {
-    nanoseconds(clock_gettime(ClockId::Monotonic))
+    to_nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
 /// Nanoseconds by CLOCK_MONOTONIC_RAW, which nobody disciplines.
 pub fn monotonic_raw_ns() -> i64 {
-    nanoseconds(clock_gettime(ClockId::MonotonicRaw))
+    to_nanoseconds(clock_gettime(ClockId::MonotonicRaw))
 }
 
 /// Nanoseconds of processor time of the calling thread.
 pub fn thread_cpu_ns() -> i64 {
-    nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
+    to_nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-fn nanoseconds(time: Timespec) -> i64 {
+fn to_nanoseconds(time: Timespec) -> i64 {
     time.tv_sec * NANOSECONDS + time.tv_nsec
 }
 
-pub fn timespec(nanoseconds: i64) -> Timespec {
+pub fn to_timespec(nanoseconds: i64) -> Timespec {
     Timespec {
         tv_sec: nanoseconds.div_euclid(NANOSECONDS),
         tv_nsec: nanoseconds.rem_euclid(NANOSECONDS),
@@ -54,11 +54,11 @@ pub fn wait_until_realtime(instant_ns: i64) {
 
 /// Sleep until CLOCK_MONOTONIC shows `instant_ns`. A signal ends the sleep early.
 pub fn sleep_until_monotonic(instant_ns: i64) {
-    let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &timespec(instant_ns));
+    let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &to_timespec(instant_ns));
 }
 
 fn sleep_until(clock: SleepClock, instant_ns: i64) {
-    while clock_nanosleep_absolute(clock, &timespec(instant_ns)) == Err(Errno::INTR) {}
+    while clock_nanosleep_absolute(clock, &to_timespec(instant_ns)) == Err(Errno::INTR) {}
 }
 
 /// While this lives, the kernel does not delay this thread's wake-ups to save power.
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn instants_before_the_epoch_have_positive_nanoseconds() {
         assert_eq!(
-            (timespec(-1).tv_sec, timespec(-1).tv_nsec),
+            (to_timespec(-1).tv_sec, to_timespec(-1).tv_nsec),
             (-1, 999_999_999)
         );
-        assert_eq!(nanoseconds(timespec(-1)), -1);
+        assert_eq!(to_nanoseconds(to_timespec(-1)), -1);
     }
 
     #[test]

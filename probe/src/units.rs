@@ -6,7 +6,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_nanos(u64::MAX / 4);
 
 /// Parse a duration such as `250us`, `5ms`, `1.5s` or `2m`. A bare number is refused: a unit is required.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
         .ok_or_else(|| format!("'{text}' has no unit; write it as 5s, 100ms, 250us or 2m"))?;
@@ -40,7 +40,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parse a share such as `1%` or `0.5%` into a number from 0 to 1.
-pub fn share(text: &str) -> Result<f64, String> {
+pub fn parse_share(text: &str) -> Result<f64, String> {
     let number = text
         .strip_suffix('%')
         .ok_or_else(|| format!("'{text}' is no share; write it as 1%"))?;
@@ -55,7 +55,7 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Parse a rate such as `100Mbit/s` or `1.5Gbit/s` into bits per second; prefixes are powers of 1000.
-pub fn rate(text: &str) -> Result<f64, String> {
+pub fn parse_rate(text: &str) -> Result<f64, String> {
     let number_and_prefix = text
         .strip_suffix("bit/s")
         .ok_or_else(|| format!("'{text}' is no rate; write it as 100Mbit/s"))?;
@@ -83,11 +83,11 @@ mod tests {
 
     #[test]
     fn a_duration_needs_its_unit() {
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("250us"), Ok(Duration::from_micros(250)));
-        assert!(duration("5").unwrap_err().contains("no unit"));
-        assert!(duration("-1s").is_err());
-        assert!(duration("5 parsecs").is_err());
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("250us"), Ok(Duration::from_micros(250)));
+        assert!(parse_duration("5").unwrap_err().contains("no unit"));
+        assert!(parse_duration("-1s").is_err());
+        assert!(parse_duration("5 parsecs").is_err());
     }
 
     #[test]
@@ -98,26 +98,26 @@ mod tests {
             ("99999999999999999999s", "write a shorter time"),
             ("99999999999999h", "write a shorter time"),
         ] {
-            let message = duration(text).unwrap_err();
+            let message = parse_duration(text).unwrap_err();
             assert!(message.ends_with(remedy), "{message}");
         }
     }
 
     #[test]
     fn a_share_is_a_percentage() {
-        assert_eq!(share("1%"), Ok(0.01));
-        assert_eq!(share("100 %"), Ok(1.0));
+        assert_eq!(parse_share("1%"), Ok(0.01));
+        assert_eq!(parse_share("100 %"), Ok(1.0));
         for text in ["1", "-1%", "101%", "%", "NaN%", "x%"] {
-            assert!(share(text).is_err(), "{text}");
+            assert!(parse_share(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_rate_has_prefixes_of_a_thousand() {
-        assert_eq!(rate("100Mbit/s"), Ok(1e8));
-        assert_eq!(rate("1.5 Gbit/s"), Ok(1.5e9));
-        assert_eq!(rate("64kbit/s"), Ok(64e3));
-        assert_eq!(rate("9bit/s"), Ok(9.0));
+        assert_eq!(parse_rate("100Mbit/s"), Ok(1e8));
+        assert_eq!(parse_rate("1.5 Gbit/s"), Ok(1.5e9));
+        assert_eq!(parse_rate("64kbit/s"), Ok(64e3));
+        assert_eq!(parse_rate("9bit/s"), Ok(9.0));
         for text in [
             "100",
             "100Mbit",
@@ -128,7 +128,7 @@ mod tests {
             "Mbit/s",
             "1Kbit/s",
         ] {
-            assert!(rate(text).is_err(), "{text}");
+            assert!(parse_rate(text).is_err(), "{text}");
         }
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, bail};
 use super::frames::{self, frame};
 use super::handshake::{self, Secret};
 use super::request::{Request, Run};
-use crate::launch::variable;
+use crate::launch::parse_variable;
 use crate::program::OWN_FAILURE;
 
 const PIECE: usize = 64 << 10;
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     secret: PathBuf,
     /// Set this environment variable. May be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     env: Vec<(String, String)>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "ARGV")]

@@ -90,7 +90,7 @@ pub fn shake(
         schema: SCHEMA.into(),
         nonce: nonce()?,
         boot_id: Kernel::running()
-            .text("/proc/sys/kernel/random/boot_id")
+            .read_text("/proc/sys/kernel/random/boot_id")
             .unwrap_or_default(),
         arch: rustix::system::uname()
             .machine()

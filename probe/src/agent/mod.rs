@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         interface::bind_to(&listener, name)?;
     }
     prepare();
-    output::line(&format!(
+    output::print_line(&format!(
         "nearmetal-agent: listening on {}",
         listener.local_addr()?
     ))?;
@@ -87,7 +87,7 @@ fn prepare() {
 
 /// One thread each, so that the program can be forked; and what goes wrong in it is nobody else's matter.
 fn in_a_process_of_its_own(connection: TcpStream, secret: &Secret) {
-    match process::fork() {
+    match process::fork_process() {
         Ok(Some(_)) => {}
         Ok(None) => {
             let ended = session::serve(connection, secret);

@@ -18,7 +18,7 @@ use super::frames::{self, frame};
 use super::handshake::{self, Secret};
 use super::request::{Request, Run};
 use super::{OOM_SCORE, handshake::line};
-use crate::process::{self, End};
+use crate::process::{self, ProcessEnd};
 use crate::program::Program;
 
 /// A side that says nothing is no controller.
@@ -121,7 +121,7 @@ struct Session<'a> {
     for_program: Vec<u8>,
     is_input_over: bool,
     for_controller: Vec<u8>,
-    ended: Option<End>,
+    ended: Option<ProcessEnd>,
 }
 
 impl<'a> Session<'a> {
@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
                 };
             }
         }
-        let status = self.ended.map_or(0, End::shell_status);
+        let status = self.ended.map_or(0, ProcessEnd::shell_status);
         self.for_controller.extend(frame(frames::ENDED, &[status]));
         part(self.connection, &self.for_controller)
     }
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
             read_program(&mut self.stderr, frames::ERRORS, &mut self.for_controller)?;
         }
         if !events.life.is_empty() {
-            self.ended = process::reap(self.group);
+            self.ended = process::reap_child(self.group);
         }
         self.write_controller()
     }

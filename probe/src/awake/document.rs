@@ -32,7 +32,7 @@ impl Awake {
         Ok(Awake {
             schema: "awake.v1",
             boot_id: kernel
-                .text("proc/sys/kernel/random/boot_id")
+                .read_text("proc/sys/kernel/random/boot_id")
                 .context("this kernel tells no boot id")?,
             arch: rustix::system::uname()
                 .machine()

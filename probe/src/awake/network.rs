@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use anyhow::Context;
 use serde::Deserialize;
 
-use crate::netlink::requests::{Index, Netlink, mac};
+use crate::netlink::requests::{Index, Netlink, parse_mac};
 
 #[derive(Deserialize, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
@@ -19,8 +19,8 @@ pub struct Place {
 impl Place {
     /// Have the interface answer to this MAC and address. It stays up all the while.
     pub fn take(&self) -> anyhow::Result<()> {
-        let (netlink, interface) = (Netlink::open()?, Index::of(&self.interface)?);
-        netlink.set_mac(interface, mac(&self.mac)?)?;
+        let (netlink, interface) = (Netlink::open()?, Index::find_by_name(&self.interface)?);
+        netlink.set_mac(interface, parse_mac(&self.mac)?)?;
         netlink.add_address(interface, self.address, self.prefix)?;
         make_own_address(&self.interface)
     }

@@ -48,7 +48,7 @@ fn called(mac: &str) -> anyhow::Result<String> {
 }
 
 fn give(netlink: &Netlink, found: &str, wanted: &Interface) -> anyhow::Result<()> {
-    let interface = Index::of(found)?;
+    let interface = Index::find_by_name(found)?;
     netlink.name_and_bring_up(interface, &wanted.name)?;
     netlink.add_address(interface, wanted.address, wanted.prefix)?;
     match wanted.gateway {

@@ -45,7 +45,7 @@ impl Document {
 impl Bystander {
     /// The rest of its CPUs.
     pub fn aside(&self, kept: &CpuList) -> Option<CpuList> {
-        self.cpus.parse::<CpuList>().ok()?.without(kept)
+        self.cpus.parse::<CpuList>().ok()?.exclude(kept)
     }
 }
 

@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Option<CpuList> {
                 .map(|bit| index * 32 + bit),
         );
     }
-    CpuList::of(cpus)
+    CpuList::from_cpus(cpus)
 }
 
 pub fn show(cpus: &CpuList) -> String {

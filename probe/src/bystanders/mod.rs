@@ -51,13 +51,13 @@ struct Kept {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kernel = Kernel::running();
     match args.action {
-        Action::List(kept) => output::show(
+        Action::List(kept) => output::print_result(
             &survey::list(&kernel, kept.cpus.leaving_others(&kernel)?)?,
             args.json,
         )?,
         Action::Away(kept) => {
             let kept = kept.cpus.leaving_others(&kernel)?;
-            output::show(&moves::away(&kernel, &kept), args.json)?;
+            output::print_result(&moves::away(&kernel, &kept), args.json)?;
         }
         Action::Back => {
             let mut text = String::new();
@@ -66,7 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 .context("cannot read stdin")?;
             let before: Document = serde_json::from_str(&text)
                 .context("stdin is no document that `list --json` printed")?;
-            output::show(&moves::back(&kernel, &before)?, args.json)?;
+            output::print_result(&moves::back(&kernel, &before)?, args.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use super::since;
 use super::survey::{self, DEFAULT_IRQ, WORKQUEUE, irq_file, where_now};
 use crate::kernel::Kernel;
 use crate::place::{CpuList, pin_thread};
-use crate::threads::{self, BEING_MADE, Shown, Thread};
+use crate::threads::{self, BEING_MADE, ShownThread, Thread};
 
 /// How long passes over all threads go on, to find those that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -34,12 +34,12 @@ pub fn away(kernel: &Kernel, kept: &CpuList) -> Moved {
     }
     let mut seen = BTreeSet::new();
     until_quiet(kernel, PATIENCE, |shown| {
-        let is_new = shown.is_movable_from(kept) && seen.insert(shown.thread.key());
-        if is_new && let Some(target) = shown.cpus.without(kept) {
+        let is_new = shown.is_movable_from(kept) && seen.insert(shown.thread.format_key());
+        if is_new && let Some(target) = shown.cpus.exclude(kept) {
             // At once: that its number has gone to another since is less likely than that it ends.
             let tried = pin_thread(shown.thread.id, &target);
             let bystander = survey::bystander(&shown.name, &shown.cpus);
-            note(&mut moved, &shown.thread.key(), &bystander, tried);
+            note(&mut moved, &shown.thread.format_key(), &bystander, tried);
         }
         is_new
     });
@@ -62,17 +62,17 @@ fn note(moved: &mut Moved, key: &str, bystander: &Bystander, tried: io::Result<(
 /// (`treat` says whether it did) and miss nobody: who ended before it could be looked at may have left a child. In
 /// between are quick ones over processes that are new, lest one that has a child and ends is always gone. A child has
 /// the CPUs of its parent from the moment that it begins to be made, and is seen when it is: so that must have passed.
-fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(Shown) -> bool) {
+fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(ShownThread) -> bool) {
     let began = Instant::now();
     let mut known = HashSet::new();
     let mut quiet_since = None;
     while began.elapsed() < patience {
         let is_over_all = known.is_empty();
         let mut is_quiet = true;
-        let mut processes = threads::processes(kernel);
+        let mut processes = threads::list_processes(kernel);
         processes.retain(|&process| known.insert(process));
         for process in processes {
-            for shown in threads::of(kernel, process) {
+            for shown in threads::read_threads(kernel, process) {
                 is_quiet &= !shown.is_none_or(&mut treat);
             }
         }
@@ -100,8 +100,8 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
         left: Vec::new(),
         refused: Vec::new(),
     };
-    let now: BTreeMap<String, CpuList> = threads::all(kernel)
-        .map(|shown| (shown.thread.key(), shown.cpus))
+    let now: BTreeMap<String, CpuList> = threads::read_all_threads(kernel)
+        .map(|shown| (shown.thread.format_key(), shown.cpus))
         .collect();
     for (key, bystander) in &before.movable {
         let is = now.get(key).cloned().or_else(|| where_now(kernel, key));
@@ -138,7 +138,7 @@ fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
         let Some(was) = since::inherited(kernel, before, usual.as_ref(), &loose, &shown) else {
             return false;
         };
-        let is_new = loose.insert(shown.thread.key());
+        let is_new = loose.insert(shown.thread.format_key());
         count += u64::from(is_new && pin_thread(shown.thread.id, &was).is_ok());
         is_new
     });
@@ -151,10 +151,10 @@ fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
         return place(kernel, thread, cpus);
     }
     match key {
-        "irq:default" => fs::write(kernel.path(DEFAULT_IRQ), masks::show(cpus)),
-        "workqueue" => fs::write(kernel.path(WORKQUEUE), masks::show(cpus)),
+        "irq:default" => fs::write(kernel.resolve_path(DEFAULT_IRQ), masks::show(cpus)),
+        "workqueue" => fs::write(kernel.resolve_path(WORKQUEUE), masks::show(cpus)),
         line => match irq_file(line) {
-            Some(file) => fs::write(kernel.path(file), cpus.to_string()),
+            Some(file) => fs::write(kernel.resolve_path(file), cpus.to_string()),
             None => Err(io::Error::other("nothing is called so")),
         },
     }
@@ -162,7 +162,8 @@ fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
 
 fn place(kernel: &Kernel, thread: Thread, cpus: &CpuList) -> io::Result<()> {
     // Its number may have gone to another since.
-    let is_it = threads::process(kernel, thread.id).is_some_and(|shown| shown.thread == thread);
+    let is_it =
+        threads::read_process(kernel, thread.id).is_some_and(|shown| shown.thread == thread);
     if !is_it {
         return Err(ended());
     }
@@ -188,20 +189,20 @@ fn refusal(key: &str, bystander: &Bystander, why: String) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laid::{Laid, one};
+    use crate::laid::{Laid, first_cpu};
 
     fn list(laid: &Laid) -> Document {
-        survey::list(&laid.kernel(), one()).unwrap()
+        survey::list(&laid.kernel_view(), first_cpu()).unwrap()
     }
 
     #[test]
     fn what_runs_nowhere_else_was_put_there() {
-        let laid = Laid::out("put-there");
+        let laid = Laid::create_empty("put-there");
         let bound_thread = 0x0420_0000;
-        laid.thread(11, 0, "0-1");
-        laid.thread(12, 0, "1");
-        laid.thread(13, 0, "0");
-        laid.thread(14, bound_thread, "0-1");
+        laid.add_thread(11, 0, "0-1");
+        laid.add_thread(12, 0, "1");
+        laid.add_thread(13, 0, "0");
+        laid.add_thread(14, bound_thread, "0-1");
         let listed = list(&laid);
         assert_eq!(
             listed.movable.keys().collect::<Vec<_>>(),
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_served_elsewhere_is_told() {
-        let laid = Laid::out("elsewhere");
+        let laid = Laid::create_empty("elsewhere");
         laid.write("proc/irq/5/effective_affinity_list", "0");
         laid.write("proc/irq/6/effective_affinity_list", "1");
         assert_eq!(list(&laid).elsewhere, ["irq:5"]);
@@ -223,24 +224,24 @@ mod tests {
 
     #[test]
     fn lines_go_away_and_come_back() {
-        let laid = Laid::out("come-back");
+        let laid = Laid::create_empty("come-back");
         let before = list(&laid);
-        assert_eq!(away(&laid.kernel(), &one()).moved, 2);
-        assert_eq!(laid.line(5), "0");
+        assert_eq!(away(&laid.kernel_view(), &first_cpu()).moved, 2);
+        assert_eq!(laid.read_line(5), "0");
         assert!(list(&laid).movable.is_empty());
-        let done = back(&laid.kernel(), &before).unwrap();
+        let done = back(&laid.kernel_view(), &before).unwrap();
         assert_eq!((done.restored, done.left.len()), (2, 0));
-        assert_eq!(laid.line(5), "0-1");
+        assert_eq!(laid.read_line(5), "0-1");
         assert_eq!(list(&laid).movable, before.movable);
     }
 
     #[test]
     fn what_somebody_else_moved_meanwhile_is_theirs() {
-        let laid = Laid::out("theirs");
+        let laid = Laid::create_empty("theirs");
         let before = list(&laid);
-        away(&laid.kernel(), &one());
+        away(&laid.kernel_view(), &first_cpu());
         laid.write("proc/irq/5/smp_affinity_list", "1");
-        let done = back(&laid.kernel(), &before).unwrap();
+        let done = back(&laid.kernel_view(), &before).unwrap();
         assert_eq!(
             done.left
                 .iter()
@@ -248,12 +249,12 @@ mod tests {
                 .collect::<Vec<_>>(),
             ["irq:5"]
         );
-        assert_eq!(laid.line(5), "1");
+        assert_eq!(laid.read_line(5), "1");
     }
 
     #[test]
     fn a_thread_that_has_ended_is_no_failure() {
-        let laid = Laid::out("ended");
+        let laid = Laid::create_empty("ended");
         let mut before = list(&laid);
         // Of that start, nobody is.
         before.movable.insert(
@@ -263,22 +264,22 @@ mod tests {
                 cpus: "0-1".to_owned(),
             },
         );
-        assert_eq!(back(&laid.kernel(), &before).unwrap().gone, 1);
+        assert_eq!(back(&laid.kernel_view(), &before).unwrap().gone, 1);
     }
 
     #[test]
     fn passes_go_on_until_one_sees_nobody_new() {
-        let laid = Laid::out("passes");
-        laid.thread(10, 0, "0-1");
+        let laid = Laid::create_empty("passes");
+        laid.add_thread(10, 0, "0-1");
         let mut seen = Vec::new();
-        until_quiet(&laid.kernel(), PATIENCE, |shown| {
+        until_quiet(&laid.kernel_view(), PATIENCE, |shown| {
             let is_new = !seen.contains(&shown.thread.id);
             if is_new {
                 seen.push(shown.thread.id);
                 // As a program that forks while it is looked at.
                 let child = shown.thread.id + 1;
                 if child < 15 {
-                    laid.thread(child, 0, "0-1");
+                    laid.add_thread(child, 0, "0-1");
                 }
             }
             is_new
@@ -288,10 +289,10 @@ mod tests {
 
     #[test]
     fn passes_end_though_somebody_is_always_new() {
-        let laid = Laid::out("always");
-        laid.thread(10, 0, "0-1");
+        let laid = Laid::create_empty("always");
+        laid.add_thread(10, 0, "0-1");
         let mut treated = 0;
-        until_quiet(&laid.kernel(), Duration::from_millis(50), |_| {
+        until_quiet(&laid.kernel_view(), Duration::from_millis(50), |_| {
             treated += 1;
             true
         });

@@ -20,17 +20,20 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
     let at_ticks = now_ticks(kernel)?;
     let mut movable = BTreeMap::new();
     let mut fixed = BTreeMap::new();
-    for shown in threads::all(kernel).filter(|shown| shown.stands_by(&kept)) {
+    for shown in threads::read_all_threads(kernel).filter(|shown| shown.stands_by(&kept)) {
         let kind = if shown.is_bound {
             &mut fixed
         } else {
             &mut movable
         };
-        kind.insert(shown.thread.key(), bystander(&shown.name, &shown.cpus));
+        kind.insert(
+            shown.thread.format_key(),
+            bystander(&shown.name, &shown.cpus),
+        );
     }
     let mut elsewhere = Vec::new();
     for (key, bystander) in interrupts_on(kernel, &kept) {
-        if served_by(kernel, &key).is_some_and(|cpus| !cpus.touches(&kept)) {
+        if served_by(kernel, &key).is_some_and(|cpus| !cpus.overlaps(&kept)) {
             elsewhere.push(key.clone());
         }
         movable.insert(key, bystander);
@@ -62,7 +65,7 @@ pub fn interrupts_on(kernel: &Kernel, kept: &CpuList) -> impl Iterator<Item = (S
 
 /// Interrupt lines and what serves the kernel's own work: key, name, and where each may run.
 fn interrupts(kernel: &Kernel) -> impl Iterator<Item = (String, String, CpuList)> {
-    let told = Interrupts::parse(&kernel.text("/proc/interrupts").unwrap_or_default());
+    let told = Interrupts::parse(&kernel.read_text("/proc/interrupts").unwrap_or_default());
     let lines = told.lines.into_iter().filter_map(|line| {
         let number: u32 = line.name.parse().ok()?;
         let key = format!("irq:{number}");
@@ -82,9 +85,9 @@ fn interrupts(kernel: &Kernel) -> impl Iterator<Item = (String, String, CpuList)
 /// Where the holder of a key that is no thread may run now.
 pub fn where_now(kernel: &Kernel, key: &str) -> Option<CpuList> {
     match key {
-        "irq:default" => masks::parse(&kernel.text(DEFAULT_IRQ)?),
-        "workqueue" => masks::parse(&kernel.text(WORKQUEUE)?),
-        line => kernel.text(irq_file(line)?)?.parse().ok(),
+        "irq:default" => masks::parse(&kernel.read_text(DEFAULT_IRQ)?),
+        "workqueue" => masks::parse(&kernel.read_text(WORKQUEUE)?),
+        line => kernel.read_text(irq_file(line)?)?.parse().ok(),
     }
 }
 
@@ -98,14 +101,14 @@ pub fn irq_file(key: &str) -> Option<String> {
 fn served_by(kernel: &Kernel, key: &str) -> Option<CpuList> {
     let number: u32 = key.strip_prefix("irq:")?.parse().ok()?;
     kernel
-        .text(format!("/proc/irq/{number}/effective_affinity_list"))?
+        .read_text(format!("/proc/irq/{number}/effective_affinity_list"))?
         .parse()
         .ok()
 }
 
 fn now_ticks(kernel: &Kernel) -> anyhow::Result<u64> {
     let uptime = kernel
-        .text("/proc/uptime")
+        .read_text("/proc/uptime")
         .context("the kernel does not tell its uptime")?;
     let seconds: f64 = uptime
         .split_ascii_whitespace()

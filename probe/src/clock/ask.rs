@@ -24,7 +24,7 @@ const GOODBYE_PATIENCE: Duration = Duration::from_millis(100);
 const GOODBYES: u64 = 3;
 
 pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
-    let stop = interrupt::flag().context("cannot take signals")?;
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let _prompt = PromptWakeups::new();
     let socket = connect(args)
         .with_context(|| format!("cannot reach {}; is there a route to it?", args.server))?;
@@ -43,7 +43,7 @@ pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
         local_source: facts::clock_source(&Kernel::running()),
         remote_source: Some(last.remote_source.clone()).filter(|source| !source.is_empty()),
     };
-    output::show(&estimate::document(setting, &exchanges), args.json)?;
+    output::print_result(&estimate::document(setting, &exchanges), args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -208,7 +208,7 @@ fn receive(socket: &UdpSocket, until_ns: i64) -> io::Result<Received> {
             return Ok(Received::Nothing);
         }
         let mut waiting = [PollFd::new(socket, PollFlags::IN)];
-        match poll(&mut waiting, Some(&timing::timespec(left_ns))) {
+        match poll(&mut waiting, Some(&timing::to_timespec(left_ns))) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(Received::Nothing),
             Err(error) => return Err(error.into()),

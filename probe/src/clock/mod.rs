@@ -42,7 +42,7 @@ pub struct ServeArgs {
     #[arg(long)]
     once: bool,
     /// End after this time
-    #[arg(long = "for", value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = units::parse_duration)]
     limit: Option<Duration>,
 }
 
@@ -60,10 +60,10 @@ pub struct AskArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
     /// Time between the starts of two exchanges
-    #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = units::parse_duration)]
     interval: Duration,
     /// Take a question for lost when no answer has come after this time
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::parse_duration)]
     timeout: Duration,
     /// Print one JSON document (clock.v1) instead of text
     #[arg(long)]

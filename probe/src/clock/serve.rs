@@ -23,7 +23,7 @@ pub struct Listening {
 }
 
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    let stop = interrupt::flag().context("cannot take signals")?;
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let socket = UdpSocket::bind(args.listen).with_context(|| {
         format!(
             "cannot listen on {}; is the address this machine's, and free?",
@@ -37,7 +37,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         .local_addr()
         .context("cannot read the own address")?
         .to_string();
-    output::document(&Listening {
+    output::print_document(&Listening {
         schema: "clock.serve.v1",
         listening,
     })?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::document::Refused;
 use crate::kernel::Kernel;
-use crate::threads::{self, Shown};
+use crate::threads::{self, ShownThread};
 
 /// How long tasks are looked for that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -20,14 +20,14 @@ pub fn write(kernel: &Kernel, path: &str, value: &str) -> io::Result<()> {
     fs::OpenOptions::new()
         .write(true)
         .truncate(true)
-        .open(kernel.path(path))?
+        .open(kernel.resolve_path(path))?
         .write_all(value.as_bytes())
 }
 
 /// Process or thread ids of a file that lists them; none where it is gone.
 pub fn ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
     kernel
-        .text(path)
+        .read_text(path)
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.parse().ok())
@@ -36,10 +36,10 @@ pub fn ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
 
 /// The groups right below one, by folder.
 pub fn below(kernel: &Kernel, group: &str) -> Vec<String> {
-    let names = kernel.names(group).into_iter();
+    let names = kernel.list_names(group).into_iter();
     names
         .map(|name| format!("{group}/{name}"))
-        .filter(|folder| kernel.path(folder).is_dir())
+        .filter(|folder| kernel.resolve_path(folder).is_dir())
         .collect()
 }
 
@@ -54,7 +54,12 @@ pub struct Moves {
 ///
 /// What is forked while a pass goes on is seen by the next one: a move waits until forks under way are done. So passes go
 /// on until one moves nobody, misses nobody who ended, and sees nobody who is not known yet to be in a third group.
-pub fn transfer(kernel: &Kernel, from: &str, to: &str, wanted: impl Fn(&Shown) -> bool) -> Moves {
+pub fn transfer(
+    kernel: &Kernel,
+    from: &str,
+    to: &str,
+    wanted: impl Fn(&ShownThread) -> bool,
+) -> Moves {
     let began = Instant::now();
     let mut transfer = Transfer {
         kernel,
@@ -84,7 +89,7 @@ struct Transfer<'a, Wanted> {
     others: BTreeSet<i32>,
 }
 
-impl<Wanted: Fn(&Shown) -> bool> Transfer<'_, Wanted> {
+impl<Wanted: Fn(&ShownThread) -> bool> Transfer<'_, Wanted> {
     /// Go through the group once, the youngest first, who may be the first to go and leave a child; whether it was quiet.
     fn pass(&mut self) -> bool {
         let mut processes = ids(self.kernel, &format!("{}/cgroup.procs", self.from));
@@ -101,18 +106,18 @@ impl<Wanted: Fn(&Shown) -> bool> Transfer<'_, Wanted> {
     /// Move what is wanted of a process: as a whole where all of it goes, because some threads the kernel moves in no
     /// other way.
     fn process(&mut self, process: i32, here: &BTreeSet<i32>, there: &BTreeSet<i32>) -> bool {
-        let seen: Vec<_> = threads::of(self.kernel, process).collect();
+        let seen: Vec<_> = threads::read_threads(self.kernel, process).collect();
         let mut is_quiet = seen.iter().all(Option::is_some);
         let threads: Vec<_> = seen.into_iter().flatten().collect();
         let wanted: Vec<_> = threads.iter().filter(|one| (self.wanted)(one)).collect();
         if is_quiet && wanted.is_empty() {
             self.others.insert(process);
         }
-        let is_in = |group: &BTreeSet<i32>, one: &Shown| group.contains(&one.thread.id);
+        let is_in = |group: &BTreeSet<i32>, one: &ShownThread| group.contains(&one.thread.id);
         let (going, others): (Vec<_>, Vec<_>) =
             wanted.into_iter().partition(|one| is_in(here, one));
         for one in others.iter().filter(|one| !is_in(there, one)) {
-            is_quiet &= !self.elsewhere.insert(one.thread.key());
+            is_quiet &= !self.elsewhere.insert(one.thread.format_key());
         }
         let gone = threads.iter().filter(|one| is_in(there, one)).count();
         match going.first() {
@@ -126,15 +131,15 @@ impl<Wanted: Fn(&Shown) -> bool> Transfer<'_, Wanted> {
     }
 
     /// Write an id to a file of the other group, which moves so many; whether there was nobody to be moved.
-    fn step(&mut self, file: &str, id: i32, one: &Shown, count: usize) -> bool {
-        if self.given_up.contains(&one.thread.key()) {
+    fn step(&mut self, file: &str, id: i32, one: &ShownThread, count: usize) -> bool {
+        if self.given_up.contains(&one.thread.format_key()) {
             return true;
         }
         match write(self.kernel, &format!("{}/{file}", self.to), &id.to_string()) {
             Ok(()) => self.moves.moved += count as u64,
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
             Err(error) => {
-                self.given_up.insert(one.thread.key());
+                self.given_up.insert(one.thread.format_key());
                 self.moves.refused.push(refused(&one.name, &error));
                 return true;
             }
@@ -154,7 +159,7 @@ pub fn refused(what: &str, why: &impl ToString) -> Refused {
 pub fn remove(kernel: &Kernel, group: &str) -> io::Result<()> {
     let began = Instant::now();
     loop {
-        match fs::remove_dir(kernel.path(group)) {
+        match fs::remove_dir(kernel.resolve_path(group)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error)
                 if error.kind() == io::ErrorKind::ResourceBusy && began.elapsed() < ENDING =>

@@ -24,7 +24,7 @@ pub fn apart(
     })?;
     let mut refused = narrow(kernel, groups);
     let moves = transfer(kernel, &there.root, &there.group, |one| {
-        !one.is_kernel && one.cpus.without(kept).is_some()
+        !one.is_kernel && one.cpus.exclude(kept).is_some()
     });
     refused.extend(moves.refused);
     Ok(refused)
@@ -32,13 +32,13 @@ pub fn apart(
 
 fn make(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
     let (root, group) = (&there.root, &there.group);
-    let rest = CpuList::online(kernel)?
-        .without(kept)
+    let rest = CpuList::read_online(kernel)?
+        .exclude(kept)
         .context("these are all CPUs")?;
     let nodes = kernel
-        .text(format!("{root}/cpuset.mems"))
+        .read_text(format!("{root}/cpuset.mems"))
         .with_context(|| format!("cannot read {root}/cpuset.mems"))?;
-    fs::create_dir(kernel.path(group)).with_context(|| format!("cannot make {group}"))?;
+    fs::create_dir(kernel.resolve_path(group)).with_context(|| format!("cannot make {group}"))?;
     for (file, value) in [("cpuset.cpus", rest.to_string()), ("cpuset.mems", nodes)] {
         write(kernel, &format!("{group}/{file}"), &value)
             .with_context(|| format!("cannot write {value} to {group}/{file}"))?;
@@ -63,7 +63,7 @@ fn narrow(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> Vec<Refused> {
 }
 
 fn cpus_of(kernel: &Kernel, group: &str) -> Option<String> {
-    kernel.text(format!("{group}/cpuset.cpus"))
+    kernel.read_text(format!("{group}/cpuset.cpus"))
 }
 
 pub fn back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {

@@ -33,11 +33,13 @@ const OTHERS: [&str; 12] = [
 /// Where the cpusets are. Version 1 where both are mounted and it has them: a controller is in one of them only. Of
 /// several mounts the last, which may hide the others.
 pub fn find(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
-    let mounts = kernel.mounts();
+    let mounts = kernel.read_mounts();
     let first = mounts.iter().rfind(|mount| {
         mount.kind == "cgroup"
             && words(&mount.super_options).any(|word| word == "cpuset")
-            && kernel.text(format!("{}/cpuset.cpus", mount.at)).is_some()
+            && kernel
+                .read_text(format!("{}/cpuset.cpus", mount.at))
+                .is_some()
     });
     if let Some(mount) = first {
         return Some((hierarchy(Version::First, &mount.at, true), mount.clone()));
@@ -53,7 +55,7 @@ pub fn find(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
 }
 
 fn has(kernel: &Kernel, file: &str) -> bool {
-    let text = kernel.text(file).unwrap_or_default();
+    let text = kernel.read_text(file).unwrap_or_default();
     text.split_ascii_whitespace().any(|word| word == "cpuset")
 }
 
@@ -77,7 +79,7 @@ fn hierarchy(version: Version, root: &str, is_handed_down: bool) -> Hierarchy {
 
 /// Whether our own group is there.
 pub fn is_there(kernel: &Kernel, there: &Hierarchy) -> bool {
-    kernel.path(&there.group).is_dir()
+    kernel.resolve_path(&there.group).is_dir()
 }
 
 /// Whether tasks are kept away by a cpuset of ours.
@@ -88,7 +90,7 @@ pub fn is_standing(kernel: &Kernel) -> bool {
 /// Why these cpusets cannot be used to move tasks and give them back exactly; nothing when they can.
 pub fn unfit(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<String> {
     let release = kernel
-        .text("/proc/sys/kernel/osrelease")
+        .read_text("/proc/sys/kernel/osrelease")
         .unwrap_or_default();
     if number(&release).is_none_or(|number| number < KEEPS) {
         return Some(format!(
@@ -96,7 +98,7 @@ pub fn unfit(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<S
             KEEPS.0, KEEPS.1
         ));
     }
-    let namespace = fs::read_link(kernel.path("/proc/self/ns/pid"));
+    let namespace = fs::read_link(kernel.resolve_path("/proc/self/ns/pid"));
     if !namespace.is_ok_and(|name| name.as_os_str() == FIRST_NAMESPACE) {
         return Some(
             "not all tasks are to be seen here, where processes have a namespace of their own"
@@ -106,8 +108,8 @@ pub fn unfit(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<S
     let only_root_has = format!("{}/release_agent", there.root);
     let root_never_has = format!("{}/cgroup.type", there.root);
     let is_root = match there.version {
-        Version::First => kernel.path(only_root_has).exists(),
-        Version::Second => !kernel.path(root_never_has).exists(),
+        Version::First => kernel.resolve_path(only_root_has).exists(),
+        Version::Second => !kernel.resolve_path(root_never_has).exists(),
     };
     if !is_root {
         return Some(format!(
@@ -133,7 +135,7 @@ pub fn unfit(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<S
         ));
     }
     let by_boot = kernel
-        .text("/sys/devices/system/cpu/isolated")
+        .read_text("/sys/devices/system/cpu/isolated")
         .unwrap_or_default();
     if !by_boot.is_empty() {
         return Some(format!(

@@ -55,10 +55,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { cpus } => {
             let kept = cpus.leaving_others(&kernel)?;
-            output::show(&survey::list(&kernel, &kept)?, args.json)?;
+            output::print_result(&survey::list(&kernel, &kept)?, args.json)?;
         }
-        Action::Apart => output::show(&apart(&kernel, &read()?)?, args.json)?,
-        Action::Back => output::show(&back(&kernel, &read()?)?, args.json)?,
+        Action::Apart => output::print_result(&apart(&kernel, &read()?)?, args.json)?,
+        Action::Back => output::print_result(&back(&kernel, &read()?)?, args.json)?,
     }
     Ok(ExitCode::SUCCESS)
 }

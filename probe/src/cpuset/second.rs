@@ -27,13 +27,13 @@ fn make(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()
         hand(kernel, there, "+cpuset")
             .with_context(|| format!("cannot hand cpusets down from {}", there.root))?;
     }
-    fs::create_dir(kernel.path(group)).with_context(|| format!("cannot make {group}"))?;
+    fs::create_dir(kernel.resolve_path(group)).with_context(|| format!("cannot make {group}"))?;
     let kind = format!("{group}/cpuset.cpus.partition");
     let cpus = (format!("{group}/cpuset.cpus"), kept.to_string());
     for (file, value) in [cpus, (kind.clone(), "isolated".to_owned())] {
         write(kernel, &file, &value).with_context(|| format!("cannot write {value} to {file}"))?;
     }
-    let told = kernel.text(&kind).unwrap_or_default();
+    let told = kernel.read_text(&kind).unwrap_or_default();
     if told != "isolated" {
         bail!("the kernel makes no partition of {group}: {told}");
     }
@@ -97,7 +97,7 @@ fn take_up(kernel: &Kernel, there: &Hierarchy) -> io::Result<()> {
         return Ok(());
     }
     let has_cpus = |group: &String| {
-        let cpus = kernel.text(format!("{group}/cpuset.cpus"));
+        let cpus = kernel.read_text(format!("{group}/cpuset.cpus"));
         cpus.is_some_and(|cpus| !cpus.is_empty())
     };
     if let Some(group) = below(kernel, &there.root).iter().find(|one| has_cpus(one)) {
@@ -111,13 +111,13 @@ fn where_they_were(
     kernel: &Kernel,
     before: &BTreeMap<String, String>,
 ) -> anyhow::Result<Vec<Refused>> {
-    let online = CpuList::online(kernel)?;
+    let online = CpuList::read_online(kernel)?;
     let mut left = Vec::new();
-    for shown in threads::all(kernel) {
-        let Some(was) = before.get(&shown.thread.key()) else {
+    for shown in threads::read_all_threads(kernel) {
+        let Some(was) = before.get(&shown.thread.format_key()) else {
             continue;
         };
-        let is_loose = online.without(&shown.cpus).is_none();
+        let is_loose = online.exclude(&shown.cpus).is_none();
         let cpus: CpuList = was.parse().map_err(anyhow::Error::msg)?;
         if is_loose && let Err(error) = place::pin_thread(shown.thread.id, &cpus) {
             left.push(refused(&shown.name, &error));

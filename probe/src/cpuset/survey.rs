@@ -6,7 +6,7 @@ use super::document::{Document, Group, Hierarchy, Version};
 use super::{files, hierarchy};
 use crate::kernel::Kernel;
 use crate::place::CpuList;
-use crate::threads::{self, Shown};
+use crate::threads::{self, ShownThread};
 
 pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
     let mut document = Document {
@@ -31,7 +31,7 @@ pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
             document.groups = groups(kernel, &there, kept);
         }
         Version::Second => {
-            let threads: Vec<_> = threads::all(kernel).collect();
+            let threads: Vec<_> = threads::read_all_threads(kernel).collect();
             let holders = [taken(kernel, &there, kept), put_there(threads.iter(), kept)];
             document.unfit = document
                 .unfit
@@ -46,10 +46,10 @@ pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
 
 /// Whether our group is there, with the CPUs that it is to have.
 fn stands(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
-    let text = |file| kernel.text(format!("{}/{file}", there.group));
+    let text = |file| kernel.read_text(format!("{}/{file}", there.group));
     let cpus: Option<CpuList> = text("cpuset.cpus").and_then(|text| text.parse().ok());
     match there.version {
-        Version::First => cpus.is_some_and(|cpus| !cpus.touches(kept)),
+        Version::First => cpus.is_some_and(|cpus| !cpus.overlaps(kept)),
         Version::Second => {
             cpus.as_ref() == Some(kept)
                 && text("cpuset.cpus.partition").as_deref() == Some("isolated")
@@ -58,10 +58,13 @@ fn stands(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
 }
 
 /// Threads of people's programs that may run on `kept` and elsewhere: by key, the name.
-fn moved<'a>(threads: impl Iterator<Item = &'a Shown>, kept: &CpuList) -> BTreeMap<String, String> {
+fn moved<'a>(
+    threads: impl Iterator<Item = &'a ShownThread>,
+    kept: &CpuList,
+) -> BTreeMap<String, String> {
     threads
         .filter(|one| !one.is_kernel && one.stands_by(kept))
-        .map(|one| (one.thread.key(), one.name.clone()))
+        .map(|one| (one.thread.format_key(), one.name.clone()))
         .collect()
 }
 
@@ -72,10 +75,10 @@ fn of_root_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap
 }
 
 /// The threads of a group of version 1.
-fn members(kernel: &Kernel, group: &str) -> Vec<Shown> {
+fn members(kernel: &Kernel, group: &str) -> Vec<ShownThread> {
     files::ids(kernel, &format!("{group}/tasks"))
         .into_iter()
-        .filter_map(|id| threads::process(kernel, id))
+        .filter_map(|id| threads::read_process(kernel, id))
         .collect()
 }
 
@@ -103,11 +106,14 @@ fn narrow(
         .filter_map(|one| narrow(kernel, one, kept, found))
         .flat_map(|cpus| cpus.as_slice().to_vec())
         .collect();
-    let cpus: CpuList = kernel.text(format!("{group}/cpuset.cpus"))?.parse().ok()?;
+    let cpus: CpuList = kernel
+        .read_text(format!("{group}/cpuset.cpus"))?
+        .parse()
+        .ok()?;
     let has_its_own = || put_there(members(kernel, group).iter(), kept).is_some();
-    let rest = cpus.without(kept).filter(|_| !has_its_own());
+    let rest = cpus.exclude(kept).filter(|_| !has_its_own());
     let apart = rest
-        .and_then(|rest| CpuList::of([rest.as_slice(), &needed].concat()))
+        .and_then(|rest| CpuList::from_cpus([rest.as_slice(), &needed].concat()))
         .filter(|apart| *apart != cpus);
     let note = Group {
         cpus: cpus.to_string(),
@@ -118,8 +124,11 @@ fn narrow(
 }
 
 /// Who of these was put on `kept`, in words.
-fn put_there<'a>(mut threads: impl Iterator<Item = &'a Shown>, kept: &CpuList) -> Option<String> {
-    let one = threads.find(|one| !one.is_kernel && one.cpus.without(kept).is_none())?;
+fn put_there<'a>(
+    mut threads: impl Iterator<Item = &'a ShownThread>,
+    kept: &CpuList,
+) -> Option<String> {
+    let one = threads.find(|one| !one.is_kernel && one.cpus.exclude(kept).is_none())?;
     Some(format!(
         "{} ({}) was put on CPU {} alone, and a partition would drive it away",
         one.name, one.thread.id, one.cpus
@@ -130,32 +139,35 @@ fn put_there<'a>(mut threads: impl Iterator<Item = &'a Shown>, kept: &CpuList) -
 
 /// Whether some of these CPUs belong to a partition that somebody else has made.
 fn taken(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Option<String> {
-    let text = kernel.text(format!("{}/cpuset.cpus.effective", there.root))?;
+    let text = kernel.read_text(format!("{}/cpuset.cpus.effective", there.root))?;
     let left: CpuList = text.parse().ok()?;
-    let cpus = kept.without(&left)?;
+    let cpus = kept.exclude(&left)?;
     (!hierarchy::is_there(kernel, there))
         .then(|| format!("CPU {cpus} belongs to another cpuset partition already"))
 }
 
 /// Kernel threads that may run on some CPUs only, and that others may move: where.
-fn particular(kernel: &Kernel, threads: &[Shown]) -> anyhow::Result<BTreeMap<String, String>> {
-    let online = CpuList::online(kernel)?;
+fn particular(
+    kernel: &Kernel,
+    threads: &[ShownThread],
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let online = CpuList::read_online(kernel)?;
     Ok(threads
         .iter()
-        .filter(|one| one.is_kernel && !one.is_bound && online.without(&one.cpus).is_some())
-        .map(|one| (one.thread.key(), one.cpus.to_string()))
+        .filter(|one| one.is_kernel && !one.is_bound && online.exclude(&one.cpus).is_some())
+        .map(|one| (one.thread.format_key(), one.cpus.to_string()))
         .collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laid::{Laid, one};
+    use crate::laid::{Laid, first_cpu};
 
     const ROOT: &str = "/sys/fs/cgroup/cpuset";
 
     fn listed(laid: &Laid) -> Document {
-        list(&laid.kernel(), &one()).unwrap()
+        list(&laid.kernel_view(), &first_cpu()).unwrap()
     }
 
     fn group(laid: &Laid, name: &str, cpus: &str, tasks: &str) {
@@ -174,11 +186,11 @@ mod tests {
     fn programs_of_the_root_group_are_to_be_moved() {
         let laid = Laid::with_cpusets("root-group");
         let of_the_kernel = 0x0020_0000;
-        laid.thread(10, 0, "0-1");
-        laid.thread(11, of_the_kernel, "0-1");
-        laid.thread(12, 0, "1");
-        laid.thread(13, 0, "0");
-        laid.thread(14, 0, "0-1");
+        laid.add_thread(10, 0, "0-1");
+        laid.add_thread(11, of_the_kernel, "0-1");
+        laid.add_thread(12, 0, "1");
+        laid.add_thread(13, 0, "0");
+        laid.add_thread(14, 0, "0-1");
         laid.write(&format!("{ROOT}/tasks"), "10\n11\n12\n13\n");
         let found = listed(&laid);
         assert_eq!(found.tasks.keys().collect::<Vec<_>>(), ["task:10:77"]);
@@ -188,8 +200,8 @@ mod tests {
     #[test]
     fn groups_lose_the_cpus_but_where_something_was_put_on_them() {
         let laid = Laid::with_cpusets("groups");
-        laid.thread(10, 0, "1");
-        laid.thread(11, 0, "0-1");
+        laid.add_thread(10, 0, "1");
+        laid.add_thread(11, 0, "0-1");
         group(&laid, "a", "0-1", "");
         group(&laid, "a/b", "0-1", "11\n");
         group(&laid, "c", "0-1", "11\n");
@@ -218,12 +230,12 @@ mod tests {
         assert_eq!(why(), "");
         laid.write("sys/devices/system/cpu/isolated", "1");
         assert!(why().contains("booted with isolcpus=1"));
-        laid.mounted("rw", "rw,cpu,cpuset");
+        laid.set_mounts("rw", "rw,cpu,cpuset");
         assert_eq!(
             why(),
             format!("a control group at {ROOT} would change cpu too")
         );
-        laid.mounted("ro", "rw,cpuset");
+        laid.set_mounts("ro", "rw,cpuset");
         assert!(why().ends_with("mounted read-only"));
         laid.write("proc/sys/kernel/osrelease", "6.1.0-1-amd64");
         assert!(why().starts_with("Linux 6.1.0-1-amd64 forgets"));

@@ -33,15 +33,15 @@ pub fn limits(kernel: &Kernel) -> CgroupLimits {
             .reduce(f64::min),
         memory_bytes: smallest("memory", memory_limit),
         processes: smallest("pids", |kernel, group| {
-            kernel.number(group.join("pids.max"))
+            kernel.read_number(group.join("pids.max"))
         }),
     }
 }
 
 /// The directories of the own control group and those above it, for a controller of either version.
 fn groups(kernel: &Kernel, controller: &str) -> Vec<PathBuf> {
-    let memberships = kernel.text("proc/self/cgroup").unwrap_or_default();
-    let mounts = kernel.mounts();
+    let memberships = kernel.read_text("proc/self/cgroup").unwrap_or_default();
+    let mounts = kernel.read_mounts();
     let version_1 = hierarchy(&memberships, |controllers| {
         controllers.split(',').any(|name| name == controller)
     })
@@ -84,14 +84,20 @@ fn directories(path: &str, mount: &MountEntry) -> Vec<PathBuf> {
 }
 
 fn cpu_quota(kernel: &Kernel, group: &Path) -> Option<f64> {
-    let (quota, period): (f64, f64) = match kernel.text(group.join("cpu.max")) {
+    let (quota, period): (f64, f64) = match kernel.read_text(group.join("cpu.max")) {
         Some(text) => {
             let (quota, period) = text.split_once(' ')?;
             (quota.parse().ok()?, period.parse().ok()?)
         }
         None => (
-            kernel.text(group.join("cpu.cfs_quota_us"))?.parse().ok()?,
-            kernel.text(group.join("cpu.cfs_period_us"))?.parse().ok()?,
+            kernel
+                .read_text(group.join("cpu.cfs_quota_us"))?
+                .parse()
+                .ok()?,
+            kernel
+                .read_text(group.join("cpu.cfs_period_us"))?
+                .parse()
+                .ok()?,
         ),
     };
     (quota > 0.0 && period > 0.0).then(|| quota / period)
@@ -101,8 +107,8 @@ fn memory_limit(kernel: &Kernel, group: &Path) -> Option<u64> {
     // Version 1 writes "none" as the largest number of whole pages.
     const NO_LIMIT: u64 = 1 << 62;
     kernel
-        .number(group.join("memory.max"))
-        .or_else(|| kernel.number(group.join("memory.limit_in_bytes")))
+        .read_number(group.join("memory.max"))
+        .or_else(|| kernel.read_number(group.join("memory.limit_in_bytes")))
         .filter(|&limit| limit < NO_LIMIT)
 }
 
@@ -120,7 +126,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        (root.clone(), Kernel::below(root))
+        (root.clone(), Kernel::at_root(root))
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Confinement {
 
 /// As the kernel tells it of this program. See proc_pid_status(5).
 pub fn confinement(kernel: &Kernel) -> Confinement {
-    told(&kernel.text("proc/self/status").unwrap_or_default())
+    told(&kernel.read_text("proc/self/status").unwrap_or_default())
 }
 
 fn told(status: &str) -> Confinement {

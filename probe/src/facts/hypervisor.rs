@@ -62,7 +62,7 @@ pub fn name_hypervisor(kernel: &Kernel, found: &Virtualization) -> Option<String
 
 /// Of DMI tables, which all but small ARM boards have.
 fn read_firmware(kernel: &Kernel) -> Option<String> {
-    let text = |name: &str| kernel.text(format!("sys/class/dmi/id/{name}"));
+    let text = |name: &str| kernel.read_text(format!("sys/class/dmi/id/{name}"));
     if text("product_name").is_some_and(|name| name.ends_with(WHOLE)) {
         return None;
     }
@@ -73,7 +73,7 @@ fn read_firmware(kernel: &Kernel) -> Option<String> {
 
 /// Of ARM, RISC-V and POWER: a node `hypervisor`, or a board that exists only in QEMU.
 fn read_device_tree(kernel: &Kernel) -> Option<String> {
-    let text = |name: &str| kernel.text(format!("proc/device-tree/{name}"));
+    let text = |name: &str| kernel.read_text(format!("proc/device-tree/{name}"));
     let first = |text: String| text.split('\0').next().unwrap_or_default().to_owned();
     text("hypervisor/compatible").map(first).or_else(|| {
         let board = text("compatible")?;
@@ -87,7 +87,7 @@ fn read_device_tree(kernel: &Kernel) -> Option<String> {
 
 /// Of IBM Z, on which every Linux but one in a partition has a control program.
 fn read_control_program(kernel: &Kernel) -> Option<String> {
-    let told = kernel.text("proc/sysinfo")?;
+    let told = kernel.read_text("proc/sysinfo")?;
     value_of(&told, "VM00 Control Program").map(str::to_owned)
 }
 
@@ -101,14 +101,14 @@ mod tests {
 
     fn name_machine(files: &[(&str, &str)]) -> Option<String> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let laid = Laid::out(&format!(
+        let laid = Laid::create_empty(&format!(
             "beneath-{}",
             NUMBER.fetch_add(1, Ordering::Relaxed)
         ));
         for (name, text) in files {
             laid.write(name, text);
         }
-        name_hypervisor(&laid.kernel(), &virtualization(&laid.kernel()))
+        name_hypervisor(&laid.kernel_view(), &virtualization(&laid.kernel_view()))
     }
 
     const ARM: (&str, &str) = (

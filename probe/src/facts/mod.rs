@@ -107,7 +107,7 @@ struct Clock {
 const CLOCK_SOURCES: &str = "sys/devices/system/clocksource/clocksource0";
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    output::show(&gather(&Kernel::running(), &args.hash)?, args.json)?;
+    output::print_result(&gather(&Kernel::running(), &args.hash)?, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -143,14 +143,14 @@ fn kernel_facts(kernel: &Kernel) -> KernelFacts {
         release: name.release().to_string_lossy().into_owned(),
         version: name.version().to_string_lossy().into_owned(),
         architecture: name.machine().to_string_lossy().into_owned(),
-        command_line: kernel.text("proc/cmdline"),
-        boot_id: kernel.text("proc/sys/kernel/random/boot_id"),
-        uptime_seconds: kernel.text("proc/uptime").and_then(seconds),
+        command_line: kernel.read_text("proc/cmdline"),
+        boot_id: kernel.read_text("proc/sys/kernel/random/boot_id"),
+        uptime_seconds: kernel.read_text("proc/uptime").and_then(seconds),
     }
 }
 
 fn memory(kernel: &Kernel) -> Memory {
-    let text = kernel.text("proc/meminfo").unwrap_or_default();
+    let text = kernel.read_text("proc/meminfo").unwrap_or_default();
     let bytes = |key| {
         value_of(&text, key)?
             .strip_suffix("kB")?
@@ -168,12 +168,12 @@ fn memory(kernel: &Kernel) -> Memory {
 
 /// What this kernel takes its time from.
 pub fn clock_source(kernel: &Kernel) -> Option<String> {
-    kernel.text(format!("{CLOCK_SOURCES}/current_clocksource"))
+    kernel.read_text(format!("{CLOCK_SOURCES}/current_clocksource"))
 }
 
 fn clock(kernel: &Kernel) -> Clock {
     let available = kernel
-        .text(format!("{CLOCK_SOURCES}/available_clocksource"))
+        .read_text(format!("{CLOCK_SOURCES}/available_clocksource"))
         .unwrap_or_default();
     Clock {
         source: clock_source(kernel),
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_machine_that_shows_nothing_still_gives_facts() {
         let facts = gather(
-            &Kernel::below("/nonexistent"),
+            &Kernel::at_root("/nonexistent"),
             &[PathBuf::from("/nonexistent")],
         )
         .unwrap();

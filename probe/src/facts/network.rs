@@ -33,7 +33,7 @@ pub struct Interface {
 
 pub fn interfaces() -> anyhow::Result<BTreeMap<String, Interface>> {
     let ethtool = Ethtool::new()?;
-    Ok(links::links()?
+    Ok(links::read_links()?
         .into_iter()
         .map(|link| (link.name.clone(), interface(&ethtool, link)))
         .collect())

@@ -43,8 +43,8 @@ pub struct Virtualization {
 }
 
 pub fn processor(kernel: &Kernel) -> anyhow::Result<Processor> {
-    let text = kernel.text("proc/cpuinfo").unwrap_or_default();
-    let allowed = CpuList::allowed()?;
+    let text = kernel.read_text("proc/cpuinfo").unwrap_or_default();
+    let allowed = CpuList::read_allowed()?;
     let first_of = |keys: &[&str]| {
         keys.iter()
             .find_map(|key| value_of(&text, key))
@@ -55,7 +55,7 @@ pub fn processor(kernel: &Kernel) -> anyhow::Result<Processor> {
         vendor: first_of(&["vendor_id", "CPU implementer"]),
         model: first_of(&["model name", "CPU part"]),
         flags: flags(&text),
-        online: kernel.text("sys/devices/system/cpu/online"),
+        online: kernel.read_text("sys/devices/system/cpu/online"),
         allowed: allowed.to_string(),
         allowed_count: allowed.as_slice().len(),
     })
@@ -71,15 +71,15 @@ fn flags(cpuinfo: &str) -> Vec<String> {
 }
 
 pub fn virtualization(kernel: &Kernel) -> Virtualization {
-    let text = kernel.text("proc/cpuinfo").unwrap_or_default();
+    let text = kernel.read_text("proc/cpuinfo").unwrap_or_default();
     let hypervisor_flag = flags(&text).iter().any(|flag| flag == "hypervisor");
     let mut found = Virtualization {
         hypervisor: None,
         hypervisor_flag,
         hypervisor_signature: hypervisor_flag.then(hypervisor_signature).flatten(),
-        hypervisor_type: kernel.text("sys/hypervisor/type"),
-        product: kernel.text("sys/class/dmi/id/product_name"),
-        vendor: kernel.text("sys/class/dmi/id/sys_vendor"),
+        hypervisor_type: kernel.read_text("sys/hypervisor/type"),
+        product: kernel.read_text("sys/class/dmi/id/product_name"),
+        vendor: kernel.read_text("sys/class/dmi/id/sys_vendor"),
     };
     found.hypervisor = hypervisor::name_hypervisor(kernel, &found);
     found

@@ -113,7 +113,7 @@ pub struct Scheduling {
 
 pub fn sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
     let read = |name: &&str| {
-        let value = kernel.text(format!("proc/sys/{}", name.replace('.', "/")))?;
+        let value = kernel.read_text(format!("proc/sys/{}", name.replace('.', "/")))?;
         Some((
             (*name).to_owned(),
             value.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -125,7 +125,12 @@ pub fn sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
 pub fn settings(kernel: &Kernel) -> BTreeMap<String, String> {
     FILES
         .iter()
-        .filter_map(|path| Some(((*path).to_owned(), chosen(&kernel.text(path)?).to_owned())))
+        .filter_map(|path| {
+            Some((
+                (*path).to_owned(),
+                chosen(&kernel.read_text(path)?).to_owned(),
+            ))
+        })
         .collect()
 }
 
@@ -141,11 +146,11 @@ pub fn mitigations(kernel: &Kernel) -> BTreeMap<String, String> {
     let directory = "sys/devices/system/cpu/vulnerabilities";
     let read = |name: String| {
         kernel
-            .text(format!("{directory}/{name}"))
+            .read_text(format!("{directory}/{name}"))
             .map(|state| (name, state))
     };
     kernel
-        .names(directory)
+        .list_names(directory)
         .into_iter()
         .filter_map(read)
         .collect()

@@ -36,7 +36,7 @@ pub struct BlockDevice {
 
 /// The file systems that hold / and /tmp.
 pub fn filesystems(kernel: &Kernel) -> BTreeMap<String, Filesystem> {
-    let mounts = kernel.mounts();
+    let mounts = kernel.read_mounts();
     let find = |path: &str| Some((path.to_owned(), filesystem(holder(&mounts, path)?)));
     ["/", "/tmp"].into_iter().filter_map(find).collect()
 }
@@ -68,7 +68,7 @@ fn filesystem(mount: &MountEntry) -> Filesystem {
 
 /// Disks that hold something; the kernel also lists loop devices without a file behind them.
 pub fn block_devices(kernel: &Kernel) -> BTreeMap<String, BlockDevice> {
-    let devices = kernel.names("sys/block").into_iter().map(|name| {
+    let devices = kernel.list_names("sys/block").into_iter().map(|name| {
         let device = block_device(kernel, &name);
         (name, device)
     });
@@ -79,10 +79,10 @@ pub fn block_devices(kernel: &Kernel) -> BTreeMap<String, BlockDevice> {
 
 fn block_device(kernel: &Kernel, name: &str) -> BlockDevice {
     const SECTOR: u64 = 512;
-    let read = |file: &str| kernel.text(format!("sys/block/{name}/{file}"));
+    let read = |file: &str| kernel.read_text(format!("sys/block/{name}/{file}"));
     BlockDevice {
         bytes: kernel
-            .number(format!("sys/block/{name}/size"))
+            .read_number(format!("sys/block/{name}/size"))
             .and_then(|sectors| sectors.checked_mul(SECTOR)),
         rotational: read("queue/rotational").map(|flag| flag == "1"),
         model: read("device/model"),

@@ -13,7 +13,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::place::{self, Place, Watched};
+use crate::place::{self, Place, WatchedProcess};
 use crate::process::{self, Signals};
 use crate::{interface, output};
 
@@ -83,16 +83,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         interface::bring_up("lo")?;
     }
     if let Some(cpus) = &args.place.cpus {
-        place::pin(cpus)?;
+        place::pin_this_thread(cpus)?;
     }
-    let signals = Signals::block(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
+    let signals = Signals::block_signals(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
     match &args.root {
         Some(root) => hold_machine(root, &args, &signals),
         None => {
             if args.until_eof {
                 thread::spawn(end_with_input);
             }
-            output::document(&Ready::of(getpid()))?;
+            output::print_document(&Ready::of(getpid()))?;
             reap_until_told(&signals);
             Ok(ExitCode::SUCCESS)
         }
@@ -101,7 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Make the namespaces, start the machine's first process in them, and end when it does.
 fn hold_machine(root: &Path, args: &Args, signals: &Signals) -> anyhow::Result<ExitCode> {
-    let watched = Watched::this_process()?;
+    let watched = WatchedProcess::this_process()?;
     let (ready, readiness) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("cannot make a pipe")?;
     let namespaces =
@@ -109,7 +109,7 @@ fn hold_machine(root: &Path, args: &Args, signals: &Signals) -> anyhow::Result<E
     // SAFETY: the flags do not include FILES, so the descriptors stay shared as the process believes.
     unsafe { unshare_unsafe(namespaces) }
         .context("cannot make the machine's namespaces; it takes root")?;
-    let Some(first) = process::fork()? else {
+    let Some(first) = process::fork_process()? else {
         drop(ready);
         watched.signal_on_death(Signal::KILL)?;
         setsid().context("cannot start a session")?;
@@ -123,9 +123,10 @@ fn hold_machine(root: &Path, args: &Args, signals: &Signals) -> anyhow::Result<E
     drop(readiness);
     let mut byte = [0];
     if rustix::io::retry_on_intr(|| rustix::io::read(&ready, &mut byte)) == Ok(1) {
-        output::document(&Ready::of(first))?;
+        output::print_document(&Ready::of(first))?;
     }
-    let end = process::supervise(first, signals, |_| process::signal_one(first, Signal::TERM));
+    let end =
+        process::supervise_child(first, signals, |_| process::signal_one(first, Signal::TERM));
     Ok(ExitCode::from(end.shell_status()))
 }
 

@@ -33,25 +33,25 @@ pub struct Args {
     #[arg(value_name = "NS2[:IFNAME]")]
     second: End,
     /// One-way delay
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::parse_duration)]
     delay: Duration,
     /// Vary the delay evenly by up to this, both ways; frames stay in order
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::parse_duration)]
     jitter: Duration,
     /// Share of frames that are lost
-    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = units::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = units::parse_share)]
     loss: f64,
     /// Share of frames that are held back for 1.5 ms, so that later ones overtake them
-    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = units::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = units::parse_share)]
     reorder: f64,
     /// Bits of frames in a second; up to 1000 frames wait for it
-    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     rate: Option<f64>,
     /// Where the draws of loss, reordering and jitter start
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// End after this time
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     duration: Option<Duration>,
     /// Print JSON lines (link.ready.v1, and at the end link.v1) instead of text
     #[arg(long)]
@@ -86,13 +86,13 @@ impl FromStr for End {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let impairment = impairment(&args)?;
-    let stop = interrupt::flag().context("cannot take signals")?;
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let ends = [&args.first.0, &args.second.0];
     let taps = [open(ends[0])?, open(ends[1])?];
-    output::show(&Ready::new(ends), args.json)?;
+    output::print_result(&Ready::new(ends), args.json)?;
     let mut relay = Relay::new(taps, impairment, args.seed)?;
     let elapsed_ns = relay.carry(args.duration, stop)?;
-    output::show(
+    output::print_result(
         &document::document(ends, impairment, args.seed, elapsed_ns, &relay),
         args.json,
     )?;

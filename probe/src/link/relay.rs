@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::direction::{Direction, Impairment};
-use crate::timing::{PromptWakeups, monotonic_ns, timespec};
+use crate::timing::{PromptWakeups, monotonic_ns, to_timespec};
 
 /// The longest frame that a TAP carries.
 const LONGEST_FRAME: usize = 1 << 16;
@@ -131,7 +131,7 @@ impl Relay {
             PollFd::new(&self.taps[0], PollFlags::IN),
             PollFd::new(&self.taps[1], PollFlags::IN),
         ];
-        match poll(&mut taps, limit_ns.map(timespec).as_ref()) {
+        match poll(&mut taps, limit_ns.map(to_timespec).as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error).context("cannot wait for frames"),
         }

@@ -49,16 +49,16 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: u32,
     /// How long to measure [default: 10s, unless --requests is given]
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, value_parser = units::parse_duration, value_name = "TIME")]
     duration: Option<Duration>,
     /// How many requests to measure
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
     /// How long to send before measuring begins
-    #[arg(long, value_parser = units::duration, default_value = "0s", value_name = "TIME")]
+    #[arg(long, value_parser = units::parse_duration, default_value = "0s", value_name = "TIME")]
     warmup: Duration,
     /// When to give a request up
-    #[arg(long, value_parser = units::duration, default_value = "5s", value_name = "TIME")]
+    #[arg(long, value_parser = units::parse_duration, default_value = "5s", value_name = "TIME")]
     timeout: Duration,
     /// Use each connection for one request only
     #[arg(long)]

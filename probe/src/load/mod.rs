@@ -63,7 +63,7 @@ const NO_REPLY: u8 = 1;
 const INTERRUPTED: u8 = 4;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let refused = |reason: String| Refusal::of("load", &reason);
+    let refused = |reason: String| Refusal::from_reason("load", &reason);
     let plan = args.plan().map_err(refused)?;
     let resolved = plan
         .target
@@ -78,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let engine = engine::Choice::for_plan(&plan).map_err(refused)?;
     socket::raise_descriptor_limit();
-    let stop = interrupt::flag()?;
+    let stop = interrupt::set_flag_on_signals()?;
     let mut progress = progress::Progress::new(args.progress, args.json);
     let (measured, ramp) = match &plan.mode {
         Mode::Ramp(steps) => {
@@ -95,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         document.add_ramp(steps, saturation);
     }
     if args.json {
-        output::document(&document)?;
+        output::print_document(&document)?;
     } else {
         let report = text::report(
             &plan,
@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             &measured.recorder.latency,
             layout::width(std::io::stdout()),
         );
-        output::line(report.trim_end())?;
+        output::print_line(report.trim_end())?;
     }
     Ok(if document.interrupted {
         ExitCode::from(INTERRUPTED)

@@ -75,7 +75,7 @@ impl PerStep {
                 .map(Self::Connections)
                 .ok_or_else(wrong);
         }
-        match units::duration(text) {
+        match units::parse_duration(text) {
             Ok(time) if !time.is_zero() => Ok(Self::Time(
                 u64::try_from(time.as_nanos()).map_err(|_| wrong())?,
             )),

@@ -5,7 +5,7 @@
 use anyhow::{Context, bail};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::{ALIGNMENT, MESSAGE_HEADER, message};
+use super::{ALIGNMENT, MESSAGE_HEADER, encode_message};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
@@ -23,9 +23,9 @@ pub struct Link {
 const INTERFACE_HEADER: usize = 16;
 
 /// Every interface of the network namespace that this process is in.
-pub fn links() -> anyhow::Result<Vec<Link>> {
+pub fn read_links() -> anyhow::Result<Vec<Link>> {
     let socket = super::open().context("cannot ask the kernel for its network interfaces")?;
-    let request = message(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; INTERFACE_HEADER]);
+    let request = encode_message(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; INTERFACE_HEADER]);
     send(&socket, &request, SendFlags::empty())
         .context("cannot ask the kernel for its network interfaces")?;
     let mut links = Vec::new();
@@ -56,7 +56,7 @@ fn read_messages(mut bytes: &[u8], links: &mut Vec<Link>) -> anyhow::Result<bool
                     std::io::Error::from_raw_os_error(-error)
                 );
             }
-            _ if kind == libc::RTM_NEWLINK => links.push(link(body)),
+            _ if kind == libc::RTM_NEWLINK => links.push(parse_link(body)),
             _ => {}
         }
         bytes = bytes
@@ -66,25 +66,25 @@ fn read_messages(mut bytes: &[u8], links: &mut Vec<Link>) -> anyhow::Result<bool
     Ok(false)
 }
 
-fn link(body: &[u8]) -> Link {
+fn parse_link(body: &[u8]) -> Link {
     let flags = u32_at(body, 8).unwrap_or_default();
     let mut link = Link {
         up: flags & libc::IFF_UP as u32 != 0,
         ..Link::default()
     };
-    for (kind, value) in attributes(body.get(INTERFACE_HEADER..).unwrap_or_default()) {
+    for (kind, value) in read_attributes(body.get(INTERFACE_HEADER..).unwrap_or_default()) {
         match kind {
-            libc::IFLA_IFNAME => link.name = text(value),
-            libc::IFLA_ADDRESS => link.mac = mac(value),
+            libc::IFLA_IFNAME => link.name = parse_text(value),
+            libc::IFLA_ADDRESS => link.mac = format_mac(value),
             libc::IFLA_MTU => link.mtu = u32_at(value, 0).unwrap_or_default(),
-            libc::IFLA_QDISC => link.qdisc = Some(text(value)),
+            libc::IFLA_QDISC => link.qdisc = Some(parse_text(value)),
             libc::IFLA_TXQLEN => link.queue_length = u32_at(value, 0).unwrap_or_default(),
             libc::IFLA_NUM_RX_QUEUES => link.receive_queues = u32_at(value, 0).unwrap_or_default(),
             libc::IFLA_NUM_TX_QUEUES => link.transmit_queues = u32_at(value, 0).unwrap_or_default(),
             libc::IFLA_LINKINFO => {
-                link.kind = attributes(value)
+                link.kind = read_attributes(value)
                     .find(|(kind, _)| *kind == libc::IFLA_INFO_KIND)
-                    .map(|(_, kind)| text(kind));
+                    .map(|(_, kind)| parse_text(kind));
             }
             _ => {}
         }
@@ -93,7 +93,7 @@ fn link(body: &[u8]) -> Link {
 }
 
 /// The attributes in a message's body; it ends where they stop making sense.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+fn read_attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     const HEADER: usize = 4;
     // The two highest bits tell of nesting and byte order (NLA_TYPE_MASK).
     const KIND: u16 = 0x3fff;
@@ -120,38 +120,38 @@ fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     ))
 }
 
-fn text(value: &[u8]) -> String {
+fn parse_text(value: &[u8]) -> String {
     String::from_utf8_lossy(value)
         .trim_end_matches('\0')
         .to_owned()
 }
 
-fn mac(value: &[u8]) -> Option<String> {
+fn format_mac(value: &[u8]) -> Option<String> {
     let parts: Vec<_> = value.iter().map(|byte| format!("{byte:02x}")).collect();
     (!parts.is_empty()).then(|| parts.join(":"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::attribute;
+    use super::super::append_attribute;
     use super::*;
 
-    fn told() -> Vec<u8> {
+    fn sample_message() -> Vec<u8> {
         let mut kind = Vec::new();
-        attribute(&mut kind, libc::IFLA_INFO_KIND, b"veth\0");
+        append_attribute(&mut kind, libc::IFLA_INFO_KIND, b"veth\0");
         let mut body = vec![0; INTERFACE_HEADER];
         body[8] = libc::IFF_UP as u8;
-        attribute(&mut body, libc::IFLA_IFNAME, b"veth0\0");
-        attribute(&mut body, libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 255]);
-        attribute(&mut body, libc::IFLA_MTU, &1500_u32.to_ne_bytes());
-        attribute(&mut body, libc::IFLA_LINKINFO, &kind);
-        message(libc::RTM_NEWLINK, 0, &body)
+        append_attribute(&mut body, libc::IFLA_IFNAME, b"veth0\0");
+        append_attribute(&mut body, libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 255]);
+        append_attribute(&mut body, libc::IFLA_MTU, &1500_u32.to_ne_bytes());
+        append_attribute(&mut body, libc::IFLA_LINKINFO, &kind);
+        encode_message(libc::RTM_NEWLINK, 0, &body)
     }
 
     #[test]
     fn a_link_is_read_with_its_nested_kind() {
         let mut links = Vec::new();
-        assert!(!read_messages(&told(), &mut links).unwrap());
+        assert!(!read_messages(&sample_message(), &mut links).unwrap());
         let expected = Link {
             name: "veth0".into(),
             mac: Some("02:00:00:00:00:ff".into()),
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn messages_cut_or_bent_anywhere_do_no_harm() {
-        let whole = told();
+        let whole = sample_message();
         for cut in 0..whole.len() {
             let _ = read_messages(&whole[..cut], &mut Vec::new());
             for value in [0, 1, 0x7f, 0xff] {

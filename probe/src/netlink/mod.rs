@@ -20,7 +20,7 @@ fn open() -> rustix::io::Result<OwnedFd> {
 }
 
 /// A request, with its header.
-fn message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
+fn encode_message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
     let flags = (libc::NLM_F_REQUEST | flags) as u16;
     let mut message = ((MESSAGE_HEADER + body.len()) as u32)
         .to_ne_bytes()
@@ -32,7 +32,7 @@ fn message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
     message
 }
 
-fn attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+fn append_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.extend((4 + value.len() as u16).to_ne_bytes());
     body.extend(kind.to_ne_bytes());
     body.extend(value);

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, bail, ensure};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::{MESSAGE_HEADER, attribute, message};
+use super::{MESSAGE_HEADER, append_attribute, encode_message};
 
 /// Make something that is not there yet, and say whether that was done.
 const MAKE: i32 = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
@@ -17,7 +17,7 @@ const MAKE: i32 = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 pub struct Index(u32);
 
 impl Index {
-    pub fn of(name: &str) -> anyhow::Result<Index> {
+    pub fn find_by_name(name: &str) -> anyhow::Result<Index> {
         let name = CString::new(name).context("this is no interface's name")?;
         // SAFETY: the name is a C string.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -42,13 +42,13 @@ impl Netlink {
 
     /// One that is up stays up.
     pub fn set_mac(&self, interface: Index, mac: [u8; 6]) -> anyhow::Result<()> {
-        self.ask(&mac_request(interface, &mac))
+        self.request(&mac_request(interface, &mac))
             .context("cannot set the MAC")
     }
 
     /// Of one that is down.
     pub fn name_and_bring_up(&self, interface: Index, name: &str) -> anyhow::Result<()> {
-        self.ask(&name_request(interface, name))
+        self.request(&name_request(interface, name))
             .context("cannot name it and bring it up")
     }
 
@@ -58,26 +58,26 @@ impl Netlink {
         address: Ipv4Addr,
         prefix: u8,
     ) -> anyhow::Result<()> {
-        self.ask(&address_request(interface, address, prefix))
+        self.request(&address_request(interface, address, prefix))
             .context("cannot set the address")
     }
 
     pub fn add_default_route(&self, interface: Index, gateway: Ipv4Addr) -> anyhow::Result<()> {
-        self.ask(&route_request(interface, gateway))
+        self.request(&route_request(interface, gateway))
             .context("cannot set the default route")
     }
 
     /// Send a request and wait for the kernel's acknowledgement.
-    fn ask(&self, request: &[u8]) -> anyhow::Result<()> {
+    fn request(&self, request: &[u8]) -> anyhow::Result<()> {
         send(&self.socket, request, SendFlags::empty())?;
         let mut answer = [0_u8; 4096];
         let (length, _) = recv(&self.socket, answer.as_mut_slice(), RecvFlags::empty())?;
-        acknowledged(&answer[..length])
+        parse_acknowledgement(&answer[..length])
     }
 }
 
 /// Of six pairs of hexadecimal digits.
-pub fn mac(text: &str) -> anyhow::Result<[u8; 6]> {
+pub fn parse_mac(text: &str) -> anyhow::Result<[u8; 6]> {
     let bytes: Vec<u8> = text
         .split(':')
         .map(|pair| u8::from_str_radix(pair, 16))
@@ -89,7 +89,7 @@ pub fn mac(text: &str) -> anyhow::Result<[u8; 6]> {
 }
 
 /// A struct ifinfomsg, of which the flags in `change` are set to `flags`.
-fn link(interface: Index, flags: u32, change: u32) -> Vec<u8> {
+fn encode_link_request(interface: Index, flags: u32, change: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
     for part in [interface.0, flags, change] {
         body.extend(part.to_ne_bytes());
@@ -98,29 +98,29 @@ fn link(interface: Index, flags: u32, change: u32) -> Vec<u8> {
 }
 
 fn mac_request(interface: Index, mac: &[u8; 6]) -> Vec<u8> {
-    let mut body = link(interface, 0, 0);
-    attribute(&mut body, libc::IFLA_ADDRESS, mac);
-    message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body)
+    let mut body = encode_link_request(interface, 0, 0);
+    append_attribute(&mut body, libc::IFLA_ADDRESS, mac);
+    encode_message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body)
 }
 
 fn name_request(interface: Index, name: &str) -> Vec<u8> {
     let up = libc::IFF_UP as u32;
-    let mut body = link(interface, up, up);
-    attribute(
+    let mut body = encode_link_request(interface, up, up);
+    append_attribute(
         &mut body,
         libc::IFLA_IFNAME,
         &[name.as_bytes(), b"\0"].concat(),
     );
-    message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body)
+    encode_message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body)
 }
 
 /// A struct ifaddrmsg, and the address.
 fn address_request(interface: Index, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
     let mut body = vec![libc::AF_INET as u8, prefix, 0, 0];
     body.extend(interface.0.to_ne_bytes());
-    attribute(&mut body, libc::IFA_LOCAL, &address.octets());
-    attribute(&mut body, libc::IFA_ADDRESS, &address.octets());
-    message(libc::RTM_NEWADDR, MAKE, &body)
+    append_attribute(&mut body, libc::IFA_LOCAL, &address.octets());
+    append_attribute(&mut body, libc::IFA_ADDRESS, &address.octets());
+    encode_message(libc::RTM_NEWADDR, MAKE, &body)
 }
 
 /// A struct rtmsg for everything that no other route is for, and by whom.
@@ -136,12 +136,12 @@ fn route_request(interface: Index, gateway: Ipv4Addr) -> Vec<u8> {
         libc::RTN_UNICAST,
     ];
     body.extend([0; 4]);
-    attribute(&mut body, libc::RTA_OIF, &interface.0.to_ne_bytes());
-    attribute(&mut body, libc::RTA_GATEWAY, &gateway.octets());
-    message(libc::RTM_NEWROUTE, MAKE, &body)
+    append_attribute(&mut body, libc::RTA_OIF, &interface.0.to_ne_bytes());
+    append_attribute(&mut body, libc::RTA_GATEWAY, &gateway.octets());
+    encode_message(libc::RTM_NEWROUTE, MAKE, &body)
 }
 
-fn acknowledged(answer: &[u8]) -> anyhow::Result<()> {
+fn parse_acknowledgement(answer: &[u8]) -> anyhow::Result<()> {
     let kind = answer.get(4..6).map(|kind| [kind[0], kind[1]]);
     if kind.map(u16::from_ne_bytes) != Some(libc::NLMSG_ERROR as u16) {
         bail!("the kernel does not acknowledge it");
@@ -162,9 +162,12 @@ mod tests {
 
     #[test]
     fn a_mac_is_six_bytes() {
-        assert_eq!(mac("02:00:00:00:00:ff").unwrap(), [2, 0, 0, 0, 0, 255]);
-        assert!(mac("02:00:00:00:00").is_err());
-        assert!(mac("02:00:00:00:00:xx").is_err());
+        assert_eq!(
+            parse_mac("02:00:00:00:00:ff").unwrap(),
+            [2, 0, 0, 0, 0, 255]
+        );
+        assert!(parse_mac("02:00:00:00:00").is_err());
+        assert!(parse_mac("02:00:00:00:00:xx").is_err());
     }
 
     #[test]
@@ -183,13 +186,13 @@ mod tests {
     #[test]
     fn an_acknowledgement_is_an_error_of_zero() {
         let answer = |error: i32| {
-            let mut answer = message(libc::NLMSG_ERROR as u16, 0, &error.to_ne_bytes());
+            let mut answer = encode_message(libc::NLMSG_ERROR as u16, 0, &error.to_ne_bytes());
             answer.extend([0; 16]);
             answer
         };
-        assert!(acknowledged(&answer(0)).is_ok());
-        let refused = acknowledged(&answer(-libc::EPERM)).unwrap_err();
+        assert!(parse_acknowledgement(&answer(0)).is_ok());
+        let refused = parse_acknowledgement(&answer(-libc::EPERM)).unwrap_err();
         assert!(refused.to_string().contains("not permitted"));
-        assert!(acknowledged(b"").is_err());
+        assert!(parse_acknowledgement(b"").is_err());
     }
 }

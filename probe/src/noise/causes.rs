@@ -39,8 +39,8 @@ pub struct MachineCounts {
 impl MachineCounts {
     pub fn read(kernel: &Kernel) -> MachineCounts {
         MachineCounts {
-            interrupts: Interrupts::parse(&kernel.text("proc/interrupts").unwrap_or_default()),
-            stat: kernel.text("proc/stat").unwrap_or_default(),
+            interrupts: Interrupts::parse(&kernel.read_text("proc/interrupts").unwrap_or_default()),
+            stat: kernel.read_text("proc/stat").unwrap_or_default(),
         }
     }
 
@@ -69,7 +69,7 @@ impl ThreadCounts {
         };
         // Time on the CPU, time waiting for it, and times it got it (Documentation/scheduler/sched-stats.rst).
         let schedule = kernel
-            .text("proc/thread-self/schedstat")
+            .read_text("proc/thread-self/schedstat")
             .unwrap_or_default();
         ThreadCounts {
             voluntary_switches: usage.ru_nvcsw,

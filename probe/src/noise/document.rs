@@ -100,7 +100,7 @@ pub fn cpu_noise(kernel: &Kernel, listener: Listener, causes: Causes, epoch_ns: 
 }
 
 fn is_listed(kernel: &Kernel, list: &str, cpu: u32) -> bool {
-    let text = kernel.text(format!("sys/devices/system/cpu/{list}"));
+    let text = kernel.read_text(format!("sys/devices/system/cpu/{list}"));
     text.and_then(|text| text.parse::<CpuList>().ok())
         .is_some_and(|cpus| cpus.as_slice().contains(&(cpu as usize)))
 }

@@ -32,10 +32,10 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     cpus: CpuList,
     /// How long to listen
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     duration: Duration,
     /// Count gaps from this length on; by default 5us, or 10 readings of a slower clock. Compare like with like
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     threshold: Option<Duration>,
     /// Print one JSON document (noise.v1) instead of text
     #[arg(long)]
@@ -50,11 +50,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.duration.is_zero() {
         bail!("--duration is nothing; there is nothing to hear in no time");
     }
-    let stop = interrupt::flag().context("cannot take signals")?;
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let document = hear(&args, stop)?;
     match args.json {
-        true => output::document(&document)?,
-        false => output::line(
+        true => output::print_document(&document)?,
+        false => output::print_line(
             document
                 .cpus
                 .iter()
@@ -118,7 +118,7 @@ fn listen_on(
     stop: &AtomicBool,
 ) -> anyhow::Result<Listener> {
     let kernel = Kernel::running();
-    let pinned = place::pin(&CpuList::single(cpu as usize));
+    let pinned = place::pin_this_thread(&CpuList::from_single(cpu as usize));
     let resolution = listen::calibrate(monotonic_ns);
     let threshold_ns = match threshold {
         Some(threshold) => i64::try_from(threshold.as_nanos())

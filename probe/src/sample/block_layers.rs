@@ -65,9 +65,9 @@ impl BlockLayers {
 
 fn find_layer(kernel: &Kernel, device: &str) -> BlockLayer {
     let directory = format!("sys/dev/block/{device}");
-    if !kernel.path(&directory).exists() {
+    if !kernel.resolve_path(&directory).exists() {
         BlockLayer::Hidden
-    } else if !kernel.names(format!("{directory}/slaves")).is_empty()
+    } else if !kernel.list_names(format!("{directory}/slaves")).is_empty()
         || lies_in_file_on_disk(kernel, &directory)
     {
         BlockLayer::Upper
@@ -78,7 +78,7 @@ fn find_layer(kernel: &Kernel, device: &str) -> BlockLayer {
 
 /// A loop device has no slaves. Its file may lie in memory, where there is no device below.
 fn lies_in_file_on_disk(kernel: &Kernel, directory: &str) -> bool {
-    let file = kernel.text(format!("{directory}/loop/backing_file"));
+    let file = kernel.read_text(format!("{directory}/loop/backing_file"));
     file.and_then(|file| fs::metadata(file).ok())
         .is_some_and(|file| file.st_dev() >> 8 != 0)
 }

@@ -262,11 +262,11 @@ mod tests {
 
     #[test]
     fn bytes_of_a_volume_are_counted_at_its_disk_alone() {
-        let laid = Laid::out("layers");
+        let laid = Laid::create_empty("layers");
         laid.write("sys/dev/block/8:0/size", "1");
         laid.write("sys/dev/block/253:0/slaves/sda2/size", "1");
         laid.write("sys/dev/block/253:1/slaves/sda2/size", "1");
-        let mut layers = BlockLayers::new(&laid.kernel());
+        let mut layers = BlockLayers::new(&laid.kernel_view());
         let mut counters = CgroupCounters::default();
         let stacked = "8:0 rbytes=7 wbytes=104857600 rios=1\n253:0 rbytes=3 wbytes=104857600\n\
                        253:1 rbytes=4 wbytes=0\n";
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn both_versions_tell_the_same() {
-        let mut layers = BlockLayers::new(&Kernel::below("/nowhere"));
+        let mut layers = BlockLayers::new(&Kernel::at_root("/nowhere"));
         let mut version_2 = CgroupCounters::default();
         cpu(
             "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 9\n",

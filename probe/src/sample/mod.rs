@@ -35,10 +35,10 @@ pub use raw::cpu_ticks;
 #[derive(clap::Args)]
 pub struct Args {
     /// Length of an interval
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::parse_duration)]
     interval: Duration,
     /// End after this time
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     duration: Option<Duration>,
     /// Also sample this control group. Several directories may be given one name, to be told together. May be repeated
     #[arg(long, value_name = "[NAME=]DIR")]
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.interval
         );
     }
-    let stop = interrupt::flag().context("cannot take signals")?;
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let kernel = Kernel::running();
     let mut sources = Sources::open(&kernel, open_cgroups(&kernel, &args.cgroup)?);
     let mut to = Teller::open(&args)?;
@@ -174,7 +174,7 @@ fn header(kernel: &Kernel, args: &Args) -> Header {
         time_ns: realtime_ns(),
         monotonic_ns: monotonic_ns(),
         ticks_per_second: rustix::param::clock_ticks_per_second(),
-        boot_id: kernel.text("proc/sys/kernel/random/boot_id"),
+        boot_id: kernel.read_text("proc/sys/kernel/random/boot_id"),
         counts_steal: counts_steal(kernel),
         cgroups,
     }
@@ -213,7 +213,7 @@ fn sample(
         samples,
         missed,
         elapsed_ns,
-        usage: Usage::of_this_process().since(&started),
+        usage: Usage::of_this_process().difference_since(&started),
     })
 }
 

@@ -268,8 +268,8 @@ fn interrupts(before: &Raw, after: &Raw, cpu: u32) -> InterruptCounts {
     InterruptCounts {
         total: after
             .interrupts
-            .total(cpu)
-            .saturating_sub(before.interrupts.total(cpu)),
+            .sum_cpu(cpu)
+            .saturating_sub(before.interrupts.sum_cpu(cpu)),
         local_timer: counted(timer(before), timer(after)),
     }
 }

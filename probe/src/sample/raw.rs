@@ -340,7 +340,7 @@ mod tests {
             "proc/pressure/io",
             "some avg10=0.00 total=5\nfull avg10=0.00 total=4\n",
         );
-        let mut sources = Sources::open(&Kernel::below(&root), Vec::new());
+        let mut sources = Sources::open(&Kernel::at_root(&root), Vec::new());
         let before = sources.read();
         assert_eq!(
             (before.context_switches, before.memory["MemTotal"]),

@@ -17,7 +17,7 @@ impl Reader {
     pub fn open(kernel: &Kernel, path: impl AsRef<Path>) -> Reader {
         const ROOM: usize = 1 << 14;
         Reader {
-            file: File::open(kernel.path(path)).ok(),
+            file: File::open(kernel.resolve_path(path)).ok(),
             buffer: vec![0; ROOM],
         }
     }

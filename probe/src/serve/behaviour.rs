@@ -17,7 +17,7 @@ impl Stall {
         let (length, period) = text
             .split_once('/')
             .ok_or_else(|| format!("'{text}' is not a stall; write it as 100ms/1s"))?;
-        let nanoseconds = |text| units::duration(text).map(|d: Duration| d.as_nanos() as u64);
+        let nanoseconds = |text| units::parse_duration(text).map(|d: Duration| d.as_nanos() as u64);
         let (length, period) = (nanoseconds(length)?, nanoseconds(period)?);
         if length == 0 || length >= period {
             return Err(format!(

@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, default_value_t = 402, value_name = "BYTES")]
     body: u32,
     /// Wait this long before each reply
-    #[arg(long, value_parser = units::duration, default_value = "0s", value_name = "TIME")]
+    #[arg(long, value_parser = units::parse_duration, default_value = "0s", value_name = "TIME")]
     delay: Duration,
     /// Stand still, such as for 100ms once in each 1s
     #[arg(long, value_parser = Stall::parse, value_name = "TIME/PERIOD")]
@@ -66,8 +66,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut server = Server::listen(args.listen, behaviour, nothing_seen(args.arrivals))
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = server.address()?.to_string();
-    let stop = interrupt::flag()?;
-    interrupt::handle(libc::SIGUSR1, on_ask)?;
+    let stop = interrupt::set_flag_on_signals()?;
+    interrupt::handle_signal(libc::SIGUSR1, on_ask)?;
     announce(&args, &address);
     let mut since = clock::now();
     let mut report = |seen: &mut Seen| {
@@ -76,9 +76,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         since = now;
         *seen = nothing_seen(args.arrivals);
         if args.json {
-            output::document(&document)
+            output::print_document(&document)
         } else {
-            output::line(text(&document).trim_end())
+            output::print_line(text(&document).trim_end())
         }
     };
     let mut outcome = Ok(());

@@ -118,7 +118,7 @@ const INTERRUPTED: u8 = 4;
 const MOST_CONNECTIONS: usize = 16_384;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let stop = interrupt::flag().context("cannot take signals")?;
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let is_one_of_two = args.captures.len() > 1;
     let open = |path: &PathBuf| {
         let input = open(path)?;
@@ -162,10 +162,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => bail!("one capture or two are to be named"),
     };
     match args.json {
-        true => output::document(&document)?,
-        false => {
-            output::line(text::describe(&document, layout::width(std::io::stdout())).trim_end())?
-        }
+        true => output::print_document(&document)?,
+        false => output::print_line(
+            text::describe(&document, layout::width(std::io::stdout())).trim_end(),
+        )?,
     }
     if stop.load(Ordering::Relaxed) {
         return Ok(ExitCode::from(INTERRUPTED));
