@@ -151,7 +151,7 @@ def found_in(folder: Path) -> list[TrialRecord]:
 async def test_a_study_compares_one_host_with_two(
     pair: Pair, tmp_path: Path, tunnel: trunk.Tunnel, overhead: int
 ) -> None:
-    if not await trunk._kernel_has(tunnel, LocalSite()):
+    if not await trunk.kernel_has(tunnel, LocalSite()):
         pytest.skip(f"this kernel has no {tunnel}; `make rig` tries it where the kernel has")
     run = tmp_path / "run"
     text = STUDY.replace("[design]", f'[link]\ntunnel = "{tunnel}"\n[design]')
