@@ -8,14 +8,14 @@ import asyncio
 import json
 import lzma
 import shutil
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
-from nearmetal.lab.image import Image, apt, initrd, modules, store
+from nearmetal.lab.image import Image, initrd, modules, store
 from nearmetal.lab.image.build import sha256
 from nearmetal.lab.image.image import read
 from nearmetal.lab.image.recipe import Modules, Wanted
+
+from . import debian
 
 NAME = "later-kernel"
 _SUITE = "bookworm-backports"
@@ -27,16 +27,10 @@ _NEEDED = Modules(
     network=Wanted(("virtio_net",), {}),
     guest=(),
 )
-_PATH = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
-_LIMIT = 300.0
-
-
-class CannotBeHad(Exception):
-    """Why there is no such kernel here."""
 
 
 async def image(lab: Image, cache: Path) -> Image:
-    """CannotBeHad where Debian's archive cannot be reached."""
+    """debian.CannotBeHad where Debian's archive cannot be reached."""
     folder = store.images(cache) / f"{NAME}-{lab.key[:16]}"
     if found := read(folder):
         return found
@@ -57,7 +51,7 @@ async def image(lab: Image, cache: Path) -> Image:
 
 
 async def fetch(cache: Path) -> Path:
-    """The kernel's file, with its modules in ../lib/modules. CannotBeHad where Debian's archive cannot be reached."""
+    """The kernel's file, with its modules in ../lib/modules. debian.CannotBeHad if the archive cannot be reached."""
     folder = cache / "kernels-of-tests" / _KERNEL
     work = folder.with_name(f"{store.UNFINISHED}{folder.name}")
     async with store.lock(cache, print):
@@ -75,40 +69,10 @@ async def fetch(cache: Path) -> Path:
 
 async def _unpacked(work: Path) -> str:
     """Fetch the newest of the suite's kernels and unpack it; its release."""
-    _, options = await apt.host_sources("bookworm", work, _PATH)
-    sources = f"deb [signed-by={apt.KEYRING}] {apt.DEBIAN} {_SUITE} main\n"
-    for name in ("lists/partial", "archives/partial"):
-        (work / name).mkdir(parents=True)
-    (work / "sources.list").write_text(sources)
-    (work / "apt.conf").write_text(
-        f'Dir::Etc::SourceList "{work}/sources.list";\nDir::Etc::SourceParts "-";\nAPT::Sandbox::User "root";\n'
-        f'Dir::State::Lists "{work}/lists";\nDir::Cache "{work}";\n' + "\n".join(options)
-    )
-    with_apt = {"APT_CONFIG": str(work / "apt.conf")}
-    await _run("apt-get", "update", "-qq", "-o", "APT::Update::Error-Mode=any", at=work, environment=with_apt)
-    depends = await _run("apt-cache", "depends", "--important", _KERNEL, at=work, environment=with_apt)
-    package = next(line.split()[-1] for line in depends.splitlines() if "Depends: linux-image-" in line)
-    await _run("apt-get", "download", "-qq", package, at=work, environment=with_apt)
-    (archive,) = work.glob("*.deb")
-    await _run("dpkg-deb", "--extract", str(archive), str(work / "unpacked"), at=work)
+    package = await debian.unpack(_KERNEL, f"{_SUITE} main", work, needed="linux-image-")
     release = package.removeprefix("linux-image-")
-    await _run("depmod", "--basedir", str(work / "unpacked"), release, at=work)
+    await debian.run("depmod", "--basedir", str(work / "unpacked"), release, at=work)
     return release
-
-
-async def _run(*argv: str, at: Path, environment: Mapping[str, str] | None = None) -> str:
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        argv,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT,
-        cwd=at,
-        env={**_PATH, **(environment or {})},
-    )
-    if ended.returncode != 0:
-        raise CannotBeHad(f"{' '.join(argv[:2])}: {ended.stderr.strip()[-300:]}")
-    return str(ended.stdout)
 
 
 def _lay(lab: Image, work: Path, release: str) -> None:

@@ -17,7 +17,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Change, Machine, MachineSpec
 
-from . import later_kernel
+from . import debian, later_kernel
 from .laboratory import laboratory, machine, spec
 from .placed import same, snapshot
 from .test_isolation import begun, dies
@@ -44,7 +44,7 @@ _BOOTS = 5
 async def guest(lab_image: Image) -> AsyncIterator[Machine]:
     try:
         await later_kernel.image(lab_image, Paths.default().cache)
-    except later_kernel.CannotBeHad as error:
+    except debian.CannotBeHad as error:
         pytest.skip(f"cpuset partitions are NOT tried: {error}")
     async with laboratory() as lab:
         wanted = spec(image=later_kernel.NAME, vcpus=2, cpu_model=_MODEL)

@@ -14,7 +14,7 @@ from nearmetal.model import EnvironmentSpec, MachineSpec, TrialStatus
 from nearmetal.report import reading
 from nearmetal.store.folder import RunFolder
 
-from . import laboratory, later_kernel
+from . import debian, laboratory, later_kernel
 
 pytestmark = pytest.mark.live
 
@@ -100,7 +100,7 @@ async def test_two_kernels_of_different_releases_are_compared(lab_image: Image, 
     """Debian's for clouds, three years later than the image's, packed by LZ4 with modules that are packed too."""
     try:
         kernel = await later_kernel.fetch(Paths.default().cache)
-    except later_kernel.CannotBeHad as error:
+    except debian.CannotBeHad as error:
         pytest.skip(f"two kernels were NOT compared: {error}")
     levels = (lab_image.name, str(kernel))
     text = STUDY.format(factor=f"kernel = {list(levels)}", fixed="").replace("blocks = 1", "blocks = 2")
