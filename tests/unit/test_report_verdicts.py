@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nearmetal.analysis.reality import NESTED
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import looks
 from nearmetal.model import Warned
@@ -20,7 +21,6 @@ from nearmetal.report.chapters import sections
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import validity, verdicts
-from nearmetal.report.sections.verdicts import _NESTED as NESTED
 from nearmetal.report.write import render
 from tests import contrasted, journals, plausible_run
 
@@ -109,7 +109,10 @@ def test_what_the_whole_run_is_warned_of_stands_beside_the_answer_and_not_below(
     notice = Notice("Of every comparison: in all 16 trials: the host spent 60 % elsewhere.", "note")
     kinds = [block if isinstance(block, Notice) else block.kind for block in blocks(report, *both)]
     assert kinds == ["statements", notice, "chart", "table"]
-    told = replace(report, analysis=report.analysis.model_copy(update={"contrasts": both, "warnings": (of_run,)}))
+    nested = Warned(code="nested", text=NESTED)
+    told = replace(
+        report, analysis=report.analysis.model_copy(update={"contrasts": both, "warnings": (of_run, nested)})
+    )
     answer, box, *others = verdicts.plugin.render(told).blocks
     assert isinstance(answer, Statements) and isinstance(box, Notice)
     assert [text for _, text in box.items] == [of_run.text, NESTED]

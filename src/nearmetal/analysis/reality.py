@@ -1,8 +1,10 @@
 """What the machines really were, where a verdict about them means something else than a reader would take it for."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from nearmetal.analysis.responses import Key, key_of
+from nearmetal.hypervisor import name_hypervisor
 from nearmetal.model import Plan, Role, TrialRecord, Warned
 from nearmetal.store import version_1
 from nearmetal.store.manifest import Manifest
@@ -12,10 +14,17 @@ _EMULATORS = ("tcg",)
 _SIGNATURES = ("TCGTCGTCGTCG",)
 """How they name themselves to the programs of a guest, which is all that is known of one that somebody else made."""
 
+NESTED: Final = (
+    "The host of this run is itself a virtual machine. What it calls bare metal is not, and what another tenant does "
+    "to it shows as noise here."
+)
+
 
 def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     yield from _emulated(manifest, records)
     yield from _pretended(manifest.plan, records)
+    if name_hypervisor(manifest.host) is not None:
+        yield Warned(code="nested", text=NESTED)
 
 
 def _emulated(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:

@@ -111,9 +111,9 @@ class Compared(Document):
     """What only some of the runs were to measure. It has no part in the changes, nor in their level."""
     warnings: tuple[WarnedOf, ...]
     """What changes what a change is about: `versions-changed`, when no version of that run stands for all its trials;
-    `emulated`, `pretended`; `busy-host` and `steal`, when they are of the whole run. And how it came to its end:
-    `stopped-at-a-look`, `unfinished`, `blocks-missing`; `judged-as-version-1` of one whose records do not say who
-    was to blame."""
+    `emulated`, `pretended`, `nested`; `busy-host` and `steal`, when they are of the whole run. And how it came to its
+    end: `stopped-at-a-look`, `unfinished`, `blocks-missing`; `judged-as-version-1` of one whose records do not say
+    who was to blame."""
     worse: int
     """What a gate asks for: how many stand surely worse to their reference than they did, by more than the margin or
     because they fail. Where the runs share no reference, how many treatments are worse by themselves."""

@@ -16,7 +16,7 @@ from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 from nearmetal.store import version_1
 
-FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated")
+FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated", "nested")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
 
 SAME = "the same in all blocks"

@@ -5,7 +5,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 
 from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.hypervisor import name_hypervisor
 from nearmetal.model import Warned
 from nearmetal.report import charts, figures, words
 from nearmetal.report.answer import Answer, answer
@@ -36,13 +35,8 @@ _CLOSE_UP = 1.12
 _SHORT = 34
 """Characters of a comparison's name that have room beside a picture."""
 
-_BEFORE = frozenset(words.FIRST) - {"emulated"}
+_BEFORE = frozenset(words.FIRST) - {"emulated", "nested"}
 """Codes of warnings that come before the answer, since they say what was not measured; others stand below it."""
-
-_NESTED = (
-    "The host of this run is itself a virtual machine. What it calls bare metal is not, and what another tenant does "
-    "to it shows as noise here."
-)
 
 _ONE_BY_ONE = 60
 """With more blocks than this a row's dots would be a band."""
@@ -92,7 +86,6 @@ class Verdicts:
 def _beside(report: ReportInput) -> list[Notice]:
     """What all the figures are those of: one box, however much it is."""
     told = [(one.code, words.plain(one.text)) for one in words.first(report.analysis) if one.code not in _BEFORE]
-    told += [("nested", _NESTED)] if name_hypervisor(report.manifest.host) is not None else []
     if len(told) < 2:
         return [Notice(text, "warning") for _, text in told]
     items = tuple((words.plain(code).replace("-", " ").capitalize(), text) for code, text in told)
