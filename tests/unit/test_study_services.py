@@ -1,6 +1,7 @@
 """What a study can get wrong about services: each is refused at its line, with what would be right."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ BAD = [
     ("port = 6379", 'port = 6379\nfiles = ["a:/srv/{workers}"]', "files", "levels are put into start, env"),
     ('["/srv/api", "8080"]', '"image"', "start", "the lab image, of which its machines are made, has no entry point"),
     ('["/srv/api", "8080"]', "[]", "start", ""),
+    ('["/srv/api", "8080"]', '"api"', "start", 'write start = ["/srv/api", "--port", "8080"], or "image" for what'),
     ("[services.cache]", "[services.lighttpd]", "[services.lighttpd]", "a server of nearmetal's own"),
 ]
 
@@ -97,6 +99,17 @@ def test_a_file_that_is_not_there_is_told_before_anything_runs(tmp_path: Path) -
     text = GOOD.replace("port = 6379", 'port = 6379\nfiles = ["./config:/etc/config"]')
     with pytest.raises(BadInput, match=r"services.cache.files: .*config cannot be read: No such file"):
         resolve_treatments(read(text, "s.toml"), FileReader(tmp_path))
+
+
+def test_plan_prints_what_the_manual_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for what this host cannot run."""
+    manual = (Path(__file__).parents[2] / "docs" / "services.md").read_text()
+    (tmp_path / "own-service.toml").write_text(re.findall(r"```toml\n(name .*?)```", manual, re.DOTALL)[0])
+    (tmp_path / "api").touch()
+    monkeypatch.chdir(tmp_path)
+    (shown,) = re.findall(r"\$ nearmetal plan own-service.toml\n(.*?)\$ ", manual, re.DOTALL)
+    printed = called("plan", "own-service.toml").stdout.partition("cannot run here")[0]
+    assert printed.partition("`run` refuses")[0] == shown
 
 
 def test_plan_warns_of_a_url_that_is_the_same_place_everywhere(tmp_path: Path) -> None:

@@ -78,6 +78,16 @@ class ServiceSpec(Frozen):
     directory: Annotated[str, AfterValidator(_check_path)] | None = None
     lifetime: Literal["trial", "boot"] = "trial"
 
+    @field_validator("start", mode="before")
+    @classmethod
+    def _is_vector(cls, value: object) -> object:
+        if isinstance(value, str) and value != "image":
+            what = f"{value!r} is no argument vector, and no shell splits it"
+            raise ValueError(
+                f'{what}; write start = ["/srv/api", "--port", "8080"], or "image" for what the image starts'
+            )
+        return value
+
     @field_validator("start")
     @classmethod
     def _names_program(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
