@@ -134,11 +134,11 @@ class MachineRecord(Frozen):
 
 
 class ClockRecord(Frozen):
-    """How far a machine's CLOCK_REALTIME was ahead of the controller's, before and after a trial, in seconds."""
+    """How far a machine's CLOCK_REALTIME was ahead of another's, before and after a trial, in seconds."""
 
     offset: tuple[float, float]
     uncertainty: tuple[float, float]
-    """Each offset is surely wrong by no more than this: 0 where the controller shares the clock."""
+    """Each offset is surely wrong by no more than this: 0 where both share the clock."""
     drift: float
     """Seconds that it gained in each second between."""
     drift_uncertainty: float
@@ -173,8 +173,11 @@ class TrialRecord(Document):
     """How many requests, events or bytes `cpu_per_event` is of. None where the trial failed, or is of a version that
     did not keep it."""
     clocks: tuple[ClockRecord | None, ...] = ()
-    """Of `machines`, in their order; None for one that did not tell. Empty if the trial failed, and in a record of
-    before nearmetal asked."""
+    """Of `machines`, in their order, against the controller's; None for one that did not tell. Empty if the trial
+    failed, and in a record of before nearmetal asked."""
+    host_clocks: Mapping[str, ClockRecord] = {}
+    """By name, of each host of clients that is not the servers': how far its clock was ahead of theirs, asked over the
+    network between them. Without those that did not answer there."""
     readback: Mapping[str, Any] = {}
     observers: Mapping[str, Any] = {}
     warnings: tuple[Warned, ...] = ()

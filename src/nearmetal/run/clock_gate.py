@@ -7,6 +7,8 @@ sure, however long the exchange took.
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
+from nearmetal.lab.clocks import ClockOffset
+from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, ClockRecord, Machine, Measurement, Response, Warned
 from nearmetal.run.blame import Fault
 from nearmetal.run.vitals import Clock, Vitals
@@ -37,6 +39,43 @@ def _compare(before: Clock, after: Clock) -> ClockRecord:
         drift=gained / seconds if seconds > 0 else 0.0,
         drift_uncertainty=unsure / seconds if seconds > 0 else 0.0,
     )
+
+
+@dataclass(frozen=True)
+class HostClocks:
+    """What the hosts of a trial's clients told against that of its servers, by name."""
+
+    at: float
+    """When, on the controller's monotonic clock."""
+    offsets: Mapping[str, ClockOffset]
+
+
+NO_HOST_CLOCKS = HostClocks(0.0, {})
+
+
+def compare_host_clocks(before: HostClocks, after: HostClocks) -> Mapping[str, ClockRecord]:
+    """Of each that told both times."""
+    both = [name for name in before.offsets if name in after.offsets]
+    return {name: _compare(*(_as_clock(one, name) for one in (before, after))) for name in both}
+
+
+def _as_clock(told: HostClocks, name: str) -> Clock:
+    offset = told.offsets[name]
+    return Clock(told.at, told.at, None, offset.least_ns, offset.most_ns)
+
+
+def correct_starts(
+    machines: Sequence[Machine], center: str, hosts: Mapping[str, ClockOffset], timed: MutableMapping[str, int]
+) -> None:
+    """Have machines of several hosts start by how these lie to each other, which is known more closely.
+
+    `timed` is what `find_uneven_start` takes. What the first of them is ahead of the controller stays: an error of that
+    moves all alike. Machines with a kernel of their own have a clock of their own, and stay as they were measured.
+    """
+    ahead = {center: 0} | {name: one.ahead_ns for name, one in hosts.items()}
+    shared = [one for one in machines if one.name in timed and one.site.name in ahead and kernel.is_its_hosts(one)]
+    for machine in shared[1:]:
+        timed[machine.name] = timed[shared[0].name] - ahead[shared[0].site.name] + ahead[machine.site.name]
 
 
 def find_step(record: ClockRecord) -> float:

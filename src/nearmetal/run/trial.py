@@ -15,6 +15,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
 from nearmetal.files import write_whole
 from nearmetal.lab import others
+from nearmetal.lab.clocks import compare_hosts
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
@@ -39,6 +40,7 @@ from nearmetal.model import (
 from nearmetal.resolve import build_workload
 from nearmetal.run import clock_gate, contention, pulse, room, standstill, suspension
 from nearmetal.run.blame import Fault, TrialFailed, blamed, by, combine_faults, describe_fault, find_fault
+from nearmetal.run.clock_gate import HostClocks
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
 from nearmetal.run.kernels import Kernels
@@ -126,6 +128,15 @@ def _observer(name: str, setting: Any) -> Observer:
         return plugins.load("observers", name)(setting)
 
 
+async def _ask_hosts(stage: LabStage) -> HostClocks:
+    """The clocks of the clients' hosts against that of the servers', if they are others. MachineLost."""
+    center = stage.servers[0].site
+    others = {client.site.name: client.site for client in stage.clients if client.site.name != center.name}
+    if not others:
+        return clock_gate.NO_HOST_CLOCKS
+    return HostClocks(time.monotonic(), await compare_hosts(center, list(others.values())))
+
+
 async def _must_be_there(stage: Stage) -> None:
     """MachineLost where a machine is: that is why, whatever else was said. What cannot be asked is not why, however."""
     try:
@@ -149,6 +160,8 @@ class _Trial:
         self._stood_still: Fault | None = None
         self._not_placed: Fault | None = None
         self._clocks: tuple[ClockRecord | None, ...] = ()
+        self._hosts_before = clock_gate.NO_HOST_CLOCKS
+        self._host_clocks: Mapping[str, ClockRecord] = {}
         self._beginning = Beginning(time.time(), suspension.Reading(suspension.asleep(), {}), task.liveness.seen.inside)
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
@@ -334,6 +347,8 @@ class _Trial:
         self.found = await self._aside(self._find_fault())
         self._stood_still = await self._aside(self._find_standstill())
         self._clocks = clock_gate.compare_clocks(self._beginning.vitals, self._task.liveness.seen.inside)
+        hosts_after = await self._aside(_ask_hosts(stage))
+        self._host_clocks = clock_gate.compare_host_clocks(self._hosts_before, hosts_after)
         await self._listen([observer for observer in observers if observer.around], "after")
         await self._note_placement()
         self._note_contention(before, after)
@@ -348,6 +363,9 @@ class _Trial:
         awake, vitals = await asyncio.gather(suspension.read(stage), self._task.liveness.read_inside())
         self._beginning = Beginning(since, awake, vitals)
         clock_gate.forget_moved(self._task.liveness.machines, vitals, stage.offsets, self._task.clocks)
+        self._hosts_before = await _ask_hosts(stage)
+        machines = (*stage.servers, *stage.clients)
+        clock_gate.correct_starts(machines, stage.servers[0].site.name, self._hosts_before.offsets, stage.offsets)
 
     def _note_others(self) -> None:
         """Once, however often it is looked for."""
@@ -438,6 +456,7 @@ class _Trial:
                 **describe_fault(fault),
                 "phases_ns": self._phases,
                 "clocks": self._clocks if status is not TrialStatus.FAILED else (),
+                "host_clocks": self._host_clocks if status is not TrialStatus.FAILED else {},
                 "responses": self._responses if status is not TrialStatus.FAILED else {},
                 "events": self._events if status is not TrialStatus.FAILED else None,
                 "observers": self._observed,
