@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, setsid};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
+use crate::credentials::{self, Kept, Owner};
 use crate::place::{self, Place, WatchedProcess};
 use crate::process::{self, Signals};
 use crate::program::{OWN_FAILURE, Program, User};
@@ -33,6 +34,10 @@ pub struct Args {
     /// Open this existing tap for the program, which finds its descriptor's number where ARGV says {tap0}, {tap1} and so on
     #[arg(long = "tap", value_name = "NETNS_PATH:IFNAME")]
     taps: Vec<TapName>,
+    /// Open this file for the program to read, which finds its descriptor's number where ARGV says {file0}, {file1} and so
+    /// on. Whoever the program runs as need not be allowed to open it
+    #[arg(long = "open", value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Run inside the machine or container of this process: its mounts, host name, IPC, processes, root directory and,
     /// without --netns, its network
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
@@ -52,6 +57,15 @@ pub struct Args {
     /// Run as this user of the machine's /etc/passwd, with that user's own group and no other
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// Run as this user and group, which need no account, without capabilities and without a way to more
+    #[arg(long = "as", value_name = "UID:GID", conflicts_with_all = ["user", "enter"])]
+    owner: Option<Owner>,
+    /// With --as: be in this group too, by its number. May be repeated
+    #[arg(long = "group", value_name = "GID", requires = "owner")]
+    groups: Vec<u32>,
+    /// With --as: keep this capability. May be repeated
+    #[arg(long = "keep", value_name = "CAPABILITY", requires = "owner")]
+    kept: Vec<Kept>,
     /// Write the program's process id, and a newline, to this file
     #[arg(long, value_name = "FILE", conflicts_with = "enter")]
     pid_file: Option<PathBuf>,
@@ -92,10 +106,15 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
         .iter()
         .map(tap::open_inherited)
         .collect::<anyhow::Result<Vec<_>>>()?;
+    let files = args
+        .files
+        .iter()
+        .map(|path| open_inherited(path))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let argv = args
         .argv
         .iter()
-        .map(|word| fill_in(word, &taps))
+        .map(|word| fill_in(&fill_in(word, "tap", &taps)?, "file", &files))
         .collect::<anyhow::Result<Vec<_>>>()?;
     if let Some(path) = &args.place.netns {
         place::enter_netns(path)?;
@@ -108,7 +127,7 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
         std::fs::write(file, format!("{}\n", std::process::id()))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    let program = Errand {
+    let mut program = Errand {
         argv,
         env: args.env,
         clear_env: args.clear_env,
@@ -116,6 +135,14 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
         at_home: args.at_home,
         user: args.user,
     };
+    if let Some(owner) = args.owner {
+        program.enter_directory()?; // whose parents may be closed to whom it becomes
+        program.chdir = None;
+        credentials::become_user(owner, &args.groups, &args.kept)?;
+        if let Some(parent) = args.place.die_with_parent {
+            place::die_with_parent(parent)?;
+        }
+    }
     match args.enter.and_then(Pid::from_raw) {
         None => program.execute_program(),
         Some(pid) => {
@@ -126,39 +153,47 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
     }
 }
 
-/// Replace each `{tapN}` in a word of the command by the number of that tap's descriptor.
-fn fill_in(word: &OsStr, taps: &[OwnedFd]) -> anyhow::Result<OsString> {
-    const OPENING: &[u8] = b"{tap";
+/// Open a file so that programs started later inherit the descriptor.
+fn open_inherited(path: &Path) -> anyhow::Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty())
+        .with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Replace each `{KINDn}` in a word of the command by the number of that descriptor.
+fn fill_in(word: &OsStr, kind: &str, opened: &[OwnedFd]) -> anyhow::Result<OsString> {
+    let opening = format!("{{{kind}");
+    let opening = opening.as_bytes();
     let mut filled = Vec::new();
     let mut rest = word.as_bytes();
     while let Some(start) = rest
-        .windows(OPENING.len())
-        .position(|window| window == OPENING)
+        .windows(opening.len())
+        .position(|window| window == opening)
     {
         let (before, placeholder) = rest.split_at(start);
         filled.extend_from_slice(before);
-        let digits: Vec<u8> = placeholder[OPENING.len()..]
+        let digits: Vec<u8> = placeholder[opening.len()..]
             .iter()
             .copied()
             .take_while(u8::is_ascii_digit)
             .collect();
-        let length = OPENING.len() + digits.len();
+        let length = opening.len() + digits.len();
         let number = std::str::from_utf8(&digits)?.parse::<usize>();
         rest = match (number, placeholder.get(length)) {
             (Ok(number), Some(b'}')) => {
-                let tap = taps.get(number).ok_or_else(|| {
+                let descriptor = opened.get(number).ok_or_else(|| {
+                    let option = if kind == "file" { "open" } else { kind };
                     anyhow!(
-                        "{} asks for {{tap{number}}}, but --tap is given {} times",
+                        "{} asks for {{{kind}{number}}}, but --{option} is given {} times",
                         Path::new(word).display(),
-                        taps.len()
+                        opened.len()
                     )
                 })?;
-                filled.extend_from_slice(tap.as_raw_fd().to_string().as_bytes());
+                filled.extend_from_slice(descriptor.as_raw_fd().to_string().as_bytes());
                 &placeholder[length + 1..]
             }
             _ => {
-                filled.extend_from_slice(OPENING);
-                &placeholder[OPENING.len()..]
+                filled.extend_from_slice(opening);
+                &placeholder[opening.len()..]
             }
         };
     }
@@ -264,14 +299,7 @@ struct Errand {
 impl Errand {
     /// Replace this process; returns the exit status only when that fails.
     fn execute_program(&self) -> anyhow::Result<u8> {
-        if let Some(directory) = &self.chdir {
-            std::env::set_current_dir(directory).with_context(|| {
-                format!(
-                    "cannot enter the directory {}; does it exist there?",
-                    directory.display()
-                )
-            })?;
-        }
+        self.enter_directory()?;
         // An image of somebody's need not have it.
         if let Some(home) = self.home_variable().filter(|_| self.at_home) {
             let _ = std::env::set_current_dir(home);
@@ -283,6 +311,18 @@ impl Errand {
         let (status, reason) = program.execute();
         eprintln!("nearmetal-probe launch: {reason}");
         Ok(status)
+    }
+
+    fn enter_directory(&self) -> anyhow::Result<()> {
+        let Some(directory) = &self.chdir else {
+            return Ok(());
+        };
+        std::env::set_current_dir(directory).with_context(|| {
+            format!(
+                "cannot enter the directory {}; does it exist there?",
+                directory.display()
+            )
+        })
     }
 
     /// As the program will find it.
@@ -336,7 +376,7 @@ mod tests {
         let number = tap.as_raw_fd();
         let taps = [tap];
         let fill = |word: &str| {
-            fill_in(OsStr::new(word), &taps).map(|filled| filled.into_string().unwrap())
+            fill_in(OsStr::new(word), "tap", &taps).map(|filled| filled.into_string().unwrap())
         };
         assert_eq!(
             fill("tap,fd={tap0},vhost=off").unwrap(),

@@ -14,6 +14,7 @@ mod boot;
 mod bystanders;
 mod clock;
 mod cpuset;
+mod credentials;
 mod facts;
 mod hold;
 mod interface;

@@ -9,6 +9,8 @@ import signal
 import sys
 import textwrap
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,15 +21,17 @@ from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
-from nearmetal.lab.qemu import accelerator, arguments, lacking, machine_type, monitor
+from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.qemu import accelerator, arguments, files, lacking, machine_type, monitor, privilege, template
 from nearmetal.lab.qemu.guest import QemuMachine
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order, TrialStatus
 from nearmetal.run import standstill
 from nearmetal.run.events import Event, Step
 from nearmetal.run.vitals import read_vitals
 from tests.conformance import killing
 from tests.conftest import OWN_CPU
+from tests.guests import GUEST
 from tests.order import mock_run
 
 from . import laboratory
@@ -169,6 +173,58 @@ async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str)
     cost = await machine.cost()
     assert cost.cpu_seconds > 0.5
     assert cost.memory_bytes is not None and cost.memory_bytes > 64 * MEBIBYTE
+
+
+async def test_a_guest_has_a_user_and_a_secret_of_its_own(make: Make, notes: Notes) -> None:
+    machines = [await make(spec()), await make(spec(share="/root:/mnt"))]
+    users, secrets = set(), set()
+    for machine in machines:
+        (pid,) = monitors(machine.name)
+        status = privilege.read_status(Path(f"/proc/{pid}/status").read_text())
+        users.add(status["Uid"])
+        hardware = notes.handles[machine.name].hardware
+        assert hardware is not None and hardware.monitoring is not None and hardware.monitoring.unlike == ()
+        reads = machine is machines[1]
+        assert hardware.monitoring.power == (
+            f"as a user of its own, {'reads any file, ' if reads else ''}system calls filtered"
+        )
+        secret = (await machine.exec(["cat", "/run/nearmetal/agent.secret"])).stdout
+        assert secret == lab_keys(Paths.default().state).agent_of(machine.name)
+        secrets.add(secret)
+    assert (len(users), len(secrets)) == (2, 2)
+    assert not any("0" in user.split() for user in users)
+
+
+async def test_what_only_root_may_open_is_opened_for_qemu(site: LocalSite, lab_image: Image, tmp_path: Path) -> None:
+    """A disk over a disk over a disk, below a folder that is closed to all others."""
+    folder, below = tmp_path / "machine", [tmp_path / name for name in ("nearer", "base")]
+    folder.mkdir(mode=0o700)
+    await must(site, "qemu-img", "create", "-q", "-f", "qcow2", str(below[1]), "64M")
+    await must(site, *arguments.made_disk("qcow2", str(below[1]), "qcow2", str(below[0])))
+    await must(site, *arguments.made_disk("qcow2", str(below[0]), "qcow2", f"{folder}/disk.qcow2"))
+    (folder / arguments.INITRD).write_bytes(b"no archive")
+    for file in (*below, folder / arguments.INITRD):
+        file.chmod(0o600)
+    backing = tuple(map(str, below))
+    guest = replace(GUEST, port=None, kernel=str(lab_image.kernel), backing=backing, disk_cache="none")
+    await files.hand_over(str(folder), guest, guest.privilege.owner(guest.name), site)
+    command = files.launch(guest, guest.name, arguments.saved(guest), site, "--chdir", str(folder))
+    running = await site.spawn(command)
+    try:
+        async with monitor.connected(site, str(folder), 30, partial(template.last_words, running)) as qemu:
+            assert (await qemu.disk(str(folder))).cache == "none"
+            (pid,) = monitors(guest.name)
+            status = privilege.read_status(Path(f"/proc/{pid}/status").read_text())
+            assert guest.privilege.find_difference(guest.name, status) is None
+    finally:
+        await running.stop()
+    made = {file.name: (file.stat().st_uid == 0, file.stat().st_mode & 0o077) for file in folder.iterdir()}
+    assert made == {
+        "disk.qcow2": (False, 0),
+        "console": (False, 0),
+        "sockets": (False, 0),
+        "initrd": (True, 0o040),
+    }
 
 
 async def test_a_monitor_that_was_stopped_by_a_signal_is_told(make: Make) -> None:

@@ -11,6 +11,7 @@ from qemu.qmp import QMPClient
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.qemu import monitor
+from nearmetal.lab.qemu.arguments import SOCKETS
 from nearmetal.lab.site import LocalSite
 
 # As printed by QEMU 7.2.
@@ -71,6 +72,7 @@ async def test_a_qemu_that_ends_tells_why(tmp_path: Path) -> None:
     async def ended() -> str:
         return "no such device"
 
+    (tmp_path / SOCKETS).mkdir()
     with pytest.raises(NotProvisioned, match="ended at once: no such device"):
         async with monitor.connected(LocalSite(), str(tmp_path), 5, ended):
             pass
@@ -80,6 +82,7 @@ async def test_a_qemu_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Pat
     async def runs() -> None:
         return None
 
+    (tmp_path / SOCKETS).mkdir()
     with pytest.raises(NotProvisioned, match=r"within 0\.05 s"):
         async with monitor.connected(LocalSite(), str(tmp_path), 0.05, runs):
             pass

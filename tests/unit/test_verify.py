@@ -56,11 +56,12 @@ def test_the_hardware_that_was_ordered_counts() -> None:
 
 def test_what_runs_a_guest_is_read_back_and_counts() -> None:
     spec = SPEC.model_copy(update={"vmm_arguments": ("-global", "a.b=c")})
-    run_by = Monitoring(program="/opt/qemu", version="9.1.0", board="pc-q35-9.1")
+    run_by = Monitoring(program="/opt/qemu", version="9.1.0", board="pc-q35-9.1", power="as a user of its own")
     readback = verify.resources(spec, facts(), guest(monitoring=run_by))
     assert readback.ok
-    found = {key: readback.values[key] for key in ("vmm", "board", "vmm_arguments")}
-    assert found == {"vmm": "/opt/qemu, 9.1.0", "board": "pc-q35-9.1", "vmm_arguments": "-global a.b=c"}
+    found = {key: readback.values[key] for key in ("vmm", "board", "vmm_power")}
+    assert found == {"vmm": "/opt/qemu, 9.1.0", "board": "pc-q35-9.1", "vmm_power": "as a user of its own"}
+    assert readback.values["vmm_arguments"] == "-global a.b=c"
     other = run_by.model_copy(update={"unlike": ("its board is pc-q35-9.1 instead of microvm",)})
     assert verify.resources(SPEC, facts(), guest(monitoring=other)).reason == other.unlike[0]
 

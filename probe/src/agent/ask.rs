@@ -36,6 +36,9 @@ pub struct Args {
     /// The file with the secret that both sides know
     #[arg(long, value_name = "FILE")]
     secret: PathBuf,
+    /// The machine whose secret is made of that file's: its HMAC-SHA256 over this name
+    #[arg(long, value_name = "NAME")]
+    guest: Option<String>,
     /// Set this environment variable. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     env: Vec<(String, String)>,
@@ -53,7 +56,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn ask(args: Args) -> anyhow::Result<u8> {
-    let secret = Secret::read(&args.secret)?;
+    let secret = match &args.guest {
+        Some(name) => Secret::read(&args.secret)?.for_guest(name),
+        None => Secret::read(&args.secret)?,
+    };
     let argv = args
         .argv
         .into_iter()

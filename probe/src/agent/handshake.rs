@@ -6,9 +6,9 @@
 //! guest:      {"proof":HMAC-SHA256(secret, "guest" N B M)}
 //! ```
 //!
-//! A line each; nonces and proofs are in base64. That B is signed says which guest this is: all of a lab know one secret,
-//! and whoever stands between could lead us to another. The guest speaks first, since QEMU's user-mode network accepts a
-//! connection before anybody in the guest does.
+//! A line each; nonces and proofs are in base64. Each guest has a secret of its own, made of the lab's and its name. That B
+//! is signed says which of its boots this is. The guest speaks first, since QEMU's user-mode network accepts a connection
+//! before anybody in the guest does.
 
 use std::fs;
 use std::fs::File;
@@ -34,6 +34,14 @@ impl Secret {
         let content = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         ensure!(!content.is_empty(), "{} is empty", path.display());
         Ok(Secret(content))
+    }
+
+    /// A guest's own, made of the lab's.
+    pub fn for_guest(&self, name: &str) -> Secret {
+        let mut made =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        made.update(name.as_bytes());
+        Secret(made.finalize().into_bytes().to_vec())
     }
 
     /// What one side proves itself by, in base64: over what the guest said of itself, and the controller's nonce.
@@ -102,7 +110,7 @@ pub fn shake(
         serde_json::from_str(&line(reader)?).context("this is no answer to a greeting")?;
     ensure!(
         secret.has_signed("controller", &greeting, &answer.nonce, &answer.proof),
-        "whoever connected does not know this lab's secret"
+        "whoever connected does not know this machine's secret"
     );
     let proof = secret.signed("guest", &greeting, &answer.nonce);
     say(writer, &Proof { proof })
@@ -127,7 +135,7 @@ pub fn introduce(
     let theirs: Proof = serde_json::from_str(&line(reader)?).context("this is no proof")?;
     ensure!(
         secret.has_signed("guest", &greeting, &ours.nonce, &theirs.proof),
-        "what answers there does not know this lab's secret"
+        "what answers there does not know this machine's secret"
     );
     Ok(())
 }
@@ -224,6 +232,21 @@ mod tests {
         });
         ended.unwrap_err();
         assert_eq!(said, "");
+    }
+
+    #[test]
+    fn a_guests_secret_is_the_one_that_the_controller_makes() {
+        // Python: hmac.digest(b"secret", b"nm-a-1", "sha256").hex()
+        let made: String = Secret(b"secret".into())
+            .for_guest("nm-a-1")
+            .0
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            made,
+            "2d27a795016cc6f5ebc82c0fccadb81a3f9bb4d428bcd5f223a04fba36c79746"
+        );
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! `agent`: carry out what the controller asks of a guest, without a login.
 //!
 //! A login by SSH takes an emulated guest most of a second, and each command after it a shell. Here a command is a TCP
-//! connection: both sides prove that they know the lab's secret ([`handshake`]), one request follows ([`request`]), and
+//! connection: both sides prove that they know the guest's secret ([`handshake`]), one request follows ([`request`]), and
 //! then the bytes of the program ([`frames`], [`session`]). docs/adr/an-agent-in-guests.md says why there is one.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let secret = Secret::read(&args.secret)?;
+    Secret::read(&args.secret)?;
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     if let Some(name) = &args.interface {
@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ))?;
     loop {
         match listener.accept() {
-            Ok((connection, _)) => in_a_process_of_its_own(connection, &secret),
+            Ok((connection, _)) => in_a_process_of_its_own(connection, &args.secret),
             // Out of descriptors or memory: those who were refused ask again.
             Err(error) => {
                 eprintln!("nearmetal-agent: cannot accept: {error}");
@@ -86,11 +86,12 @@ fn prepare() {
 }
 
 /// One thread each, so that the program can be forked; and what goes wrong in it is nobody else's matter.
-fn in_a_process_of_its_own(connection: TcpStream, secret: &Secret) {
+fn in_a_process_of_its_own(connection: TcpStream, secret: &Path) {
     match process::fork_process() {
         Ok(Some(_)) => {}
         Ok(None) => {
-            let ended = session::serve(connection, secret);
+            // Read each time: a guest that is restored is given another than the one it was saved with.
+            let ended = Secret::read(secret).and_then(|secret| session::serve(connection, &secret));
             if let Err(error) = &ended {
                 eprintln!("nearmetal-agent: {error:#}");
             }

@@ -22,9 +22,9 @@ use identity::Identity;
 /// Wait until this guest has been saved and restored; then become the machine that one is told to be.
 ///
 /// Says {"schema":"awake.waiting.v1"} on the port when the guest can be saved. A restored one is sent one line there:
-/// {"time_ns", "hostname", "entropy" (base64), "network": {"interface", "mac", "address", "prefix"} or null}. The
-/// random numbers are reseeded, clock, name and network set, and the answer is awake.v1. All of it in this one process,
-/// because each new one takes an emulated guest as long as all the rest.
+/// {"time_ns", "hostname", "entropy" and "secret" (base64), "network": {"interface", "mac", "address", "prefix"} or null}.
+/// The random numbers are reseeded, the agent's secret replaced, clock, name and network set, and the answer is awake.v1.
+/// All of it in this one process, because each new one takes an emulated guest as long as all the rest.
 #[derive(clap::Args)]
 pub struct Args {
     /// The serial port on which one is told

@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::seed::PROBE;
 use super::words::CONTROL;
 
-const SECRET: &str = "/run/nearmetal/agent.secret";
+pub const SECRET: &str = "/run/nearmetal/agent.secret";
 /// Where the controller looks for it.
 const PORT: u16 = 1022;
 const NAME: &str = "nearmetal-agent";

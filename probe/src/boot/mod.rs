@@ -21,6 +21,7 @@ mod network;
 mod seed;
 mod words;
 
+pub use agent::SECRET as AGENT_SECRET;
 use modules::Modules;
 use words::Words;
 

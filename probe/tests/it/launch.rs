@@ -46,6 +46,8 @@ fn exit_codes_tell_whose_failure_it_was() {
         (&["--enter", "4194305", "--", "true"], 125, "4194305"),
         (&["--cpus", "1023", "--", "true"], 125, "1023"),
         (&["--", "echo", "{tap0}"], 125, "{tap0}"),
+        (&["--", "echo", "{file0}"], 125, "--open is given 0 times"),
+        (&["--open", "/no/such", "--", "true"], 125, "/no/such"),
         (&["--die-with-parent=1", "--", "true"], 125, "parent"),
     ] {
         let output = launch(arguments);
@@ -115,11 +117,19 @@ fn signals_mean_to_the_program_what_they_mean_elsewhere() {
 
 #[test]
 fn the_program_dies_with_the_parent() {
+    dies_with_parent("");
+    // The kernel forgets it when a process becomes another user.
+    if rustix::process::geteuid().is_root() {
+        dies_with_parent("--as 1879048193:1879048194");
+    }
+}
+
+fn dies_with_parent(options: &str) {
     let mut parent = std::process::Command::new("sh")
         .args([
             "-c",
             &format!(
-                "{} launch --die-with-parent -- sleep 60 & echo $!; wait",
+                "{} launch --die-with-parent {options} -- sleep 60 & echo $!; wait",
                 env!("CARGO_BIN_EXE_nearmetal-probe")
             ),
         ])
@@ -138,6 +148,79 @@ fn the_program_dies_with_the_parent() {
     parent.kill().unwrap();
     parent.wait().unwrap();
     eventually("the program is gone", || !is_running(program));
+}
+
+/// Runs a shell script as a user without an account; nothing where this is not root.
+fn as_nobody(options: &[&str], script: &str) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED as_nobody: takes root");
+        return None;
+    }
+    let user = ["--as", "1879048193:1879048194"];
+    let output = launch(&[&user, options, &["--", "sh", "-c", script]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(text(&output.stdout))
+}
+
+#[test]
+fn another_user_has_none_of_roots_power_and_no_way_to_it() {
+    let script = "grep -E '^(Uid|Gid|Groups|Cap(Inh|Prm|Eff|Amb)|NoNewPrivs)' /proc/self/status";
+    let Some(status) = as_nobody(&["--group", "77"], script) else {
+        return;
+    };
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let four = |id: &str| [id; 4].join(" ");
+    assert_eq!(value("Uid:"), four("1879048193"));
+    assert_eq!(value("Gid:"), four("1879048194"));
+    assert_eq!(value("Groups:"), "77");
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(value(set), "0000000000000000", "{set}");
+    }
+    assert_eq!(value("NoNewPrivs:"), "1");
+}
+
+#[test]
+fn another_user_keeps_what_it_is_left_and_reads_what_was_opened_for_it() {
+    let directory = Directory::new();
+    let closed = directory.join("closed");
+    fs::write(&closed, "kept").unwrap();
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let path = closed.to_str().unwrap();
+    let Some(said) = as_nobody(&["--open", path], "cat <&{file0}") else {
+        return;
+    };
+    assert_eq!(said, "kept");
+    let read = format!("cat {path} 2>/dev/null; true");
+    assert_eq!(as_nobody(&[], &read).unwrap(), "");
+    let kept = ["--keep", "dac_read_search"];
+    assert_eq!(as_nobody(&kept, &read).unwrap(), "kept");
+    let write = format!("echo lost 2>/dev/null >{path}; true");
+    as_nobody(&kept, &write);
+    assert_eq!(fs::read_to_string(&closed).unwrap(), "kept");
+}
+
+#[test]
+fn another_user_begins_in_a_directory_that_is_closed_to_it() {
+    let directory = Directory::new();
+    let path = directory.path().to_str().unwrap();
+    fs::create_dir(directory.join("in")).unwrap();
+    fs::set_permissions(
+        directory.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    if let Some(said) = as_nobody(
+        &["--chdir", &format!("{path}/in")],
+        "ls -d .; ls .. 2>&1; true",
+    ) {
+        assert!(said.starts_with(".\n") && said.contains("denied"), "{said}");
+    }
 }
 
 #[test]

@@ -122,7 +122,7 @@ class OwnDomains:
         await must(site, "mkdir", "-p", "-m", "711", "--", folder)
         file = f"{folder}/{arguments.disk_file(guest.disk_format)}"
         disk = arguments.made_disk(guest.disk_format, parts.disk, parts.disk_format, file)
-        seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.logins))
+        seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.name, order.logins))
         await asyncio.gather(
             must(site, *disk, timeout=LIMITS.boot),
             placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -30,12 +30,15 @@ from nearmetal.lab.keys import LabKeys, lab_keys
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import (
     arguments,
+    files,
     identity,
     lacking,
     monitor,
+    needs,
     ordered,
     own_disk,
     own_kernel,
+    privilege,
     snapshot,
     template,
     vmm_arguments,
@@ -121,25 +124,26 @@ class QemuEnvironment:
         image = lab_machine.image(machine.image)
         parts = await _parts(image, machine, site)
         if spec.provision == "restore":
-            guest = await ordered.guest("", machine, _board(spec.options, machine), parts, network.port("", 1), site)
+            guest = await _guest("", machine, _board(spec.options, machine), parts, network.port("", 1), site)
             await _snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         board = _board(order.options, order.spec)
         if order.spec.brings_image:
             parts = await own_disk.parts(order.spec.image, site)
-            guest = await ordered.guest(order.name, order.spec, board, parts, order.port, site)
+            guest = await _guest(order.name, order.spec, board, parts, order.port, site)
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         image = lab_machine.image(order.spec.image)
         parts = await _parts(image, order.spec, site)
-        guest = await ordered.guest(order.name, order.spec, board, parts, order.port, site)
+        guest = await _guest(order.name, order.spec, board, parts, order.port, site)
         if order.provision != "restore":
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         await _snapshot(guest, image, parts, site)
         async with snapshot.used():
             saved = await _snapshot(guest, image, parts, site)
-            command = arguments.restored(template.restored(guest))
-            return await self._start(order, _Start(command, guest, parts, str(saved.disk), saved), site, ledger)
+            guest = template.restored(guest, saved)
+            start = _Start(arguments.restored(guest), guest, parts, str(saved.disk), saved)
+            return await self._start(order, start, site, ledger)
 
     async def _start(self, order: Order, start: "_Start", site: Site, ledger: Recorder) -> Handle:
         folder = lab_machine.folder(order.name, site)
@@ -159,7 +163,7 @@ class QemuEnvironment:
         ledger.creating(handle)
         await must(site, "mkdir", "-p", "-m", "700", "--", folder)
         group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
-        self._monitors[order.name] = await site.spawn(_launched(start.command, folder, order.port, group, site))
+        self._monitors[order.name] = await site.spawn(_launched(order, start, folder, group, site))
         try:
             hardware, ports = await self._begin(order, start, folder, group, site)
         except NotProvisioned as error:
@@ -190,7 +194,8 @@ class QemuEnvironment:
                 await template.load(saved, qemu, running)
             await qemu.go()
         if saved:
-            await identity.tell(order.name, order.port, site, folder, ended)
+            secret = lab_keys(Paths.default().state).agent_of(order.name)
+            await identity.tell(order.name, secret, order.port, site, folder, ended)
         quota = await cgroup.quota(group, site)
         found = {"pinned": pinned, "quota": quota, "monitoring": monitoring, "kernel": start.parts.banner or None}
         return hardware.model_copy(update=found), ports
@@ -251,6 +256,12 @@ async def _parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
     return await own_kernel.exchange(await placed.parts(image, site), spec.kernel, image, site)
 
 
+async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> Guest:
+    guest = await ordered.guest(name, spec, board, parts, port, site)
+    power = await needs.find(guest.vmm, guest.accel, site, guest.vmm_arguments, guest.share)
+    return replace(guest, privilege=power)
+
+
 # What runs by now, whatever the name was by which it was started: a script's is that of what it starts.
 _WHICH = """
 file=$(command -v "$1")
@@ -264,15 +275,19 @@ async def _monitoring(guest: Guest, qemu: Monitor, thread: int, site: Site) -> M
     board, is_board = await qemu.board(guest.machine)
     asked, program = (await must(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))).decode().splitlines()
     words = (await site.get(f"/proc/{thread}/cmdline")).decode("utf-8", "replace").split("\0")
+    status = privilege.read_status((await site.get(f"/proc/{thread}/status")).decode())
+    difference = guest.privilege.find_difference(guest.name, status)
     unlike = {
         f"its board is {board} instead of {guest.machine}": not is_board,
         f"its QEMU is {program} instead of {asked}": bool(asked) and asked != program,
         "its QEMU was started without machine.vmm_arguments": not _is_within(guest.vmm_arguments, words),
+        f"its QEMU {difference}": difference is not None,
     }
     return Monitoring(
         program=program,
         version=await qemu.version(),
         board=board,
+        power=privilege.describe_status(status),
         unlike=tuple(sentence for sentence, holds in unlike.items() if holds),
     )
 
@@ -323,6 +338,7 @@ async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site
     for result in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
+    await files.hand_over(folder, start.guest, start.guest.privilege.owner(order.name), site)
     return group.result()
 
 
@@ -331,20 +347,17 @@ async def _seed(order: Order, start: _Start, folder: str, keys: LabKeys, site: S
     if start.guest.kernel:
         # Saved guests let people in, whoever is to have them: so do these when they boot again by themselves.
         logins = order.logins or start.snapshot is not None
-        seed = template.seed(keys, logins, identity.again(order.port) if start.snapshot else None)
+        seed = template.seed(keys, order.name, logins, identity.again(order.port) if start.snapshot else None)
         await placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
         return
     for name, content in own_disk.seed(order.name, order.port, keys).items():
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
 
 
-def _launched(command: list[str], folder: str, port: Port | None, group: ControlGroup, site: Site) -> list[str]:
-    return [
-        *(site.probe, "launch", *site.bound, "--chdir", folder),
-        *group.joined,
-        *(("--tap", f"{port.switch}:{port.outside}") if port else ()),
-        *("--", *command),
-    ]
+def _launched(order: Order, start: _Start, folder: str, group: ControlGroup, site: Site) -> list[str]:
+    port = order.port
+    tap = ("--tap", f"{port.switch}:{port.outside}") if port else ()
+    return files.launch(start.guest, order.name, start.command, site, "--chdir", folder, *group.joined, *tap)
 
 
 plugin = QemuEnvironment()

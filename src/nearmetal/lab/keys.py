@@ -1,11 +1,12 @@
-"""The lab's own keys: one that the controller shows by SSH, one that its guests show, and what it shares with their
-agents. Made once, never anybody else's.
+"""The lab's own keys: one that the controller shows by SSH, one that its guests show, and what the secrets of their
+agents are made of. Made once, never anybody else's.
 
 asyncssh is imported only by who makes a key or logs in with one: that takes longer than most commands run.
 """
 
 import base64
 import binascii
+import hmac
 import os
 import struct
 from dataclasses import dataclass
@@ -48,7 +49,11 @@ class LabKeys:
     host: KeyPair
     """One for all guests of the lab: it is pinned, so that a connection to anything else fails."""
     agent: bytes
-    """By which controller and agent know each other."""
+    """What the secrets are made of by which the controller and the agents of its guests know each other."""
+
+    def agent_of(self, name: str) -> bytes:
+        """The secret of the guest of that name. It tells nothing of the others'."""
+        return hmac.digest(self.agent, name.encode(), "sha256")
 
 
 def lab_keys(state: Path) -> LabKeys:

@@ -84,6 +84,8 @@ class Monitoring(Frozen):
     version: str
     board: str
     """The machine type, by the name that its aliases stand for."""
+    power: str = ""
+    """Whose it is, and what it may do to its host, as the kernel says."""
     unlike: tuple[str, ...] = ()
     """What of it is not as the study asks, a sentence each."""
 

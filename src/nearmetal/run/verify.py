@@ -143,6 +143,7 @@ def hardware(spec: MachineSpec, facts: Mapping[str, Any], made: Hardware) -> Rea
         values |= {
             "vmm": f"{made.monitoring.program}, {made.monitoring.version}",
             "board": made.monitoring.board,
+            "vmm_power": made.monitoring.power,
             "vmm_arguments": " ".join(spec.vmm_arguments),
         }
     return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=warnings)

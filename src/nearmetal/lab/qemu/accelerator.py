@@ -12,6 +12,7 @@ from nearmetal.lab.image import Image, newc, placed
 from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
 
+from . import needs, privilege
 from .arguments import MACHINE, MICROVM, PROGRAM, common, tell_clock
 
 CANDIDATES = ("kvm", "tcg")
@@ -94,7 +95,7 @@ def _file(cache: Path, site: Site) -> Path:
 
 async def _circumstances(image: Image, site: Site) -> list[str]:
     """What a proof holds for: it is tried again when one of these has changed."""
-    return [await version(site), image.key, site.boot_id]
+    return [await version(site), image.key, site.boot_id, privilege.SANDBOX]
 
 
 async def prove(
@@ -103,17 +104,20 @@ async def prove(
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
     words = ["console=ttyS0", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
-    parts = await placed.parts(image, site)
+    parts, power = await placed.parts(image, site), await needs.find(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--", "sh", "-c", _BOOT, "boot", initrd),
+        *(site.probe, "launch", *site.bound, "--open", parts.kernel, *power.launched(initrd), "--"),
         *common(program, machine, accel, "max", 1, _MEMORY),
-        *("-kernel", parts.kernel, "-initrd", "/proc/self/fd/3", "-append", " ".join(words)),
+        *power.arguments,
+        *("-kernel", "/proc/self/fd/{file0}", "-initrd", "/proc/self/fd/3", "-append", " ".join(words)),
         *("-serial", "stdio", "-no-reboot"),
     ]
     try:
         # A later archive's file replaces an earlier one's.
         await placed.initrd(parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site)
+        await must(site, "chown", "--", power.owner(initrd), initrd)
         begun = time.monotonic()
         ended = await site.exec(argv, timeout=limit)
     except TimedOut:

@@ -13,6 +13,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Port, SharedFolder
 
 from . import disk_trouble
+from .privilege import LEAST, Privilege
 
 PROGRAM: Final = "qemu-system-x86_64"
 
@@ -31,10 +32,12 @@ INITRD: Final = "initrd"
 SEED: Final = "seed"
 """The folder of what cloud-init is told."""
 CONSOLE: Final = "console"
-MONITOR: Final = "qmp"
+SOCKETS: Final = "sockets"
+"""The only folder in which QEMU itself makes files."""
+MONITOR: Final = f"{SOCKETS}/qmp"
 SHARE: Final = "share"
 """What the guest's kernel mounts a directory of the host by."""
-IDENTITY: Final = "identity"
+IDENTITY: Final = f"{SOCKETS}/identity"
 """The socket by which a restored guest is told who it is."""
 
 CONTROL_MAC: Final = "52:54:00:6e:6d:01"
@@ -100,12 +103,14 @@ class Guest:
     disk_cache: str
     nic: str
     port: Port | None
+    backing: Sequence[str] = ()
+    """What its disk lies over, the nearest first."""
     share: SharedFolder | None = None
     kernel_arguments: Sequence[str] = ()
-    tap: str = "fd={tap0}"
-    """What QEMU's data network stands on; the default is a tap that exists already, by its descriptor."""
     vmm: str = PROGRAM
     """The QEMU that runs it."""
+    privilege: Privilege = LEAST
+    """What that QEMU may do."""
     vmm_arguments: Sequence[str] = ()
     tsc_khz: int | None = None
     """The rate of its time stamp counter, if it is to be told that."""
@@ -114,11 +119,18 @@ class Guest:
 
 
 def command(guest: Guest) -> list[str]:
-    """The argument vector; `{tap0}` in it stands for the tap's descriptor. BadInput for a name that cannot be one."""
+    """The argument vector; `{tap0}` in it stands for the tap's descriptor, and `{file0}` for that of the first of
+    `opened`. BadInput for a name that cannot be one."""
     return [
         *common(guest.vmm, guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
+        *guest.privilege.arguments,
         *("-name", f"{guest.name},debug-threads=on"),
         *_boot(guest),
+        *(
+            word
+            for number in range(len(guest.backing))
+            for word in ("-add-fd", f"fd={_below(guest, number)},set={number}")
+        ),
         *("-drive", _drive(guest)),
         *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
         *("-netdev", CONTROL),
@@ -135,7 +147,7 @@ def command(guest: Guest) -> list[str]:
 
 def _boot(guest: Guest) -> list[str]:
     if guest.kernel:
-        return ["-kernel", guest.kernel, "-initrd", INITRD, "-append", kernel_command_line(guest)]
+        return ["-kernel", "/proc/self/fd/{file0}", "-initrd", INITRD, "-append", kernel_command_line(guest)]
     return [
         *("-blockdev", f"driver=vvfat,node-name=seed,dir={SEED},label=CIDATA,read-only=on"),
         *("-device", "virtio-blk-pci,drive=seed"),
@@ -144,7 +156,19 @@ def _boot(guest: Guest) -> list[str]:
 
 def _drive(guest: Guest) -> str:
     made = f"file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
-    return f"if=none,id={DISK_ID},{made},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
+    below = "".join(
+        f",{'backing.' * (number + 1)}file.filename=/dev/fdset/{number}" for number in range(len(guest.backing))
+    )
+    return f"if=none,id={DISK_ID},{made}{below},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
+
+
+def opened(guest: Guest) -> list[str]:
+    """The files that are opened for QEMU, which it need not be allowed to open: `{file0}`, `{file1}` and so on."""
+    return [*((guest.kernel,) if guest.kernel else ()), *guest.backing]
+
+
+def _below(guest: Guest, number: int) -> str:
+    return f"{{file{number + bool(guest.kernel)}}}"
 
 
 def disk_file(disk_format: str) -> str:
@@ -217,7 +241,7 @@ def kernel_command_line(guest: Guest) -> str:
 
 def _data_network(guest: Guest, port: Port) -> list[str]:
     return [
-        *("-netdev", f"tap,id=data,{guest.tap}"),
+        *("-netdev", "tap,id=data,fd={tap0}"),
         *("-device", f"{nic(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
     ]
 

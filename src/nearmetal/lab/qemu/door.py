@@ -21,7 +21,8 @@ def guest_door(handle: Handle) -> Door:
         if terminal or handle.image.brings_kernel or "agent_port" not in handle.data:
             return _by_ssh(handle, argv, env, terminal)
         at, secret = f"127.0.0.1:{handle.data['agent_port']}", Paths.default().state / "keys/agent"
-        return [LocalSite().probe, "ask", "--at", at, "--secret", str(secret), *machine.given(env), "--", *argv]
+        by = ("--guest", handle.name)
+        return [LocalSite().probe, "ask", "--at", at, "--secret", str(secret), *by, *machine.given(env), "--", *argv]
 
     return Door(build_command, own_failures=_OWN_FAILURES)
 

@@ -228,7 +228,7 @@ class QemuMachine(Guest, agent.AgentMachine):
     def __init__(
         self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None, is_made_here: bool
     ) -> None:
-        secret = lab_keys(Paths.default().state).agent
+        secret = lab_keys(Paths.default().state).agent_of(handle.name)
         endpoint = agent.Endpoint(LOOPBACK, ports["agent_port"], secret)
         super().__init__(handle, site, running, endpoint=endpoint)
         self.ssh_port = ports["ssh_port"] if handle.login else None

@@ -53,22 +53,30 @@ async def waiting(site: Site, folder: str, ended: Ended) -> None:
     await _talk(site, folder, b"", "awake.waiting.v1", LIMITS.boot, ended)
 
 
-async def tell(name: str, port: Port | None, site: Site, folder: str, ended: Ended) -> None:
-    """Tell a guest that was just restored who it is, where, and the time; return when it is so. NotProvisioned."""
-    said = json.dumps({**_identity(name, port), "time_ns": time.time_ns()}) + "\n"
+async def tell(name: str, secret: bytes, port: Port | None, site: Site, folder: str, ended: Ended) -> None:
+    """Tell a guest that was just restored who it is, where, and the time; return when it is so. NotProvisioned.
+
+    `secret` is what its agent knows from then on.
+    """
+    said = json.dumps({**_identity(name, secret, port), "time_ns": time.time_ns()}) + "\n"
     answer = await _talk(site, folder, said.encode(), "awake.v1", LIMITS.command, ended)
     if answer["problem"]:
         raise NotProvisioned(f"the restored guest could not become what it was told to be: {answer['problem']}")
 
 
-def _identity(name: str, port: Port | None) -> Mapping[str, Any]:
+def _identity(name: str, secret: bytes, port: Port | None) -> Mapping[str, Any]:
     place = port and {
         "interface": network.INSIDE,
         "mac": port.mac,
         "address": port.address,
         "prefix": port.prefix,
     }
-    return {"hostname": name[:63], "entropy": base64.b64encode(os.urandom(ENTROPY)).decode(), "network": place}
+    return {
+        "hostname": name[:63],
+        "entropy": base64.b64encode(os.urandom(ENTROPY)).decode(),
+        "secret": base64.b64encode(secret).decode(),
+        "network": place,
+    }
 
 
 async def _talk(site: Site, folder: str, said: bytes, expected: str, limit: float, ended: Ended) -> dict[str, Any]:

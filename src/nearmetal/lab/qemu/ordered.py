@@ -29,6 +29,7 @@ async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: 
         disk_cache=spec.disk_cache,
         nic=spec.nic,
         port=port,
+        backing=(parts.disk,) if spec.disk_format == "qcow2" else (),
         share=shares.of(spec),
         kernel_arguments=spec.kernel_arguments,
         vmm=vmm,

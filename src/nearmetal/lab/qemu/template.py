@@ -20,7 +20,7 @@ from nearmetal.lab.reached import agent
 from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 
-from . import arguments, disk_trouble, identity, monitor, own_kernel, snapshot
+from . import arguments, disk_trouble, files, identity, monitor, own_kernel, snapshot
 from .arguments import Guest
 from .monitor import Monitor
 from .snapshot import Snapshot
@@ -32,17 +32,20 @@ _KEEP_MAC: Final = ("vmxnet3",)
 """NICs that keep a MAC which they were given also when their guest restarts."""
 
 # A network of its own, which goes with it: nothing of it has to be found again after we died.
-_ALONE: Final = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"')
+_MAKE_NETWORK: Final = "ip link set lo up && ip tuntap add dev data mode tap vnet_hdr && ip link set data up"
+_ALONE: Final = ("unshare", "--net", "sh", "-c", f'{_MAKE_NETWORK} && exec "$0" "$@"')
+_TAP: Final = "/proc/self/ns/net:data"
 
 
 def of(guest: Guest) -> Guest:
     """The guest to save for one that was ordered."""
     port = identity.NOBODY if guest.port else None
-    return replace(guest, name=_NAME, port=port, tap="ifname=data,script=no,downscript=no")
+    return replace(guest, name=_NAME, port=port)
 
 
-def restored(guest: Guest) -> Guest:
+def restored(guest: Guest, saved: Snapshot) -> Guest:
     """What QEMU restores for a guest that was ordered: the NIC is the one that was saved, and so is its MAC."""
+    guest = replace(guest, backing=(str(saved.disk), *guest.backing))
     if guest.port is None:
         return guest
     found_by = guest.port.mac if guest.nic in _KEEP_MAC else identity.NOBODY.mac
@@ -54,6 +57,7 @@ def key(guest: Guest, image: Image, keys: LabKeys) -> str:
     disk, qemu = image.disk.stat(), Path(shutil.which(guest.vmm) or "/").stat()
     facts: dict[str, Any] = {
         "command": arguments.saved(of(guest)),
+        "kernel": guest.kernel,
         "listen": identity.LISTEN,
         "qemu": [qemu.st_size, qemu.st_mtime_ns],
         "image": [image.digest, image.manifest["sha256"], str(image.disk), disk.st_size, disk.st_mtime_ns],
@@ -95,9 +99,11 @@ async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot,
     initrd = unfinished.folder / arguments.INITRD
     try:
         await must(site, *arguments.made_disk("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
-        await placed.initrd(parts.initrd, seed_archive(seed(keys, True, identity.LISTEN)), str(initrd), site)
-        await _with_qemu(arguments.saved(guest), unfinished, site, _save)
-        await _with_qemu(arguments.restored(guest), unfinished, site, _try)
+        await placed.initrd(parts.initrd, seed_archive(seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site)
+        await files.hand_over(str(unfinished.folder), guest, guest.privilege.owner(_NAME), site)
+        await _with_qemu(arguments.saved(guest), guest, unfinished, site, _save)
+        await _with_qemu(arguments.restored(guest), guest, unfinished, site, _try)
+        await files.take_back(str(unfinished.folder), site)
     except (MachineError, ToolFailed, HostCannot) as error:
         if remedy := disk_trouble.find_remedy(error):
             raise HostCannot(f"no guest can be saved: {error.what}", str(snapshot.folder()), remedy) from None
@@ -108,15 +114,20 @@ async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot,
             guest.nic,
             'choose another machine.nic or machine.accel, or provision = "boot"',
         ) from None
-    for left in (initrd, unfinished.folder / arguments.MONITOR, unfinished.folder / arguments.IDENTITY):
-        left.unlink(missing_ok=True)
+    initrd.unlink()
+    shutil.rmtree(unfinished.folder / arguments.SOCKETS)
 
 
 async def _with_qemu(
-    command: list[str], unfinished: Snapshot, site: Site, work: Callable[[Snapshot, Running, Site], Awaitable[None]]
+    command: list[str],
+    guest: Guest,
+    unfinished: Snapshot,
+    site: Site,
+    work: Callable[[Snapshot, Running, Site], Awaitable[None]],
 ) -> None:
-    launch = [site.probe, "launch", *site.bound, "--chdir", str(unfinished.folder), "--", *_ALONE, *command]
-    running = await site.spawn(launch)
+    place = ("--chdir", str(unfinished.folder), *(("--tap", _TAP) if guest.port else ()))
+    launched = files.launch(guest, _NAME, command, site, *place)
+    running = await site.spawn([site.probe, "launch", *site.bound, "--", *_ALONE, *launched])
     try:
         await work(unfinished, running, site)
     finally:
@@ -169,12 +180,12 @@ async def load(saved: Snapshot, qemu: Monitor, running: Running) -> None:
         raise NotProvisioned(f"its snapshot {saved.folder} cannot be restored: {said}") from None
 
 
-def seed(keys: LabKeys, logins: bool, start: str | None = None) -> dict[str, tuple[bytes, int]]:
+def seed(keys: LabKeys, name: str, logins: bool, start: str | None = None) -> dict[str, tuple[bytes, int]]:
     """What a guest is given at its boot, by name and with its permissions; `start` is what its shell runs at once.
 
     `logins`: it lets people in by SSH, for which it starts a server.
     """
-    files = {agent.SECRET: (keys.agent, 0o600)}
+    files = {agent.SECRET: (keys.agent_of(name), 0o600)}
     if logins:
         files["ssh_host_ed25519_key"] = (keys.host.private, 0o600)
         files["authorized_keys"] = (keys.client.public + b"\n", 0o600)

@@ -1,0 +1,129 @@
+"""What it costs that QEMU runs as a user of its own, with a filter of system calls: sandboxed against not.
+
+    sudo .venv/bin/python bench/sandbox.py [--rounds 12] [--json]
+
+In each round a guest of either kind (tcg, one vCPU), in turns the first, boots and does the same work four times:
+`network`, 64 MiB from the guest to its controller, for which QEMU makes a system call every few KiB; `disk`, 64 MiB
+written past the guest's cache in pieces of 64 KiB; `copy`, 256 MiB within the guest, for which it makes none. Per round
+the ratio of the host's CPU seconds, sandboxed / as root: pseudomedian, its 90 % interval by the signed ranks, and
+whether that lies within 2 % (two one-sided tests at 5 %).
+"""
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from in_rounds import main
+
+from nearmetal.analysis.signed_rank import signed_rank
+from nearmetal.errors import HostCannot
+from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.qemu import needs
+from nearmetal.lab.qemu.privilege import Privilege
+from nearmetal.lab.site import must
+from nearmetal.lab.sites import opener
+from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
+from nearmetal.resolve import resolve_alone
+
+MARGIN = 0.02
+_LEVEL = 0.1
+_TIMES = 4
+_WORK = {
+    "network": "dd if=/dev/zero bs=1M count=64 status=none",
+    "disk": "dd if=/dev/zero of=/root/written bs=64k count=1024 oflag=direct status=none",
+    "copy": "dd if=/dev/zero of=/dev/null bs=1M count=256 status=none",
+}
+Rounds = dict[str, list[float]]
+
+
+class AsRoot(Privilege):
+    """As QEMU runs without any of it."""
+
+    def user(self, name: str) -> int:
+        return 0
+
+    def launched(self, name: str) -> list[str]:
+        return []
+
+    def find_difference(self, name: str, status: object) -> str | None:
+        return None
+
+
+@contextmanager
+def as_root() -> Iterator[None]:
+    """Guests are made so meanwhile."""
+    find = needs.find
+
+    async def none(*_: object, **__: object) -> Privilege:
+        return AsRoot(sandbox="")
+
+    needs.find = none
+    try:
+        yield
+    finally:
+        needs.find = find
+
+
+async def seconds(machine: Machine) -> float:
+    cost = await machine.cost()
+    if cost is None:
+        raise HostCannot("its host does not tell what it costs", machine.name)
+    return cost.cpu_seconds
+
+
+async def once(lab: Lab) -> dict[str, float]:
+    """Seconds of the host's CPU for the boot, and for each work."""
+    spec, site = MachineSpec(accel="tcg"), await lab.site("local")
+    handle = await lab.create(resolve_alone(EnvironmentSpec(kind="qemu"), spec), spec, "server", "", site)
+    machine = await lab.attach(handle)
+    took = {"boot": await seconds(machine)} | dict.fromkeys(_WORK, 0.0)
+    for _ in range(_TIMES):
+        for name, script in _WORK.items():
+            before = await seconds(machine)
+            await must(machine, "sh", "-c", script)
+            took[name] += await seconds(machine) - before
+    await lab.destroy(handle)
+    return took
+
+
+async def run(rounds: int) -> Rounds:
+    token = new_token()
+    found: Rounds = {}
+    with held(ledgers_folder() / f"{token}.jsonl") as ledger:
+        lab = Lab(token, ledger, opener({}))
+        try:
+            for number in range(rounds):
+                pair: dict[bool, dict[str, float]] = {}
+                for bare in (number % 2 == 0, number % 2 != 0):
+                    if bare:
+                        with as_root():
+                            pair[bare] = await once(lab)
+                    else:
+                        pair[bare] = await once(lab)
+                for name, sandboxed in pair[False].items():
+                    found.setdefault(name, []).append(sandboxed / pair[True][name])
+        finally:
+            await lab.close()
+    return found
+
+
+def printed(found: Rounds) -> str:
+    rounds = len(next(iter(found.values())))
+    lines = [f"sandboxed / as root, CPU seconds of the host, {rounds} rounds"]
+    for name, ratios in found.items():
+        centre = signed_rank(np.log(ratios), _LEVEL, 1e-9)
+        line = f"{name:10}{math.exp(centre.estimate):8.4f}"
+        if centre.interval is None:
+            lines.append(f"{line}   too few rounds for an interval")
+            continue
+        low, high = (math.exp(end) for end in centre.interval)
+        is_within = low >= 1 / (1 + MARGIN) and high <= 1 + MARGIN
+        lines.append(f"{line}   {low:.4f} to {high:.4f}   {'equivalent' if is_within else 'undecided'} at {MARGIN:.0%}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, run, printed))
