@@ -7,6 +7,7 @@ from hypothesis import given, strategies
 from rich.console import Console
 
 from nearmetal.analysis.results import Analysis, LastLook, Pair, Verdict
+from nearmetal.manual import read_entries
 from nearmetal.model import Level, ResponseKind, TrialCounts, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
@@ -415,6 +416,17 @@ def test_a_busy_host_is_told_once_and_before_any_verdict() -> None:
     out = printed(Analysis(trials=TrialCounts(), contrasts=(busy,), cells=(), warnings=(all_of_it,)), 200)
     assert out.startswith("! the host spent 60 % elsewhere, in all 2 trials: repeat the run")
     assert out.count("elsewhere") == 1
+    assert out.count("nearmetal explain busy-host\n") == 1
+
+
+def test_each_warning_that_is_shown_can_be_looked_up() -> None:
+    known = {word for entry in read_entries() for word in entry.words}
+    busy = contrast(warnings=(Warned(code="busy-host", text="busy"), Warned(code="steal", text="denied")))
+    pretended = Warned(code="pretended", text="a pretended machine")
+    analysis = Analysis(trials=TrialCounts(), contrasts=(busy,), cells=(), warnings=(pretended,))
+    assert "what each ! means: nearmetal explain pretended (or busy-host, steal)\n" in printed(analysis, 200)
+    assert {"pretended", "busy-host", "steal"} <= known
+    assert "explain" not in printed(Analysis(trials=TrialCounts(), contrasts=(contrast(),), cells=()), 200)
 
 
 def test_a_warning_of_one_side_here_and_of_both_there_is_told_once() -> None:
@@ -424,7 +436,7 @@ def test_a_warning_of_one_side_here_and_of_both_there_is_told_once() -> None:
     ]
     out = printed(Analysis(trials=TrialCounts(ok=24), contrasts=tuple(cut), cells=()), 200)
     assert "! 2 of 2 comparisons: in 1 to 2 of 16 trials: the run was interrupted\n" in out
-    assert out.count("interrupted") == 1
+    assert out.count("the run was interrupted") == 1
 
 
 def test_a_reason_is_not_warned_of_once_more() -> None:

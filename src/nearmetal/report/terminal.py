@@ -40,9 +40,9 @@ def verdict_table(analysis: Analysis, width: int, kinds: ResponseKinds | None = 
     For a console `width` columns wide. `kinds` say what responses are called.
     """
     primary = [contrast for contrast in analysis.contrasts if contrast.primary]
+    first = words.first(analysis)
     parts: list[RenderableType] = [
-        Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold")
-        for warning in words.first(analysis)
+        Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold") for warning in first
     ]
     if not primary:
         return Group(*parts, Text("Nothing was compared: the study has no treatment beside its reference."))
@@ -52,7 +52,11 @@ def verdict_table(analysis: Analysis, width: int, kinds: ResponseKinds | None = 
         parts.append(Text(words.plain(workload), style="bold", overflow="fold"))
         parts.append(_beside(chosen, labels) if width >= _BESIDE else _under(chosen, labels))
     parts.append(_small_print(primary))
-    parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in _warned(primary, analysis)]
+    lines, codes = _warned(primary, analysis)
+    parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in lines]
+    if told := [words.plain(code) for code in dict.fromkeys([*(one.code for one in first), *codes])]:
+        others = f" (or {', '.join(told[1:])})" if told[1:] else ""
+        parts.append(Text(f"what each ! means: nearmetal explain {told[0]}{others}", style="dim", overflow="fold"))
     return Group(*parts)
 
 
@@ -135,8 +139,11 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
     return Text(f"{number}; in brackets the {' to '.join(ends)} interval", style="dim")
 
 
-def _warned(primary: Sequence[Contrast], analysis: Analysis) -> list[str]:
-    """What its contrasts are warned of, the most frequent first, in a few lines: the report has it all."""
+def _warned(primary: Sequence[Contrast], analysis: Analysis) -> tuple[list[str], list[str]]:
+    """What its contrasts are warned of, the most frequent first, in a few lines; and the codes of these warnings.
+
+    The report has all of them.
+    """
     groups = grouped(
         (index, warning) for index, contrast in enumerate(primary) for warning in words.warned(contrast, analysis)
     )
@@ -146,4 +153,5 @@ def _warned(primary: Sequence[Contrast], analysis: Analysis) -> list[str]:
         for group in groups
     ]
     more = len(lines) - _WARNED
-    return lines[:_WARNED] + ([f"{figures.count(more, 'other warning')}: see the report"] if more > 0 else [])
+    rest = [f"{figures.count(more, 'other warning')}: see the report"] if more > 0 else []
+    return lines[:_WARNED] + rest, [group.code for group in groups[:_WARNED]]
