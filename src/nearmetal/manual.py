@@ -20,7 +20,8 @@ PAGES = (
 """In the order in which they are looked up."""
 
 _CODE = re.compile(r"`([^`]+)`")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_LINK = re.compile(r"\[((?:[^][]|\[+[^][]*\]+)*)\]\([^)]*\)")
+"""Its text may itself be in brackets: "[[workloads]]"."""
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\|[\s:|-]+\|")
 

@@ -33,6 +33,12 @@ def test_an_unknown_word_is_answered_with_the_nearest() -> None:
     assert ended.returncode == 2 and "did you mean `busy-host`?" in ended.stderr
 
 
+def test_no_row_keeps_its_links() -> None:
+    told = {cell for entry in read_entries() for _, cell in entry.about}
+    assert len(told) > 300 and [cell for cell in told if "](" in cell] == []
+    assert "what every machine under test gets: [machine]" in told
+
+
 def test_rows_and_causes_are_entries() -> None:
     head = "## Words\n| key of `two` | default | meaning |\n| --- | --- | --- |\n"
     text = head + "| `one`, `two` | `1` | [a](b.md) thing |\n"
