@@ -1,6 +1,5 @@
 """The whole analysis of a run, as one pure function."""
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.holding_back import find_withdrawn, hold_back
 from nearmetal.analysis.means import warn_of_means
 from nearmetal.analysis.reality import about_reality
-from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
+from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, find_deviation, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.analysis.step_down import step_down
@@ -128,20 +127,9 @@ def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assign
             censored=tuple(replicate.values[response].censored for replicate in having),
             blocks=tuple(replicate.block for replicate in having),
             mean=mean(values),
-            stddev=_stddev(values),
+            stddev=find_deviation(values),
             minimum=min(values),
             maximum=max(values),
             median=statistics.median(values),
             failed=arm.failed,
         )
-
-
-def _stddev(values: Sequence[float]) -> float:
-    """The sample's; statistics.stdev computes in fractions, which takes a hundred times as long."""
-    if len(values) == 1:
-        return 0.0
-    centre = mean(values)
-    try:
-        return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
-    except OverflowError:
-        return math.nan

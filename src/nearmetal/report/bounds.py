@@ -44,8 +44,11 @@ def quantity(cell: Cell, statistic: Statistic, of_each: int = 1) -> Quantity | N
 
 
 def _place(cell: Cell, of_each: int = 1) -> float | None:
-    """How finely its values are known; see `figures.known_place`."""
-    place = None if any(cell.censored) else figures.known_place(cell.values)
+    """How finely its values are known; see `figures.find_known_place`."""
+    if any(cell.censored):
+        return None
+    largest = max(abs(cell.minimum), abs(cell.maximum))
+    place = figures.find_known_place(cell.stddev, largest, len(cell.values))
     return place and place / of_each
 
 

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from nearmetal import units
+from nearmetal.analysis.responses import find_deviation
 
 
 def quantity(value: float, unit: str, decimals: int | None = None) -> str:
@@ -30,19 +31,18 @@ def rounded(value: float) -> str:
 
 def as_known(values: Sequence[float]) -> float:
     """Their median, with the digits that their scatter leaves."""
-    return round_off(statistics.median(values), known_place(values))
+    place = find_known_place(find_deviation(values), max(map(abs, values)), len(values))
+    return round_off(statistics.median(values), place)
 
 
-def known_place(values: Sequence[float]) -> float | None:
-    """The power of ten of the first digit in which the mean of these values is unsure; None if they do not scatter.
+def find_known_place(deviation: float, largest: float, count: int) -> float | None:
+    """The power of ten of the first digit in which the mean of so many values is unsure; None if they do not scatter.
 
-    It leaves the largest two digits in any case.
+    `deviation` is the sample's, `largest` the largest of their sizes. It leaves that two digits in any case.
     """
-    if len(values) < 2 or not all(map(math.isfinite, values)):
+    if not deviation or not math.isfinite(deviation) or largest >= _LARGEST:
         return None
-    unsure = statistics.stdev(values) / math.sqrt(len(values))
-    largest = max(map(abs, values))
-    return 10.0 ** math.floor(math.log10(min(unsure, largest / 10))) if unsure and largest < _LARGEST else None
+    return 10.0 ** math.floor(math.log10(min(deviation / math.sqrt(count), largest / 10)))
 
 
 def round_off(value: float, place: float | None) -> float:
