@@ -42,6 +42,16 @@ QEMU = {"environment": "qemu"}
             "3 % fewer (1 to 5 %).",
         ),
         (
+            contrast(28500, 29400, interval=(0.95, 0.99), look=1, adjusted=0.981),
+            "The container (docker) serves 28,700 requests a second where the host serves 29,610: "
+            "3 % fewer (1 to 5 %), or 2 % fewer corrected for the looks.",
+        ),
+        (
+            contrast(28500, 29400, interval=(0.95, 0.99), look=3, adjusted=0.9701),
+            "The container (docker) serves 28,700 requests a second where the host serves 29,610: "
+            "3 % fewer (1 to 5 %).",
+        ),
+        (
             contrast(29400, 29400, interval=(0.99, 1.01), verdict=Verdict.EQUIVALENT),
             "The container (docker) serves 29,610 requests a second where the host serves 29,610: the same within 2 %, "
             "1.00 × (0.99 to 1.01).",

@@ -128,7 +128,18 @@ def _clause(contrast: Contrast, reference: str, labels: Labels) -> str:
         return f"{said}: the same within {margin}, {about}"
     if contrast.verdict is Verdict.NOT_WORSE:
         return f"{said}: not worse by more than {margin}, {about}"
-    return f"{said}: {_change(contrast, _verb(contrast, labels))}"
+    return f"{said}: {_change(contrast, verb := _verb(contrast, labels))}{_correct_for_looks(contrast, verb)}"
+
+
+def _correct_for_looks(contrast: Contrast, verb: _Verb) -> str:
+    """ ", or 2.3 % more corrected for the looks": an early look finds what happens to look large."""
+    if contrast.adjusted is None:
+        return ""
+    seen, corrected = (  # with the decimals that the interval deserves, and without it
+        _change(contrast.model_copy(update={"ratio": ratio}), verb).partition(" (")[0]
+        for ratio in (contrast.ratio, contrast.adjusted)
+    )
+    return "" if corrected == seen else f", or {corrected} corrected for the looks"
 
 
 def _undecided(contrast: Contrast, said: str | None, labels: Labels) -> str:
