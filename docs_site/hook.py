@@ -23,6 +23,9 @@ WORKER = "assets/javascripts/iframe-worker.js"
 """By which a page that is opened from a folder searches: a browser starts no worker there."""
 _FETCHED = "https://unpkg.com/iframe-worker/shim"
 
+_WEIGHTS = {"Start": 2, "How to": 4}
+"""Who searches has a task more often than a question about a decision."""
+
 _LINK = re.compile(r"\[((?:[^][]|\[[^]]*\])*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _FENCED = re.compile(r"(^[ ]*```.*?^[ ]*```$)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (`[^|]*?)(?= \| )", re.MULTILINE)
@@ -63,6 +66,8 @@ def find_uri(path: Path) -> str:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The page with links as the site needs them, and with anchors of rows."""
     uri = page.file.src_uri
+    tab = [str(one.title) for one in page.ancestors][-1:]  # the outermost comes last
+    page.meta["search"] = {"boost": _WEIGHTS.get("".join(tab), 0.3 if uri.startswith(("adr/", SOURCE)) else 1)}
     place = ROOT / uri.removeprefix(f"{SOURCE}/") if uri.startswith(f"{SOURCE}/") else ROOT / "docs" / uri
     parts = _FENCED.split(markdown)
     taken = {re.sub(r"[^\w\- ]", "", one).strip().lower() for one in re.findall(r"^#+ (.*)$", markdown, re.MULTILINE)}
