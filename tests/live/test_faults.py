@@ -297,8 +297,8 @@ LINES += [
         f"{NEEDS_VERSION_2} frozen",
         "host",
         faults.set_group("cgroup.freeze", "1"),
-        "(failed|lost) treatment (service-silent|machine-lost|timed-out)",
-        "silent|answer|did not end|within",
+        "failed host stood-still",
+        "stands still: its control group is frozen",
     ),
     Line(f"{NEEDS_VERSION_2} under pressure", "host", faults.set_group("memory.high", "16M"), "ok", ""),
     Line(

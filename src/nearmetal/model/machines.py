@@ -56,6 +56,10 @@ class SiteRunning(Running, Protocol):
         """
         ...
 
+    async def kill(self) -> Completed:
+        """SIGKILL, to all of its process group. Idempotent. MachineLost if it cannot be sent."""
+        ...
+
 
 class Commands(Protocol):
     """Anything commands run on: a site, or a machine. Argument vectors only; nothing passes through a shell.

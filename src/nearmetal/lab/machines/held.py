@@ -5,6 +5,7 @@ mounts, processes, host name, IPC and, unless it is to share its host's, the net
 made it, or with its connection to the host: start it from a thread that lives as long as the machine shall.
 """
 
+import asyncio
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,9 @@ from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Completed, ControlGroup, Door, Handle, Running, Site, SiteRunning
+
+_MOMENT = 1.0
+"""Seconds in which a program ends that hears a signal."""
 
 # What a machine writes lies in its folder, with a probe of its own, to which it may do what it likes: set-user-ID
 # programs too, so the folder is root's alone. The mode of `upper` is that of the machine's `/`. Every program that is
@@ -106,6 +110,12 @@ class HeldMachine(SharedKernelMachine):
     async def group(self) -> ControlGroup:
         return self._group
 
+    async def is_frozen(self) -> bool:
+        """Whether its control group of version 2 stands still, by whose order ever."""
+        if self._group.version != 2:
+            return False
+        return (await self.site.exec(["grep", "-q", "^frozen 1$", f"{self._group.memory}/cgroup.events"])).status == 0
+
     async def exec(
         self,
         argv: Sequence[str],
@@ -131,7 +141,7 @@ class HeldMachine(SharedKernelMachine):
 
 
 class _HeldRunning:
-    def __init__(self, on: HeldMachine, running: Running) -> None:
+    def __init__(self, on: HeldMachine, running: SiteRunning) -> None:
         self._on = on
         self._running = running
 
@@ -141,7 +151,12 @@ class _HeldRunning:
         return ended
 
     async def stop(self) -> Completed:
-        return await self._running.stop()
+        stopping = asyncio.ensure_future(self._running.stop())
+        await asyncio.wait([stopping], timeout=_MOMENT)
+        if not stopping.done() and await self._on.is_frozen():
+            # A frozen group of version 2 hears of SIGTERM no sooner than it is thawed, and of SIGKILL at once.
+            await self._running.kill()
+        return await stopping
 
 
 def build_held_door(handle: Handle, group: ControlGroup) -> Door:

@@ -4,18 +4,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, TimedOut
 from nearmetal.lab import machine as lab_machine
 from nearmetal.model import Completed, SiteRunning
-
-
-class Killable(SiteRunning, Protocol):
-    async def kill(self) -> object:
-        """At once, with all of its process group. MachineLost when it cannot be."""
-        ...
 
 
 class StartedCommands(ABC):
@@ -26,7 +19,7 @@ class StartedCommands(ABC):
     """Why it counts as lost although it answers, once that is so."""
 
     @abstractmethod
-    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> Killable:
+    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> SiteRunning:
         """MachineLost; BadInput for words that no program can be given."""
 
     async def exec(
@@ -50,7 +43,7 @@ class StartedCommands(ABC):
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
         return await self._started(argv, env, b"")
 
-    async def _started(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> Killable:
+    async def _started(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> SiteRunning:
         if self.trouble:
             raise self.trouble
         return await self.start(argv, env, stdin)
