@@ -74,7 +74,7 @@ def install(machine: Ordinary) -> str:
 mountpoint -q {PAYLOAD} || mount {PAYLOAD}
 [ -x /opt/nearmetal/bin/pip ] || python3 -m venv /opt/nearmetal
 pip="/opt/nearmetal/bin/pip install -q --no-index --find-links {PAYLOAD}/wheels"
-$pip nearmetal; $pip --no-deps --force-reinstall nearmetal
+$pip nearmetal; $pip --no-compile --no-deps --force-reinstall nearmetal
 mkdir -p /var/cache/nearmetal/images {RUNS}
 if ! cmp -s {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig; then
     tar -C /var/cache/nearmetal/images --numeric-owner -xf {PAYLOAD}/image.tar
