@@ -203,7 +203,7 @@ if ! cmp -s {PAYLOAD}/tests.tar /opt/checkout/.sent; then
     cp {PAYLOAD}/tests.tar /opt/checkout/.sent
 fi
 cd /opt/checkout
-NEARMETAL_PATIENCE=20 /opt/nearmetal/bin/python -m pytest -q -p no:cacheprovider --timeout=0 -rs {chosen}"""
+NEARMETAL_PATIENCE=20 /opt/nearmetal/bin/python -m pytest -q -p no:cacheprovider --timeout=0 --tb=line -rs {chosen}"""
     return _must(machine, script, _LONG)
 
 
