@@ -23,8 +23,8 @@ from nearmetal.analysis.student import find_student_quantile
 from nearmetal.model import Look
 
 _NORMAL = NormalDist()
-_NODES = 80
-"""Of Gauss and Legendre in each range of estimates at which a study goes on."""
+_NODES = 24
+"""Of Gauss and Legendre in each range of estimates at which a study goes on. More find the same."""
 
 _HARDLY = 0.05
 """With less of a chance, the blocks left are not worth their time."""
