@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
+from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Plan, Study, identify_assignment
 from nearmetal.report import figures
 from nearmetal.report.sizing import show_aim
@@ -40,7 +40,7 @@ def gather_evidence(study: Study) -> "Evidence":
 
     state, kernel = Paths.default().state, os.uname().release
     return Evidence(
-        pilot=find_pilot(planning.digest_measurement(study), kernel, state),
+        pilot=find_pilot(digest_measurement(study), kernel, state),
         runs=tuple(_find_earlier_runs(study, state, kernel)),
         calibrations=calibrations.kept(state, kernel),
     )
@@ -63,7 +63,7 @@ def _find_earlier_runs(study: Study, state: Path, kernel: str) -> "Iterator[Earl
 
 def _of_the_same_study(study: Study, state: Path) -> Iterator[RunFolder]:
     """Runs that measured the same. One that cannot be read is none."""
-    measured = planning.digest_measurement(study)
+    measured = digest_measurement(study)
     named = re.compile(rb'"name":\s*"' + re.escape(study.name.encode()) + rb'"')
     for path in runs.remembered(state):
         try:
@@ -71,7 +71,7 @@ def _of_the_same_study(study: Study, state: Path) -> Iterator[RunFolder]:
             if not named.search((path / "manifest.json").read_bytes()):
                 continue
             folder = RunFolder.open(path)
-            if planning.digest_measurement(folder.manifest().study) == measured:
+            if digest_measurement(folder.manifest().study) == measured:
                 yield folder
         except (BadInput, OSError):
             continue

@@ -63,22 +63,6 @@ def _drop_later_keys(document: Mapping[str, Any]) -> None:
                 del host[key]
 
 
-_ABOUT_THE_NUMBER = ("blocks", "seed", "margin", "alpha", "repeats", "detect", "precision", "power")
-"""Keys of [design] that change no trial: only how many there are, or what is concluded."""
-
-_ABOUT_CONCLUSIONS: Mapping[str, Any] = {
-    "question": True,
-    "design": set(_ABOUT_THE_NUMBER),
-    "workloads": {"__all__": {"headlines"}},
-}
-
-
-def digest_measurement(study: Study) -> str:
-    """sha256 of what a study measures: the same however many blocks and repeats it has, and whatever it concludes."""
-    document = study.model_dump(mode="json", exclude=_ABOUT_CONCLUSIONS)
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
 def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[Resolved] | None = None) -> Plan:
     """The plan of a study. BadInput when a contrast's reference cannot be told.
 

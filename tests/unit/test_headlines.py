@@ -11,6 +11,7 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.commands.gates import JudgedRun, judge_measured
 from nearmetal.errors import BadInput
+from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Response, TrialRecord
 from nearmetal.run.looks import look_after
 from nearmetal.store.manifest import Manifest, pack_plan, unpack_plan
@@ -110,7 +111,7 @@ def test_a_contrast_of_a_workload_that_is_not_there_is_damage() -> None:
 
 def test_headlines_change_no_measurement_and_their_absence_no_digest() -> None:
     plain, more = manifest().study, with_headline().study
-    assert planning.digest_measurement(plain) == planning.digest_measurement(more)
+    assert digest_measurement(plain) == digest_measurement(more)
     assert planning.digest_study(plain) != planning.digest_study(more)
 
 

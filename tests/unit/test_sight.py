@@ -16,6 +16,7 @@ from nearmetal.analysis.sight import SPARE, EarlierRun, Evidence, find_noise, li
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.slack import count_spare, warn_of_no_slack
 from nearmetal.errors import BadInput
+from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Plan, Scale, Study
 from nearmetal.report.reading import read as read_run
 from nearmetal.report.sections import method
@@ -242,11 +243,11 @@ def test_a_pilot_is_found_again_for_the_same_study_and_kernel(tmp_path: Any) -> 
 
 
 def test_what_is_measured_is_the_same_however_often_and_whatever_is_concluded() -> None:
-    measured = planning.digest_measurement(study())
+    measured = digest_measurement(study())
     same = ("design.blocks=9", "design.seed=7", "design.margin=1%", "design.repeats=4", "question=why")
-    assert {planning.digest_measurement(study(one)) for one in same} == {measured}
+    assert {digest_measurement(study(one)) for one in same} == {measured}
     other = ("workloads.web.duration=3s", "environments.other.speed=0.8", "design.share_boot=true", "machine.vcpus=2")
-    assert measured not in {planning.digest_measurement(study(one)) for one in other}
+    assert measured not in {digest_measurement(study(one)) for one in other}
 
 
 def test_failures_weigh_as_many_blocks_as_their_run_had() -> None:

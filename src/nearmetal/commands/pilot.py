@@ -12,6 +12,7 @@ from nearmetal.commands.run import watcher
 from nearmetal.commands.study import Opened
 from nearmetal.config import Paths
 from nearmetal.interrupts import run_until_done, until_interrupted
+from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Study
 from nearmetal.printing import console_for, unfolded
 from nearmetal.report import figures, words
@@ -65,7 +66,7 @@ def _keep(folder: RunFolder) -> Pilot:
         run=str(folder.path),
         made=manifest.created,
         kernel=os.uname().release,
-        measured=planning.digest_measurement(manifest.study),
+        measured=digest_measurement(manifest.study),
         boots=BOOTS,
         trials=TRIALS,
         repeats=choose_repeats_together(noise, manifest.study.design.share_boot),

@@ -1,11 +1,14 @@
 """How often a study was run on this host before: by the runs that lie beside it. Who repeats until a result pleases is
 wrong more often than the level says, and the reader of one report cannot see it."""
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import BadInput
+from nearmetal.measurement_digest import digest_measurement
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
@@ -15,27 +18,30 @@ _HOST = (("processor", "model"), ("memory", "total_bytes"), ("kernel", "architec
 
 
 def count_earlier_runs(folder: RunFolder) -> int:
-    """Runs beside this one that began before it, of the same digest, on a host of the same processor and memory.
+    """Runs beside this one that began before it, on a host of the same processor and memory, and measured the same.
 
+    Each draws a seed of its own, and may have another number of blocks.
     Runs that were moved elsewhere or removed are not known. What cannot be read does not count.
     """
     mine = folder.manifest()
+    measured = digest_measurement(mine.study)
     return sum(
-        one.created < mine.created and one.plan.study == mine.plan.study and _find_host(one) == _find_host(mine)
-        for one in _read_beside(folder.path.resolve(), mine.plan.study)
+        one.created < mine.created and _find_host(one) == _find_host(mine) and digest_measurement(one.study) == measured
+        for one in _read_beside(folder.path.resolve(), mine.study.name)
     )
 
 
-def _read_beside(path: Path, digest: str) -> Iterator[Manifest]:
+def _read_beside(path: Path, study: str) -> Iterator[Manifest]:
     try:
         places = runs.inside(path.parent)
     except (BadInput, OSError):
         return
+    named = re.compile(rb'"name":\s*' + re.escape(json.dumps(study, ensure_ascii=False).encode()))
     for place in places:
         other = RunFolder(place)
         try:
             # A manifest may hold a million trials: those of other studies are not parsed.
-            if place.resolve() != path and digest.encode() in (place / "manifest.json").read_bytes():
+            if place.resolve() != path and named.search((place / "manifest.json").read_bytes()):
                 yield other.manifest()
         except (BadInput, OSError):
             continue

@@ -59,7 +59,7 @@ class Pilot(Document):
     kernel: str
     """Release of the host's kernel."""
     measured: str
-    """Digest of what was measured: `plan.digest_measurement` of the study."""
+    """Digest of what was measured: `digest_measurement` of the study."""
     boots: int
     """Of each treatment and workload."""
     trials: int
