@@ -1,6 +1,7 @@
 """A lab of hosts: a server and its clients on as many hosts, joined by a hub of tunnels."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from nearmetal.store.journal import records
 from .two_hosts import Login, Pair
 
 pytestmark = pytest.mark.live
+
+_LIMIT = 2 * 3600
+"""Seconds: the study says twenty minutes on two cores that nothing else uses."""
 
 NAMES = ("c1", "c2", "c3", "c4", "c5")
 
@@ -68,9 +72,9 @@ async def test_clients_on_five_hosts_load_one_server(room: Pair, tmp_path: Path)
     assert room.left() == []
 
 
-def written_lab(room: Pair, folder: Path) -> Path:
+def written_lab(room: Pair, folder: Path, first: str = "server") -> Path:
     """The near host is not in it: its first host takes servers, the others clients."""
-    file, roles = folder / "lab.toml", ["server", *["client"] * 4]
+    file, roles = folder / "lab.toml", [first, *["client"] * 4]
     told = zip(NAMES, room.fars, roles, strict=True)
     file.write_text(
         "".join(
@@ -147,3 +151,55 @@ async def test_a_study_without_hosts_runs_in_the_lab(room: Pair, tmp_path: Path)
     status, _, stderr = await room.nearmetal("resume", str(run))
     assert status == 0, stderr
     assert room.left() == []
+
+
+async def run_published(room: Pair, folder: Path, *changed: str) -> Mapping[int, list[TrialRecord]]:
+    """The study after the fourth published one, by its quick version, from the near host, where its servers are.
+
+    Its records by their number of clients.
+    """
+    lab, run = written_lab(room, folder, "client"), folder / "run"
+    asked = ("run", "shared-network", "--quick", "--lab", str(lab), "-o", str(run), *changed)
+    status, stdout, stderr = await room.nearmetal(*asked, limit=_LIMIT)
+    # Whether figures decide something, and whether generators are in time on a busy host, is not asked here.
+    assert status in (0, 1), stdout + stderr
+    assert (run / "report.html").exists()
+    assert room.left() == []
+    by_count: dict[int, list[TrialRecord]] = {}
+    for record in records_of(run):
+        count = record.trial.treatment["clients"]
+        assert isinstance(count, int)
+        assert record.blame != "treatment", record.reason
+        assert [one.host for one in record.machines] == ["local", *NAMES[:count]]
+        assert record.readback["trunk"]["ends"].keys() == {"local", *NAMES[:count]}
+        if record.status is TrialStatus.OK:
+            # Namespaces of one kernel have one clock.
+            assert {name: one.offset for name, one in record.host_clocks.items()} == dict.fromkeys(
+                NAMES[:count], (0, 0)
+            )
+        by_count.setdefault(count, []).append(record)
+    return by_count
+
+
+@pytest.mark.long
+async def test_the_published_server_and_its_five_client_hosts(room: Pair, tmp_path: Path) -> None:
+    """For a moment: one block, without guests."""
+    short = [f"workloads.{name}={value}" for name, value in (("tcp.duration", "1s"), ("udp.duration", "1s"))]
+    short += ["workloads.heavy.to=2", "workloads.heavy.per_step=1s", 'factors.environment=["host"]']
+    found = await run_published(room, tmp_path, "--blocks", "1", *(word for one in short for word in ("--set", one)))
+    assert found.keys() == {1, 2, 5}
+    assert all({one.trial.workload for one in those} == {"tcp", "udp", "heavy"} for those in found.values())
+    for record in found[5]:
+        if record.trial.workload == "tcp":
+            assert record.status is TrialStatus.OK, record.reason
+            bandwidth = record.responses["bandwidth"].by_client
+            assert bandwidth is not None and len(bandwidth) == 5 and min(bandwidth) > 0
+
+
+@pytest.mark.long
+async def test_the_published_topology_whole(room: Pair, tmp_path: Path) -> None:
+    found = await run_published(room, tmp_path)
+    assert found.keys() == {1, 2, 5}
+    trials = [record for those in found.values() for record in those]
+    assert {record.trial.treatment["environment"] for record in trials} == {"host", "qemu"}
+    assert sum(record.status is TrialStatus.OK for record in trials) > len(trials) / 2

@@ -41,7 +41,11 @@ class Pair:
         return self.fars[0]
 
     async def nearmetal(
-        self, *arguments: str, kill_after: float | None = None, kill_when: Callable[[], object] | None = None
+        self,
+        *arguments: str,
+        kill_after: float | None = None,
+        kill_when: Callable[[], object] | None = None,
+        limit: float = 240,
     ) -> tuple[int, str, str]:
         """Status and output of the command, run on the near host; killed so many seconds after its lab began (-9).
         If `kill_when` sees something, with all that it started: nobody puts right what a block's process would.
@@ -55,10 +59,10 @@ class Pair:
         )
         reading = asyncio.ensure_future(process.communicate())
         try:
-            async with asyncio.timeout(240) as limit:
+            async with asyncio.timeout(limit) as until:
                 if kill_after is not None:
                     await asyncio.wait([reading, begun], return_when=asyncio.FIRST_COMPLETED)
-                    limit.reschedule(asyncio.get_running_loop().time() + kill_after)
+                    until.reschedule(asyncio.get_running_loop().time() + kill_after)
                 while kill_when is not None and not reading.done():
                     if await asyncio.to_thread(kill_when):
                         kill_tree(process.pid)

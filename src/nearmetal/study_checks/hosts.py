@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nearmetal import plugins
 from nearmetal.factors import NoTarget, find_aims
 from nearmetal.lines import KeyPath
-from nearmetal.model import HostSpec, Role, Study
+from nearmetal.model import HostSpec, Level, Role, Study
 from nearmetal.resolve import installed_names
 from nearmetal.study_checks.factors import NAME
 from nearmetal.study_checks.places import describe_kind
@@ -46,7 +46,8 @@ def place_roles(study: Study, where: StudyText) -> Study:
     server = _place_servers(study, where)
     machine = study.machine if server is None else study.machine.model_copy(update={"host": server})
     clients = study.clients
-    placed = _place_clients(study, machine.host, where) or clients.hosts
+    # Of those that a tag or a role means, no more than there are clients; of those that are named, each is to have one.
+    placed = _place_clients(study, machine.host, where)[: _count_clients(study)] or clients.hosts
     if placed != clients.hosts:
         clients = clients.model_copy(update={"host": placed[0] if len(placed) == 1 else placed})
     if len(placed) > 1 and "count" not in clients.model_fields_set:
@@ -136,15 +137,26 @@ def _is_placed(study: Study, table: str) -> bool:
 
 def _find_levels(study: Study) -> Iterator[tuple[str, str, str]]:
     """Factors that place a role: name, table, and each level."""
+    for table in ("machine", "clients"):
+        yield from ((name, table, str(level)) for name, key, level in _find_aimed(study, table) if key == "host")
+
+
+def _find_aimed(study: Study, table: str) -> Iterator[tuple[str, str, Level]]:
+    """Factors that set keys of a table: name, key, and each level."""
     known = installed_names()
     for name, factor in study.factors.items():
         try:
             aims = find_aims(name, factor, study, known)
         except NoTarget:  # which is told later
             continue
-        for aim in aims:
-            if aim.key == "host":
-                yield from ((name, aim.kind, str(level)) for level in factor.levels)
+        yield from ((name, aim.key, level) for aim in aims if aim.kind == table for level in factor.levels)
+
+
+def _count_clients(study: Study) -> int | None:
+    """How many there are at most; None if the study does not say."""
+    said = [study.clients.count] if "count" in study.clients.model_fields_set else []
+    said += [int(level) for _, key, level in _find_aimed(study, "clients") if key == "count" and isinstance(level, int)]
+    return max(said, default=None)
 
 
 def _is_own_host(study: Study, level: str) -> bool:
