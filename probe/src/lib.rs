@@ -21,8 +21,6 @@ mod interface;
 mod interrupt;
 mod irq;
 mod kernel;
-#[cfg(test)]
-mod laid;
 mod launch;
 mod link;
 mod load;
@@ -34,6 +32,8 @@ mod process;
 mod program;
 mod refusal;
 mod sample;
+#[cfg(test)]
+mod sample_kernel;
 mod schema;
 mod serve;
 mod spread;

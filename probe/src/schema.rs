@@ -25,7 +25,10 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("awake.v1", printed_schema::<awake::Awake>),
     ("awake.waiting.v1", printed_schema::<awake::Waiting>),
     ("bystanders.v1", printed_schema::<bystanders::Document>),
-    ("bystanders.moved.v1", printed_schema::<bystanders::Moved>),
+    (
+        "bystanders.moved.v1",
+        printed_schema::<bystanders::MoveOutcome>,
+    ),
     ("bystanders.back.v1", printed_schema::<bystanders::Back>),
     ("clock.v1", printed_schema::<clock::Document>),
     ("clock.serve.v1", printed_schema::<clock::Listening>),

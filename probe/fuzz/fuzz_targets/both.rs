@@ -9,5 +9,5 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let (first, second) = files.split_at(files.len().min(u16::from_le_bytes(*length).into()));
-    fuzzed::both(first, second);
+    fuzzed::trace_both(first, second);
 });

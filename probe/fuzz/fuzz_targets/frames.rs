@@ -12,7 +12,7 @@ fn take_all<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<(u8, Vec<u8>)>, 
     let (mut arrived, mut found) = (Vec::new(), Vec::new());
     for piece in pieces {
         arrived.extend_from_slice(piece);
-        while let Some(frame) = frames::taken(&mut arrived) {
+        while let Some(frame) = frames::take_frame(&mut arrived) {
             found.push(frame);
         }
     }
@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
     let (found, rest) = take_all(std::iter::once(stream));
     let size = usize::from(*size) + 1;
     assert_eq!(take_all(stream.chunks(size)), (found.clone(), rest.clone()), "in pieces of {size}");
-    let again = found.iter().flat_map(|(letter, content)| frames::frame(*letter, content));
+    let again = found.iter().flat_map(|(letter, content)| frames::encode_frame(*letter, content));
     assert_eq!(again.chain(rest).collect::<Vec<_>>(), stream);
     let mut reader = stream;
     for frame in found {

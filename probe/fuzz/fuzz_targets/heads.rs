@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use nearmetal_probe::fuzzed;
 
-fuzz_target!(|input: &[u8]| fuzzed::heads(input));
+fuzz_target!(|input: &[u8]| fuzzed::read_heads(input));

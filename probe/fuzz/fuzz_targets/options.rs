@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use nearmetal_probe::fuzzed;
 
-fuzz_target!(|input: &[u8]| fuzzed::options(input));
+fuzz_target!(|input: &[u8]| fuzzed::read_options(input));

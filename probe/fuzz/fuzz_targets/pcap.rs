@@ -5,5 +5,5 @@ use libfuzzer_sys::fuzz_target;
 use nearmetal_probe::fuzzed;
 
 fuzz_target!(|input: &[u8]| {
-    fuzzed::capture(input);
+    fuzzed::trace_capture(input);
 });

@@ -13,5 +13,5 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let section = if order & 1 == 0 { LITTLE } else { BIG };
-    fuzzed::capture(&[section, blocks].concat());
+    fuzzed::trace_capture(&[section, blocks].concat());
 });

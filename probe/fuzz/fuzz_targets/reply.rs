@@ -22,16 +22,16 @@ struct Outcome {
 
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, to_head: bool) -> Option<Outcome> {
     let (mut reply, mut last) = (Reply::default(), LastHead::default());
-    reply.begin(to_head);
+    reply.begin_reply(to_head);
     let mut consumed = 0;
     for piece in pieces {
-        consumed += reply.feed(piece, &mut last).ok()? as u64;
+        consumed += reply.feed_bytes(piece, &mut last).ok()? as u64;
         if reply.is_done() {
             break;
         }
     }
     if !reply.is_done() {
-        reply.end().ok()?;
+        reply.end_stream().ok()?;
     }
     assert_eq!(reply.header_bytes() + reply.body_bytes(), consumed);
     Some(Outcome {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 
-use super::frames::{self, frame};
+use super::frames::{self, encode_frame};
 use super::handshake::{self, Secret};
-use super::request::{Request, Run};
+use super::request::{ProgramStart, Request};
 use crate::launch::parse_variable;
 use crate::program::OWN_FAILURE;
 
@@ -48,14 +48,14 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let status = ask(args).unwrap_or_else(|error| {
+    let status = ask_agent(args).unwrap_or_else(|error| {
         eprintln!("nearmetal-probe ask: {error:#}");
         OWN_FAILURE
     });
     Ok(ExitCode::from(status))
 }
 
-fn ask(args: Args) -> anyhow::Result<u8> {
+fn ask_agent(args: Args) -> anyhow::Result<u8> {
     let secret = match &args.guest {
         Some(name) => Secret::read(&args.secret)?.for_guest(name),
         None => Secret::read(&args.secret)?,
@@ -71,16 +71,16 @@ fn ask(args: Args) -> anyhow::Result<u8> {
     connection.set_read_timeout(Some(PATIENCE))?;
     connection.set_nodelay(true)?;
     let mut reader = BufReader::with_capacity(PIECE, connection.try_clone()?);
-    handshake::introduce(&mut reader, &mut &connection, &secret)
+    handshake::greet_guest(&mut reader, &mut &connection, &secret)
         .with_context(|| format!("no agent answers at {} as it should", args.at))?;
     connection.set_read_timeout(None)?;
-    let run = Run {
+    let run = ProgramStart {
         argv,
         env: args.env,
     };
-    handshake::say(&mut &connection, &Request::Run(run))?;
+    handshake::write_line(&mut &connection, &Request::Run(run))?;
     thread::spawn(move || send(&connection));
-    receive(&mut reader)
+    receive_output(&mut reader)
 }
 
 /// All of our standard input. That the guest takes no more of it is told where its answers are read.
@@ -88,7 +88,7 @@ fn send(mut connection: &TcpStream) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     loop {
         let length = io::stdin().read(&mut piece)?;
-        connection.write_all(&frame(frames::INPUT, &piece[..length]))?;
+        connection.write_all(&encode_frame(frames::INPUT, &piece[..length]))?;
         if length == 0 {
             return Ok(());
         }
@@ -96,13 +96,13 @@ fn send(mut connection: &TcpStream) -> io::Result<()> {
 }
 
 /// What the program says, until it has ended; its status.
-fn receive(reader: &mut impl Read) -> anyhow::Result<u8> {
+fn receive_output(reader: &mut impl Read) -> anyhow::Result<u8> {
     loop {
         let (letter, content) =
             frames::next(reader).context("the guest is gone, and the program with it")?;
         match letter {
-            frames::OUTPUT if !all(&mut io::stdout(), &content)? => return Ok(BROKEN_PIPE),
-            frames::ERRORS if !all(&mut io::stderr(), &content)? => return Ok(BROKEN_PIPE),
+            frames::OUTPUT if !write_now(&mut io::stdout(), &content)? => return Ok(BROKEN_PIPE),
+            frames::ERRORS if !write_now(&mut io::stderr(), &content)? => return Ok(BROKEN_PIPE),
             frames::ENDED => return Ok(content.first().copied().unwrap_or_default()),
             frames::REFUSED => bail!("{}", String::from_utf8_lossy(&content)),
             _ => {}
@@ -111,7 +111,7 @@ fn receive(reader: &mut impl Read) -> anyhow::Result<u8> {
 }
 
 /// At once: whoever reads it may wait for less than a line. Whether anybody reads it.
-fn all(stream: &mut impl Write, content: &[u8]) -> anyhow::Result<bool> {
+fn write_now(stream: &mut impl Write, content: &[u8]) -> anyhow::Result<bool> {
     match stream.write_all(content).and_then(|()| stream.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         written => written

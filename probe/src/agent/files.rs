@@ -18,12 +18,12 @@ const MOST: usize = 64;
 
 /// Tell what these files hold, and when.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct FilesQuery {
     pub paths: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct FilesAnswer {
     /// By the clock `CLOCK_REALTIME`, before the first was read.
     started_ns: i64,
     /// After the last.
@@ -32,9 +32,9 @@ pub struct Found {
     files: BTreeMap<String, String>,
 }
 
-impl Wanted {
+impl FilesQuery {
     /// Fails if it is more than fits in an answer.
-    pub fn read(&self) -> anyhow::Result<Found> {
+    pub fn read(&self) -> anyhow::Result<FilesAnswer> {
         ensure!(self.paths.len() <= MOST, "more than {MOST} files at once");
         let started_ns = timing::realtime_ns();
         let mut left = LARGEST_OF_ALL;
@@ -48,7 +48,7 @@ impl Wanted {
                 .with_context(|| format!("files of more than {LARGEST_OF_ALL} bytes"))?;
             files.insert(path.clone(), String::from_utf8_lossy(&text).into_owned());
         }
-        Ok(Found {
+        Ok(FilesAnswer {
             started_ns,
             ended_ns: timing::realtime_ns(),
             files,
@@ -95,9 +95,9 @@ mod tests {
         }
     }
 
-    fn read(paths: &[&str]) -> anyhow::Result<Found> {
+    fn read(paths: &[&str]) -> anyhow::Result<FilesAnswer> {
         let paths = paths.iter().map(ToString::to_string).collect();
-        Wanted { paths }.read()
+        FilesQuery { paths }.read()
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub const REFUSED: u8 = b'!';
 const HEADER: usize = 5;
 
 /// One frame.
-pub fn frame(letter: u8, content: &[u8]) -> Vec<u8> {
+pub fn encode_frame(letter: u8, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).expect("frames are of buffers");
     let mut whole = Vec::with_capacity(HEADER + content.len());
     whole.push(letter);
@@ -33,7 +33,7 @@ pub fn frame(letter: u8, content: &[u8]) -> Vec<u8> {
 }
 
 /// The first whole frame in what has arrived, taken out of it.
-pub fn taken(arrived: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
+pub fn take_frame(arrived: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let (&letter, rest) = arrived.split_first()?;
     let length = rest
         .first_chunk::<4>()
@@ -64,15 +64,15 @@ mod tests {
     #[test]
     fn frames_come_out_as_they_went_in_however_they_arrive() {
         let sent = [
-            frame(INPUT, b"abc"),
-            frame(INPUT, b""),
-            frame(OUTPUT, &[0; 300]),
+            encode_frame(INPUT, b"abc"),
+            encode_frame(INPUT, b""),
+            encode_frame(OUTPUT, &[0; 300]),
         ]
         .concat();
         let (mut arrived, mut found) = (Vec::new(), Vec::new());
         for &byte in &sent {
             arrived.push(byte);
-            found.extend(taken(&mut arrived));
+            found.extend(take_frame(&mut arrived));
         }
         let expected = vec![
             (INPUT, b"abc".to_vec()),

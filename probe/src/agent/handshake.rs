@@ -45,19 +45,19 @@ impl Secret {
     }
 
     /// What one side proves itself by, in base64: over what the guest said of itself, and the controller's nonce.
-    fn signed(&self, side: &str, guest: &Greeting, controller: &str) -> String {
-        let signing = self.signing(side, guest, controller);
+    fn sign_greeting(&self, side: &str, guest: &Greeting, controller: &str) -> String {
+        let signing = self.start_signature(side, guest, controller);
         BASE64.encode(signing.finalize().into_bytes())
     }
 
     fn has_signed(&self, side: &str, guest: &Greeting, controller: &str, proof: &str) -> bool {
-        let signing = self.signing(side, guest, controller);
+        let signing = self.start_signature(side, guest, controller);
         BASE64
             .decode(proof)
             .is_ok_and(|proof| signing.verify_slice(&proof).is_ok())
     }
 
-    fn signing(&self, side: &str, guest: &Greeting, controller: &str) -> Hmac<Sha256> {
+    fn start_signature(&self, side: &str, guest: &Greeting, controller: &str) -> Hmac<Sha256> {
         let mut signing =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         for part in [side, &guest.nonce, &guest.boot_id, controller] {
@@ -89,14 +89,14 @@ struct Proof {
 }
 
 /// Greet, and return once the other side has proved who it is and has been shown the same of us.
-pub fn shake(
+pub fn greet_controller(
     reader: &mut impl BufRead,
     writer: &mut impl Write,
     secret: &Secret,
 ) -> anyhow::Result<()> {
     let greeting = Greeting {
         schema: SCHEMA.into(),
-        nonce: nonce()?,
+        nonce: draw_nonce()?,
         boot_id: Kernel::running()
             .read_text("/proc/sys/kernel/random/boot_id")
             .unwrap_or_default(),
@@ -105,34 +105,34 @@ pub fn shake(
             .to_string_lossy()
             .into_owned(),
     };
-    say(writer, &greeting)?;
+    write_line(writer, &greeting)?;
     let answer: Answer =
-        serde_json::from_str(&line(reader)?).context("this is no answer to a greeting")?;
+        serde_json::from_str(&read_line(reader)?).context("this is no answer to a greeting")?;
     ensure!(
         secret.has_signed("controller", &greeting, &answer.nonce, &answer.proof),
         "whoever connected does not know this machine's secret"
     );
-    let proof = secret.signed("guest", &greeting, &answer.nonce);
-    say(writer, &Proof { proof })
+    let proof = secret.sign_greeting("guest", &greeting, &answer.nonce);
+    write_line(writer, &Proof { proof })
 }
 
 /// The other side of it: wait to be greeted, prove who we are, and see that the guest is who it should be.
-pub fn introduce(
+pub fn greet_guest(
     reader: &mut impl BufRead,
     writer: &mut impl Write,
     secret: &Secret,
 ) -> anyhow::Result<()> {
     let greeting: Greeting =
-        serde_json::from_str(&line(reader)?).context("what answers there is no agent")?;
+        serde_json::from_str(&read_line(reader)?).context("what answers there is no agent")?;
     ensure!(
         greeting.schema == SCHEMA,
         "what answers there is no agent of version {SCHEMA}"
     );
-    let nonce = nonce()?;
-    let proof = secret.signed("controller", &greeting, &nonce);
+    let nonce = draw_nonce()?;
+    let proof = secret.sign_greeting("controller", &greeting, &nonce);
     let ours = Answer { nonce, proof };
-    say(writer, &ours)?;
-    let theirs: Proof = serde_json::from_str(&line(reader)?).context("this is no proof")?;
+    write_line(writer, &ours)?;
+    let theirs: Proof = serde_json::from_str(&read_line(reader)?).context("this is no proof")?;
     ensure!(
         secret.has_signed("guest", &greeting, &ours.nonce, &theirs.proof),
         "what answers there does not know this machine's secret"
@@ -141,14 +141,14 @@ pub fn introduce(
 }
 
 /// One document in one line.
-pub fn say(writer: &mut impl Write, document: &impl Serialize) -> anyhow::Result<()> {
+pub fn write_line(writer: &mut impl Write, document: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string(document)?;
     text.push('\n');
     Ok(writer.write_all(text.as_bytes())?)
 }
 
 /// A line of bounded length.
-pub fn line(reader: &mut impl BufRead) -> anyhow::Result<String> {
+pub fn read_line(reader: &mut impl BufRead) -> anyhow::Result<String> {
     const LONGEST: u64 = 4 << 20;
     let mut text = String::new();
     reader.by_ref().take(LONGEST).read_line(&mut text)?;
@@ -159,7 +159,7 @@ pub fn line(reader: &mut impl BufRead) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn nonce() -> anyhow::Result<String> {
+fn draw_nonce() -> anyhow::Result<String> {
     let mut bytes = [0; NONCE];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(BASE64.encode(bytes))
@@ -174,16 +174,16 @@ mod tests {
     use super::*;
 
     /// What the guest's side ends with when the controller's answers so, and what it said last.
-    fn shaken(answer: impl FnOnce(&Greeting) -> String) -> (anyhow::Result<()>, String) {
+    fn shake_with(answer: impl FnOnce(&Greeting) -> String) -> (anyhow::Result<()>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let controller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let guest = listener.accept().unwrap().0;
         let guests = thread::spawn(move || {
             let mut reader = BufReader::new(guest.try_clone().unwrap());
-            shake(&mut reader, &mut &guest, &Secret(b"secret".into()))
+            greet_controller(&mut reader, &mut &guest, &Secret(b"secret".into()))
         });
         let mut reader = BufReader::new(controller.try_clone().unwrap());
-        let greeting: Greeting = serde_json::from_str(&line(&mut reader).unwrap()).unwrap();
+        let greeting: Greeting = serde_json::from_str(&read_line(&mut reader).unwrap()).unwrap();
         assert_eq!(greeting.schema, SCHEMA);
         (&controller)
             .write_all(answer(&greeting).as_bytes())
@@ -194,17 +194,17 @@ mod tests {
         (ended, said)
     }
 
-    fn answered(secret: &[u8], side: &str, greeting: &Greeting) -> String {
-        let proof = Secret(secret.into()).signed(side, greeting, "mine");
+    fn sign_answer(secret: &[u8], side: &str, greeting: &Greeting) -> String {
+        let proof = Secret(secret.into()).sign_greeting(side, greeting, "mine");
         format!("{{\"nonce\":\"mine\",\"proof\":\"{proof}\"}}\n")
     }
 
     #[test]
     fn who_knows_the_secret_is_shown_that_the_guest_does_too() {
         let mut theirs = String::new();
-        let (ended, said) = shaken(|greeting| {
-            theirs = Secret(b"secret".into()).signed("guest", greeting, "mine");
-            answered(b"secret", "controller", greeting)
+        let (ended, said) = shake_with(|greeting| {
+            theirs = Secret(b"secret".into()).sign_greeting("guest", greeting, "mine");
+            sign_answer(b"secret", "controller", greeting)
         });
         ended.unwrap();
         assert_eq!(said, format!("{{\"proof\":\"{theirs}\"}}\n"));
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn who_does_not_know_it_is_shown_nothing() {
         for (secret, side) in [(&b"another"[..], "controller"), (&b"secret"[..], "guest")] {
-            let (ended, said) = shaken(|greeting| answered(secret, side, greeting));
+            let (ended, said) = shake_with(|greeting| sign_answer(secret, side, greeting));
             assert!(format!("{:#}", ended.unwrap_err()).contains("secret"));
             assert_eq!(said, "");
         }
@@ -221,14 +221,14 @@ mod tests {
 
     #[test]
     fn what_was_proved_to_one_guest_is_nothing_to_another() {
-        let (ended, said) = shaken(|greeting| {
+        let (ended, said) = shake_with(|greeting| {
             let another = Greeting {
                 schema: SCHEMA.into(),
                 nonce: greeting.nonce.clone(),
                 boot_id: "another".into(),
                 arch: greeting.arch.clone(),
             };
-            answered(b"secret", "controller", &another)
+            sign_answer(b"secret", "controller", &another)
         });
         ended.unwrap_err();
         assert_eq!(said, "");
@@ -256,7 +256,7 @@ mod tests {
             "GET / HTTP/1.1\r\n",
             "{\"nonce\":\"\",\"proof\":\"-\"}\n",
         ] {
-            let (ended, said) = shaken(|_| rubbish.into());
+            let (ended, said) = shake_with(|_| rubbish.into());
             assert!(ended.is_err());
             assert_eq!(said, "");
         }

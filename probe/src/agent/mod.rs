@@ -91,7 +91,8 @@ fn in_a_process_of_its_own(connection: TcpStream, secret: &Path) {
         Ok(Some(_)) => {}
         Ok(None) => {
             // Read each time: a guest that is restored is given another than the one it was saved with.
-            let ended = Secret::read(secret).and_then(|secret| session::serve(connection, &secret));
+            let ended = Secret::read(secret)
+                .and_then(|secret| session::serve_connection(connection, &secret));
             if let Err(error) = &ended {
                 eprintln!("nearmetal-agent: {error:#}");
             }

@@ -4,20 +4,20 @@ use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-use super::files::Wanted;
+use super::files::FilesQuery;
 use crate::process;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    Run(Run),
+    Run(ProgramStart),
     Signal(ToGroup),
-    Read(Wanted),
+    Read(FilesQuery),
 }
 
 /// Start a program.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct ProgramStart {
     /// Its name, looked up in PATH as `env` has it, and what it is given.
     pub argv: Vec<String>,
     /// All that it finds in its environment, by name and value.
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn what_the_controller_writes_is_understood() {
         let line = r#"{"run": {"argv": ["echo", "\u00e4"], "env": [["PATH", "/bin"]]}}"#;
-        let run = Run {
+        let run = ProgramStart {
             argv: vec!["echo".into(), "ä".into()],
             env: vec![("PATH".into(), "/bin".into())],
         };
@@ -81,7 +81,7 @@ mod tests {
         let paths = vec!["/proc/uptime".into()];
         assert_eq!(
             Request::parse(line).unwrap(),
-            Request::Read(Wanted { paths })
+            Request::Read(FilesQuery { paths })
         );
     }
 

@@ -13,11 +13,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 
-use super::files::Wanted;
-use super::frames::{self, frame};
+use super::files::FilesQuery;
+use super::frames::{self, encode_frame};
 use super::handshake::{self, Secret};
-use super::request::{Request, Run};
-use super::{OOM_SCORE, handshake::line};
+use super::request::{ProgramStart, Request};
+use super::{OOM_SCORE, handshake::read_line};
 use crate::process::{self, ProcessEnd};
 use crate::program::Program;
 
@@ -30,17 +30,19 @@ const HOME: &str = "/root";
 /// As a program finds it that nobody protects.
 const USUAL: &str = "0";
 
-pub fn serve(connection: TcpStream, secret: &Secret) -> anyhow::Result<()> {
+pub fn serve_connection(connection: TcpStream, secret: &Secret) -> anyhow::Result<()> {
     connection.set_nodelay(true)?;
     connection.set_read_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(&connection);
-    handshake::shake(&mut reader, &mut &connection, secret)?;
+    handshake::greet_controller(&mut reader, &mut &connection, secret)?;
     let outcome = loop {
         if reader.fill_buf()?.is_empty() {
             return Ok(()); // it only wanted to know who we are, or wants no more files
         }
-        match Request::parse(&line(&mut reader)?) {
-            Ok(Request::Run(run)) => return attend(&connection, reader.buffer().to_vec(), &run),
+        match Request::parse(&read_line(&mut reader)?) {
+            Ok(Request::Run(run)) => {
+                return attend_program(&connection, reader.buffer().to_vec(), &run);
+            }
             Ok(Request::Signal(signal)) => break signal.send(),
             Ok(Request::Read(wanted)) => {
                 // The same are read again and again: a connection each time would take longer than they do.
@@ -51,21 +53,21 @@ pub fn serve(connection: TcpStream, secret: &Secret) -> anyhow::Result<()> {
         }
     };
     let answer = match outcome {
-        Ok(()) => frame(frames::ENDED, &[0]),
-        Err(error) => frame(frames::REFUSED, format!("{error:#}").as_bytes()),
+        Ok(()) => encode_frame(frames::ENDED, &[0]),
+        Err(error) => encode_frame(frames::REFUSED, format!("{error:#}").as_bytes()),
     };
-    part(&connection, &answer)
+    end_connection(&connection, &answer)
 }
 
-fn show_files(wanted: &Wanted) -> anyhow::Result<Vec<u8>> {
+fn show_files(wanted: &FilesQuery) -> anyhow::Result<Vec<u8>> {
     Ok(match wanted.read() {
-        Ok(found) => frame(frames::FILES, &serde_json::to_vec(&found)?),
-        Err(error) => frame(frames::REFUSED, format!("{error:#}").as_bytes()),
+        Ok(found) => encode_frame(frames::FILES, &serde_json::to_vec(&found)?),
+        Err(error) => encode_frame(frames::REFUSED, format!("{error:#}").as_bytes()),
     })
 }
 
 /// Say the last, and wait until the other side has gone: were it still sending, the end would overtake what was said.
-fn part(mut connection: &TcpStream, last: &[u8]) -> anyhow::Result<()> {
+fn end_connection(mut connection: &TcpStream, last: &[u8]) -> anyhow::Result<()> {
     connection.set_nonblocking(false)?;
     connection.write_all(last)?;
     connection.shutdown(Shutdown::Write)?;
@@ -74,19 +76,23 @@ fn part(mut connection: &TcpStream, last: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn attend(connection: &TcpStream, arrived: Vec<u8>, run: &Run) -> anyhow::Result<()> {
-    match started(run) {
-        Ok(child) => Session::new(connection, arrived, child)?.pass_on(),
+fn attend_program(
+    connection: &TcpStream,
+    arrived: Vec<u8>,
+    run: &ProgramStart,
+) -> anyhow::Result<()> {
+    match start_program(run) {
+        Ok(child) => ProgramSession::new(connection, arrived, child)?.pass_on(),
         Err((status, why)) => {
-            let said = frame(frames::ERRORS, format!("{why}\n").as_bytes());
-            let ended = frame(frames::ENDED, &[status]);
-            part(connection, &[said, ended].concat())
+            let said = encode_frame(frames::ERRORS, format!("{why}\n").as_bytes());
+            let ended = encode_frame(frames::ENDED, &[status]);
+            end_connection(connection, &[said, ended].concat())
         }
     }
 }
 
 /// In a session of its own, and so a process group that it leads.
-fn started(run: &Run) -> Result<Child, (u8, String)> {
+fn start_program(run: &ProgramStart) -> Result<Child, (u8, String)> {
     let argv: Vec<_> = run.argv.iter().map(Into::into).collect();
     Program::new(&argv, &run.env, true).spawn(|command| {
         command
@@ -108,7 +114,7 @@ fn started(run: &Run) -> Result<Child, (u8, String)> {
 }
 
 /// A program, and the connection of whoever asked for it.
-struct Session<'a> {
+struct ProgramSession<'a> {
     connection: &'a TcpStream,
     group: Pid,
     /// Readable when the program has ended.
@@ -124,14 +130,14 @@ struct Session<'a> {
     ended: Option<ProcessEnd>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> ProgramSession<'a> {
     fn new(connection: &'a TcpStream, arrived: Vec<u8>, child: Child) -> anyhow::Result<Self> {
         connection.set_nonblocking(true)?;
         let group = i32::try_from(child.id())
             .ok()
             .and_then(Pid::from_raw)
             .context("the program has no process id")?;
-        let session = Session {
+        let session = ProgramSession {
             connection,
             group,
             life: pidfd_open(group, PidfdFlags::empty()).context("cannot watch the program")?,
@@ -141,7 +147,7 @@ impl<'a> Session<'a> {
             arrived,
             for_program: Vec::new(),
             is_input_over: false,
-            for_controller: frame(frames::STARTED, child_number(group).as_bytes()),
+            for_controller: encode_frame(frames::STARTED, child_number(group).as_bytes()),
             ended: None,
         };
         if let Some(stdin) = &session.stdin {
@@ -152,9 +158,9 @@ impl<'a> Session<'a> {
 
     /// Until the program and its output have ended, or the controller has gone, with whom it goes.
     fn pass_on(mut self) -> anyhow::Result<()> {
-        self.sort();
+        self.take_frames();
         while !self.is_over() {
-            if let Err(error) = self.step() {
+            if let Err(error) = self.take_step() {
                 process::signal_group(self.group, Signal::KILL);
                 return match error.kind() {
                     ErrorKind::UnexpectedEof
@@ -165,8 +171,9 @@ impl<'a> Session<'a> {
             }
         }
         let status = self.ended.map_or(0, ProcessEnd::shell_status);
-        self.for_controller.extend(frame(frames::ENDED, &[status]));
-        part(self.connection, &self.for_controller)
+        self.for_controller
+            .extend(encode_frame(frames::ENDED, &[status]));
+        end_connection(self.connection, &self.for_controller)
     }
 
     fn is_over(&self) -> bool {
@@ -174,7 +181,7 @@ impl<'a> Session<'a> {
     }
 
     /// Wait for something to happen, and pass on what there is.
-    fn step(&mut self) -> io::Result<()> {
+    fn take_step(&mut self) -> io::Result<()> {
         let events = self.wait()?;
         if events
             .connection
@@ -254,13 +261,13 @@ impl<'a> Session<'a> {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        self.sort();
+        self.take_frames();
         Ok(())
     }
 
     /// Of what has arrived, take the whole frames.
-    fn sort(&mut self) {
-        while let Some((letter, content)) = frames::taken(&mut self.arrived) {
+    fn take_frames(&mut self) {
+        while let Some((letter, content)) = frames::take_frame(&mut self.arrived) {
             if letter == frames::INPUT {
                 self.is_input_over |= content.is_empty();
                 self.for_program.extend(content);
@@ -327,7 +334,7 @@ fn read_program(
     let mut piece = vec![0; PIECE];
     match rustix::io::read(open, &mut piece) {
         Ok(0) => *stream = None,
-        Ok(length) => for_controller.extend(frame(letter, &piece[..length])),
+        Ok(length) => for_controller.extend(encode_frame(letter, &piece[..length])),
         Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }

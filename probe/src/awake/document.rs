@@ -42,7 +42,7 @@ impl Awake {
         })
     }
 
-    pub fn hindered(kernel: &Kernel, error: &anyhow::Error) -> anyhow::Result<Awake> {
+    pub fn describe_hindrance(kernel: &Kernel, error: &anyhow::Error) -> anyhow::Result<Awake> {
         Ok(Awake {
             problem: Some(format!("{error:#}")),
             ..Awake::as_told(kernel)?

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::time::{ClockId, Timespec, clock_settime};
 use serde::Deserialize;
 
-use super::network::Place;
+use super::network::NetworkPlace;
 use super::randomness;
 use crate::boot::AGENT_SECRET;
 
@@ -27,22 +27,22 @@ pub struct Identity {
     entropy: String,
     /// Base64: what this guest's agent and the controller know.
     secret: String,
-    network: Option<Place>,
+    network: Option<NetworkPlace>,
 }
 
 impl Identity {
     /// The clock first, while the time told is true; random numbers before anything asks for one.
-    pub fn assume(&self) -> anyhow::Result<()> {
+    pub fn assume_identity(&self) -> anyhow::Result<()> {
         let now = Timespec {
             tv_sec: (self.time_ns / NANOSECONDS) as i64,
             tv_nsec: (self.time_ns % NANOSECONDS) as i64,
         };
         clock_settime(ClockId::Realtime, now).context("cannot set the clock")?;
-        randomness::reseed(&self.entropy)?;
+        randomness::reseed_pool(&self.entropy)?;
         replace_secret(&self.secret, Path::new(AGENT_SECRET))?;
         rustix::system::sethostname(self.hostname.as_bytes()).context("cannot set the name")?;
         match &self.network {
-            Some(place) => place.take(),
+            Some(place) => place.take_place(),
             None => Ok(()),
         }
     }

@@ -34,16 +34,16 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut port = Port::open(&args.port)?;
-    port.say(&Waiting::new())?;
-    let told = port.listen()?;
+    port.say_line(&Waiting::new())?;
+    let told = port.read_line()?;
     let outcome = serde_json::from_str::<Identity>(&told)
         .context("this is no identity")
-        .and_then(|identity| identity.assume());
+        .and_then(|identity| identity.assume_identity());
     let kernel = Kernel::running();
     match outcome {
-        Ok(()) => port.say(&Awake::as_told(&kernel)?)?,
+        Ok(()) => port.say_line(&Awake::as_told(&kernel)?)?,
         Err(error) => {
-            port.say(&Awake::hindered(&kernel, &error)?)?;
+            port.say_line(&Awake::describe_hindrance(&kernel, &error)?)?;
             return Err(error);
         }
     }
@@ -71,13 +71,13 @@ impl Port {
         Ok(Port { reader, writer })
     }
 
-    fn say(&mut self, document: &impl Serialize) -> anyhow::Result<()> {
+    fn say_line(&mut self, document: &impl Serialize) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(document)?;
         line.push('\n');
         Ok(self.writer.write_all(line.as_bytes())?)
     }
 
-    fn listen(&mut self) -> anyhow::Result<String> {
+    fn read_line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self.reader.read_line(&mut line)?;
         ensure!(

@@ -9,16 +9,16 @@ use crate::netlink::requests::{Index, Netlink, parse_mac};
 
 #[derive(Deserialize, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct NetworkPlace {
     interface: String,
     mac: String,
     pub address: Ipv4Addr,
     prefix: u8,
 }
 
-impl Place {
+impl NetworkPlace {
     /// Have the interface answer to this MAC and address. It stays up all the while.
-    pub fn take(&self) -> anyhow::Result<()> {
+    pub fn take_place(&self) -> anyhow::Result<()> {
         let (netlink, interface) = (Netlink::open()?, Index::find_by_name(&self.interface)?);
         netlink.set_mac(interface, parse_mac(&self.mac)?)?;
         netlink.add_address(interface, self.address, self.prefix)?;

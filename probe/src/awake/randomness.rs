@@ -14,7 +14,7 @@ const RNDRESEEDCRNG: u64 = 0x5207;
 const ENOUGH: usize = 32;
 
 /// Mix the bytes into the kernel's pool, and have it draw from that at once.
-pub fn reseed(entropy: &str) -> anyhow::Result<()> {
+pub fn reseed_pool(entropy: &str) -> anyhow::Result<()> {
     let bytes = STANDARD
         .decode(entropy)
         .context("the entropy is no base64")?;
@@ -27,7 +27,7 @@ pub fn reseed(entropy: &str) -> anyhow::Result<()> {
         .write(true)
         .open("/dev/urandom")
         .context("cannot open /dev/urandom")?;
-    let request = request(&bytes);
+    let request = encode_pool_info(&bytes);
     // SAFETY: the kernel reads a struct rand_pool_info: two ints, the second of which counts the bytes that follow.
     let mixed = unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY as _, request.as_ptr()) };
     // SAFETY: this one has no argument.
@@ -41,7 +41,7 @@ pub fn reseed(entropy: &str) -> anyhow::Result<()> {
 }
 
 /// A struct rand_pool_info: how many bits these are worth, how many bytes they are, the bytes.
-fn request(bytes: &[u8]) -> Vec<u8> {
+fn encode_pool_info(bytes: &[u8]) -> Vec<u8> {
     let mut request = ((bytes.len() * 8) as i32).to_ne_bytes().to_vec();
     request.extend((bytes.len() as i32).to_ne_bytes());
     request.extend(bytes);
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_request_counts_bits_and_bytes() {
-        let told = request(&[7; 32]);
+        let told = encode_pool_info(&[7; 32]);
         assert_eq!(
             told[..8],
             [256_i32.to_ne_bytes(), 32_i32.to_ne_bytes()].concat()
@@ -64,7 +64,12 @@ mod tests {
 
     #[test]
     fn too_little_entropy_is_refused() {
-        assert!(reseed("AAAA").unwrap_err().to_string().contains("too few"));
-        assert!(reseed("%").is_err());
+        assert!(
+            reseed_pool("AAAA")
+                .unwrap_err()
+                .to_string()
+                .contains("too few")
+        );
+        assert!(reseed_pool("%").is_err());
     }
 }

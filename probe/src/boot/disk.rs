@@ -20,32 +20,32 @@ const SUPER_BLOCK: u64 = 1024;
 const MAGIC: std::ops::Range<usize> = 0x38..0x3A;
 const NAME: std::ops::Range<usize> = 0x78..0x88;
 
-pub fn mount(modules: &Modules) -> anyhow::Result<()> {
+pub fn mount_disk(modules: &Modules) -> anyhow::Result<()> {
     modules.load_file_system()?;
     // q35 has an AHCI controller whether it is used or not, and its driver takes most of a second.
     if !fs::exists("/sys/block/vda")? {
         modules.load_disks()?;
     }
-    let disk = found()?;
+    let disk = await_disk()?;
     mount_at(&disk, ROOT, "ext4", MountFlags::empty(), None)
         .with_context(|| format!("cannot mount {disk}"))
 }
 
 /// A virtio disk is there once its driver is loaded; others take a moment.
-fn found() -> anyhow::Result<String> {
+fn await_disk() -> anyhow::Result<String> {
     for _ in 0..ATTEMPTS {
-        if let Some(name) = disks()?.into_iter().find(|name| is_ours(name)) {
+        if let Some(name) = list_disks()?.into_iter().find(|name| is_ours(name)) {
             return Ok(format!("/dev/{name}"));
         }
         thread::sleep(PAUSE);
     }
     bail!(
         "no disk carries a file system labelled nearmetal; there are: {}",
-        disks()?.join(" ")
+        list_disks()?.join(" ")
     )
 }
 
-fn disks() -> anyhow::Result<Vec<String>> {
+fn list_disks() -> anyhow::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir("/sys/block")?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<std::io::Result<_>>()?;

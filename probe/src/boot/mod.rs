@@ -38,7 +38,7 @@ pub fn is_asked_for() -> bool {
 
 /// Boot, or say on the console why not and power off.
 pub fn run() -> ExitCode {
-    let Err(error) = boot();
+    let Err(error) = boot_machine();
     eprintln!("nearmetal: boot failed: {error:#}");
     thread::sleep(LAST_WORDS);
     let _ = fs::write("/proc/sysrq-trigger", "o");
@@ -46,7 +46,7 @@ pub fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn boot() -> anyhow::Result<Infallible> {
+fn boot_machine() -> anyhow::Result<Infallible> {
     mounts::for_ourselves()?;
     let words = Words::parse(&fs::read_to_string("/proc/cmdline")?)?;
     if let Some(name) = &words.hostname {
@@ -55,10 +55,10 @@ fn boot() -> anyhow::Result<Infallible> {
     let modules = Modules::read()?;
     modules.load_buses()?;
     thread::scope(|scope| {
-        let mounting = scope.spawn(|| disk::mount(&modules));
+        let mounting = scope.spawn(|| disk::mount_disk(&modules));
         modules.load_network()?;
         network::set_up(&words)?;
-        seed::unpack()?;
+        seed::unpack_seed()?;
         mounting.join().expect("mounting panics nowhere")
     })?;
     mounts::hand_over()?;

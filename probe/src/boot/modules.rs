@@ -17,13 +17,13 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 #[serde(deny_unknown_fields)]
 pub struct Modules {
     buses: Vec<String>,
-    disks: Wanted,
-    network: Wanted,
+    disks: ModuleList,
+    network: ModuleList,
 }
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct ModuleList {
     always: Vec<String>,
     /// By "VENDOR:DEVICE", or "class:" and the class without its interface, as the PCI bus has them, without 0x.
     by_device: BTreeMap<String, Vec<String>>,
@@ -48,16 +48,16 @@ impl Modules {
 
     /// For guests whose disk is none of the usual.
     pub fn load_disks(&self) -> anyhow::Result<()> {
-        self.disks.load_found(&devices()?)
+        self.disks.load_found(&list_device_aliases()?)
     }
 
     pub fn load_network(&self) -> anyhow::Result<()> {
         load(&self.network.always)?;
-        self.network.load_found(&devices()?)
+        self.network.load_found(&list_device_aliases()?)
     }
 }
 
-impl Wanted {
+impl ModuleList {
     fn load_found(&self, devices: &[String]) -> anyhow::Result<()> {
         devices
             .iter()
@@ -67,11 +67,11 @@ impl Wanted {
 }
 
 /// All that can be said of the PCI devices there are.
-fn devices() -> anyhow::Result<Vec<String>> {
+fn list_device_aliases() -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(DEVICES).context("this guest has no PCI bus")? {
         let folder = entry?.path();
-        let said = |name| said(&folder, name);
+        let said = |name| read_attribute(&folder, name);
         found.push(format!("{}:{}", said("vendor")?, said("device")?));
         found.push(format!(
             "class:{}",
@@ -81,7 +81,7 @@ fn devices() -> anyhow::Result<Vec<String>> {
     Ok(found)
 }
 
-fn said(folder: &Path, name: &str) -> anyhow::Result<String> {
+fn read_attribute(folder: &Path, name: &str) -> anyhow::Result<String> {
     let text = fs::read_to_string(folder.join(name))?;
     Ok(text.trim().trim_start_matches("0x").to_owned())
 }

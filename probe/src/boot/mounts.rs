@@ -42,27 +42,27 @@ const BESIDE: [Mount; 4] = [
 
 /// What we need, and the folders that programs expect in it.
 pub fn for_ourselves() -> anyhow::Result<()> {
-    OURS.iter().try_for_each(mounted)?;
+    OURS.iter().try_for_each(mount_entry)?;
     for folder in ["/dev/pts", "/dev/shm", "/run/nearmetal", "/run/sshd"] {
         fs::create_dir(folder).with_context(|| format!("cannot make {folder}"))?;
     }
     Ok(())
 }
 
-fn mounted((kind, at, flags, options): &Mount) -> anyhow::Result<()> {
+fn mount_entry((kind, at, flags, options): &Mount) -> anyhow::Result<()> {
     mount(*kind, *at, *kind, *flags, *options)
         .with_context(|| format!("cannot mount {kind} at {at}"))
 }
 
 /// Make the root disk the root, free the memory of the initial RAM disk, and take the kernel's file systems along.
 pub fn hand_over() -> anyhow::Result<()> {
-    BESIDE.iter().try_for_each(mounted)?;
+    BESIDE.iter().try_for_each(mount_entry)?;
     for (_, at, ..) in OURS {
         mount_move(at, format!("{ROOT}{at}")).with_context(|| format!("cannot take {at} along"))?;
     }
     rustix::process::chdir(ROOT)?;
     let device = fs::metadata("/")?.dev();
-    remove(Path::new("/"), device)?;
+    remove_below(Path::new("/"), device)?;
     mount_move(".", "/")
         .and_then(|()| rustix::process::chroot("."))
         .and_then(|()| rustix::process::chdir("/"))
@@ -70,7 +70,7 @@ pub fn hand_over() -> anyhow::Result<()> {
 }
 
 /// Everything below a folder that lies on the same device.
-fn remove(folder: &Path, device: u64) -> anyhow::Result<()> {
+fn remove_below(folder: &Path, device: u64) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let found = fs::symlink_metadata(&path)?;
@@ -78,7 +78,7 @@ fn remove(folder: &Path, device: u64) -> anyhow::Result<()> {
             continue;
         }
         if found.is_dir() {
-            remove(&path, device)?;
+            remove_below(&path, device)?;
             let _ = fs::remove_dir(&path); // one that something is mounted on stays, and is covered
         } else {
             fs::remove_file(&path)?;

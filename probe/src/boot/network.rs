@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, bail};
 
-use super::words::{Interface, Words};
+use super::words::{WantedInterface, Words};
 use crate::interface::bring_up;
 use crate::netlink::requests::{Index, Netlink};
 
@@ -16,8 +16,8 @@ pub fn set_up(words: &Words) -> anyhow::Result<()> {
     bring_up("lo")?;
     let netlink = Netlink::open()?;
     for wanted in &words.interfaces {
-        let found = called(&wanted.mac).with_context(|| format!("for {}", wanted.name))?;
-        give(&netlink, &found, wanted).with_context(|| {
+        let found = find_interface(&wanted.mac).with_context(|| format!("for {}", wanted.name))?;
+        configure_interface(&netlink, &found, wanted).with_context(|| {
             format!(
                 "cannot set up the interface {} with {}/{}",
                 wanted.name, wanted.address, wanted.prefix
@@ -31,7 +31,7 @@ pub fn set_up(words: &Words) -> anyhow::Result<()> {
 }
 
 /// What the kernel called the interface that has this MAC.
-fn called(mac: &str) -> anyhow::Result<String> {
+fn find_interface(mac: &str) -> anyhow::Result<String> {
     let mut others = Vec::new();
     for entry in fs::read_dir(INTERFACES)? {
         let entry = entry?;
@@ -47,7 +47,11 @@ fn called(mac: &str) -> anyhow::Result<String> {
     )
 }
 
-fn give(netlink: &Netlink, found: &str, wanted: &Interface) -> anyhow::Result<()> {
+fn configure_interface(
+    netlink: &Netlink,
+    found: &str,
+    wanted: &WantedInterface,
+) -> anyhow::Result<()> {
     let interface = Index::find_by_name(found)?;
     netlink.name_and_bring_up(interface, &wanted.name)?;
     netlink.add_address(interface, wanted.address, wanted.prefix)?;

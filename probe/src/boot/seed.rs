@@ -10,22 +10,22 @@ const PLACE: &str = "/run/nearmetal";
 pub const PROBE: &str = "/run/nearmetal/nearmetal-probe";
 
 /// The seed, and this program itself, which everything else runs as the probe.
-pub fn unpack() -> anyhow::Result<()> {
+pub fn unpack_seed() -> anyhow::Result<()> {
     fs::copy(super::NAME, PROBE).with_context(|| format!("cannot make {PROBE}"))?;
     if fs::exists(SEED)? {
-        copy(Path::new(SEED), Path::new(PLACE)).context("cannot unpack the seed")?;
+        copy_owned(Path::new(SEED), Path::new(PLACE)).context("cannot unpack the seed")?;
     }
     Ok(())
 }
 
 /// With permissions; all of it is root's.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy_owned(from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             fs::create_dir_all(&target)?;
-            copy(&entry.path(), &target)?;
+            copy_owned(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), target)?;
         }
@@ -47,7 +47,7 @@ mod tests {
         fs::create_dir_all(&to).unwrap();
         fs::write(from.join("folder/key"), "secret").unwrap();
         fs::set_permissions(from.join("folder/key"), fs::Permissions::from_mode(0o600)).unwrap();
-        copy(&from, &to).unwrap();
+        copy_owned(&from, &to).unwrap();
         let arrived = to.join("folder/key");
         assert_eq!(fs::read_to_string(&arrived).unwrap(), "secret");
         assert_eq!(

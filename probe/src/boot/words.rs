@@ -19,13 +19,13 @@ const CONTROL_ADDRESS: &str = "10.0.2.15/24";
 pub struct Words {
     pub hostname: Option<String>,
     /// In the order in which they are set up.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<WantedInterface>,
     /// As it was written, for whoever listens there.
     pub control_address: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Interface {
+pub struct WantedInterface {
     /// What it is to be called.
     pub name: String,
     pub mac: String,
@@ -49,7 +49,11 @@ impl Words {
                     } else {
                         data.len().to_string()
                     };
-                    data.push(Interface::parse(format!("data{number}"), place, None)?);
+                    data.push(WantedInterface::parse(
+                        format!("data{number}"),
+                        place,
+                        None,
+                    )?);
                 }
                 _ => {}
             }
@@ -57,7 +61,7 @@ impl Words {
         if let Some(place) = control {
             let given = place.split(',').nth(1).filter(|given| !given.is_empty());
             words.control_address = Some(given.unwrap_or(CONTROL_ADDRESS).to_owned());
-            words.interfaces.push(Interface::parse(
+            words.interfaces.push(WantedInterface::parse(
                 CONTROL.to_owned(),
                 place,
                 Some(CONTROL_ADDRESS),
@@ -68,15 +72,15 @@ impl Words {
     }
 }
 
-impl Interface {
+impl WantedInterface {
     /// Of MAC,ADDRESS/PREFIX,GATEWAY, the last one or two of which may be missing.
-    fn parse(name: String, place: &str, default: Option<&str>) -> anyhow::Result<Interface> {
+    fn parse(name: String, place: &str, default: Option<&str>) -> anyhow::Result<WantedInterface> {
         let mut parts = place.split(',');
         let mac = parts.next().unwrap_or_default();
         let Some(address) = parts.next().filter(|given| !given.is_empty()).or(default) else {
             bail!("nearmetal.data={place} has no address; write nearmetal.data=MAC,ADDRESS/PREFIX");
         };
-        let (address, prefix) = subnet(address)
+        let (address, prefix) = parse_subnet(address)
             .with_context(|| format!("cannot set up the interface {name} with {address}"))?;
         let gateway = match parts.next().filter(|given| !given.is_empty()) {
             Some(gateway) => Some(
@@ -86,7 +90,7 @@ impl Interface {
             ),
             None => None,
         };
-        Ok(Interface {
+        Ok(WantedInterface {
             name,
             mac: mac.to_lowercase(),
             address,
@@ -96,7 +100,7 @@ impl Interface {
     }
 }
 
-fn subnet(text: &str) -> anyhow::Result<(Ipv4Addr, u8)> {
+fn parse_subnet(text: &str) -> anyhow::Result<(Ipv4Addr, u8)> {
     let (address, prefix) = text.split_once('/').context("no / in it")?;
     let prefix = prefix
         .parse()

@@ -37,28 +37,30 @@ pub struct Bystander {
 
 impl Document {
     /// Where `away` puts a bystander.
-    pub fn aside(&self, bystander: &Bystander) -> Option<CpuList> {
-        bystander.aside(&self.cpus.parse().ok()?)
+    pub fn place_aside(&self, bystander: &Bystander) -> Option<CpuList> {
+        bystander.place_aside(&self.cpus.parse().ok()?)
     }
 }
 
 impl Bystander {
     /// The rest of its CPUs.
-    pub fn aside(&self, kept: &CpuList) -> Option<CpuList> {
+    pub fn place_aside(&self, kept: &CpuList) -> Option<CpuList> {
         self.cpus.parse::<CpuList>().ok()?.exclude(kept)
     }
 }
 
 /// `bystanders.moved.v1`: what `away` did.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Moved {
+#[schemars(rename = "Moved")]
+pub struct MoveOutcome {
     pub schema: &'static str,
     pub moved: u64,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedMove>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Refused {
+#[schemars(rename = "Refused")]
+pub struct RefusedMove {
     pub key: String,
     pub name: String,
     pub why: String,
@@ -74,6 +76,6 @@ pub struct Back {
     /// Ended meanwhile.
     pub gone: u64,
     /// Moved by somebody else meanwhile, and so not touched.
-    pub left: Vec<Refused>,
-    pub refused: Vec<Refused>,
+    pub left: Vec<RefusedMove>,
+    pub refused: Vec<RefusedMove>,
 }

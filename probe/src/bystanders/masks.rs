@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> Option<CpuList> {
     CpuList::from_cpus(cpus)
 }
 
-pub fn show(cpus: &CpuList) -> String {
+pub fn format_mask(cpus: &CpuList) -> String {
     let mut words = vec![
         0_u32;
         cpus.as_slice()
@@ -48,7 +48,7 @@ mod tests {
         ] {
             let cpus = parse(mask).unwrap();
             assert_eq!(cpus.to_string(), list);
-            assert_eq!(parse(&show(&cpus)), Some(cpus));
+            assert_eq!(parse(&format_mask(&cpus)), Some(cpus));
         }
         assert_eq!(parse("0"), None);
         assert_eq!(parse("x"), None);

@@ -15,7 +15,7 @@ mod moves;
 mod since;
 mod survey;
 
-pub use document::{Back, Document, Moved};
+pub use document::{Back, Document, MoveOutcome};
 
 /// Tasks, kernel threads and interrupts that may run on CPUs which are to be kept free: list them, move them away, and
 /// move them back.
@@ -24,14 +24,14 @@ pub use document::{Back, Document, Moved};
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: BystandersAction,
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(clap::Subcommand)]
-enum Action {
+enum BystandersAction {
     /// Tell who may run there (bystanders.v1)
     List(Kept),
     /// Move away all that the kernel lets go (bystanders.moved.v1)
@@ -51,22 +51,22 @@ struct Kept {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kernel = Kernel::running();
     match args.action {
-        Action::List(kept) => output::print_result(
-            &survey::list(&kernel, kept.cpus.leaving_others(&kernel)?)?,
+        BystandersAction::List(kept) => output::print_result(
+            &survey::list_bystanders(&kernel, kept.cpus.leaving_others(&kernel)?)?,
             args.json,
         )?,
-        Action::Away(kept) => {
+        BystandersAction::Away(kept) => {
             let kept = kept.cpus.leaving_others(&kernel)?;
-            output::print_result(&moves::away(&kernel, &kept), args.json)?;
+            output::print_result(&moves::move_away(&kernel, &kept), args.json)?;
         }
-        Action::Back => {
+        BystandersAction::Back => {
             let mut text = String::new();
             std::io::stdin()
                 .read_to_string(&mut text)
                 .context("cannot read stdin")?;
             let before: Document = serde_json::from_str(&text)
                 .context("stdin is no document that `list --json` printed")?;
-            output::print_result(&moves::back(&kernel, &before)?, args.json)?;
+            output::print_result(&moves::move_back(&kernel, &before)?, args.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::document::{Back, Bystander, Document, Moved, Refused};
+use super::document::{Back, Bystander, Document, MoveOutcome, RefusedMove};
 use super::masks;
 use super::since;
 use super::survey::{self, DEFAULT_IRQ, WORKQUEUE, irq_file, where_now};
@@ -20,16 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Move away all that is movable. What ended meanwhile is neither moved nor refused.
 ///
 /// Interrupts first: the threads that serve some of them follow.
-pub fn away(kernel: &Kernel, kept: &CpuList) -> Moved {
-    let mut moved = Moved {
+pub fn move_away(kernel: &Kernel, kept: &CpuList) -> MoveOutcome {
+    let mut moved = MoveOutcome {
         schema: "bystanders.moved.v1",
         moved: 0,
         refused: Vec::new(),
     };
     for (key, bystander) in survey::interrupts_on(kernel, kept) {
-        if let Some(target) = bystander.aside(kept) {
+        if let Some(target) = bystander.place_aside(kept) {
             let tried = put(kernel, &key, &target);
-            note(&mut moved, &key, &bystander, tried);
+            note_move(&mut moved, &key, &bystander, tried);
         }
     }
     let mut seen = BTreeSet::new();
@@ -38,21 +38,21 @@ pub fn away(kernel: &Kernel, kept: &CpuList) -> Moved {
         if is_new && let Some(target) = shown.cpus.exclude(kept) {
             // At once: that its number has gone to another since is less likely than that it ends.
             let tried = pin_thread(shown.thread.id, &target);
-            let bystander = survey::bystander(&shown.name, &shown.cpus);
-            note(&mut moved, &shown.thread.format_key(), &bystander, tried);
+            let bystander = survey::describe_bystander(&shown.name, &shown.cpus);
+            note_move(&mut moved, &shown.thread.format_key(), &bystander, tried);
         }
         is_new
     });
     moved
 }
 
-fn note(moved: &mut Moved, key: &str, bystander: &Bystander, tried: io::Result<()>) {
+fn note_move(moved: &mut MoveOutcome, key: &str, bystander: &Bystander, tried: io::Result<()>) {
     match tried {
         Ok(()) => moved.moved += 1,
         Err(error) if has_ended(&error) => (),
         Err(error) => moved
             .refused
-            .push(refusal(key, bystander, error.to_string())),
+            .push(describe_refusal(key, bystander, error.to_string())),
     }
 }
 
@@ -91,7 +91,7 @@ fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(ShownT
 }
 
 /// Put everything back that is still where `away` put it.
-pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
+pub fn move_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
     let mut back = Back {
         schema: "bystanders.back.v1",
         restored: 0,
@@ -112,9 +112,12 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
         if is == was {
             continue;
         }
-        if Some(&is) != before.aside(bystander).as_ref() {
-            back.left
-                .push(refusal(key, bystander, format!("it may run on {is} now")));
+        if Some(&is) != before.place_aside(bystander).as_ref() {
+            back.left.push(describe_refusal(
+                key,
+                bystander,
+                format!("it may run on {is} now"),
+            ));
             continue;
         }
         match put(kernel, key, &was) {
@@ -122,7 +125,7 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
             Err(error) if has_ended(&error) => back.gone += 1,
             Err(error) => back
                 .refused
-                .push(refusal(key, bystander, error.to_string())),
+                .push(describe_refusal(key, bystander, error.to_string())),
         }
     }
     back.born_away = let_loose(kernel, before);
@@ -131,11 +134,12 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
 
 /// Threads that started since the list was made, where something moved away would have started them, go where that is.
 fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
-    let usual = since::usual(before);
+    let usual = since::usual_cpus(before);
     let mut loose = BTreeSet::new();
     let mut count = 0;
     until_quiet(kernel, PATIENCE, |shown| {
-        let Some(was) = since::inherited(kernel, before, usual.as_ref(), &loose, &shown) else {
+        let Some(was) = since::inherited_cpus(kernel, before, usual.as_ref(), &loose, &shown)
+        else {
             return false;
         };
         let is_new = loose.insert(shown.thread.format_key());
@@ -148,11 +152,11 @@ fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
 /// Let the holder of a key run on these CPUs and no others.
 fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
     if let Some(thread) = Thread::of_key(key) {
-        return place(kernel, thread, cpus);
+        return place_thread(kernel, thread, cpus);
     }
     match key {
-        "irq:default" => fs::write(kernel.resolve_path(DEFAULT_IRQ), masks::show(cpus)),
-        "workqueue" => fs::write(kernel.resolve_path(WORKQUEUE), masks::show(cpus)),
+        "irq:default" => fs::write(kernel.resolve_path(DEFAULT_IRQ), masks::format_mask(cpus)),
+        "workqueue" => fs::write(kernel.resolve_path(WORKQUEUE), masks::format_mask(cpus)),
         line => match irq_file(line) {
             Some(file) => fs::write(kernel.resolve_path(file), cpus.to_string()),
             None => Err(io::Error::other("nothing is called so")),
@@ -160,17 +164,17 @@ fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
     }
 }
 
-fn place(kernel: &Kernel, thread: Thread, cpus: &CpuList) -> io::Result<()> {
+fn place_thread(kernel: &Kernel, thread: Thread, cpus: &CpuList) -> io::Result<()> {
     // Its number may have gone to another since.
     let is_it =
         threads::read_process(kernel, thread.id).is_some_and(|shown| shown.thread == thread);
     if !is_it {
-        return Err(ended());
+        return Err(no_such_thread());
     }
     pin_thread(thread.id, cpus)
 }
 
-fn ended() -> io::Error {
+fn no_such_thread() -> io::Error {
     io::Error::from_raw_os_error(libc::ESRCH)
 }
 
@@ -178,8 +182,8 @@ fn has_ended(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
-fn refusal(key: &str, bystander: &Bystander, why: String) -> Refused {
-    Refused {
+fn describe_refusal(key: &str, bystander: &Bystander, why: String) -> RefusedMove {
+    RefusedMove {
         key: key.to_owned(),
         name: bystander.name.clone(),
         why,
@@ -189,10 +193,10 @@ fn refusal(key: &str, bystander: &Bystander, why: String) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laid::{Laid, first_cpu};
+    use crate::sample_kernel::{Laid, first_cpu};
 
-    fn list(laid: &Laid) -> Document {
-        survey::list(&laid.kernel_view(), first_cpu()).unwrap()
+    fn list_laid(laid: &Laid) -> Document {
+        survey::list_bystanders(&laid.kernel_view(), first_cpu()).unwrap()
     }
 
     #[test]
@@ -203,7 +207,7 @@ mod tests {
         laid.add_thread(12, 0, "1");
         laid.add_thread(13, 0, "0");
         laid.add_thread(14, bound_thread, "0-1");
-        let listed = list(&laid);
+        let listed = list_laid(&laid);
         assert_eq!(
             listed.movable.keys().collect::<Vec<_>>(),
             ["irq:5", "irq:default", "task:11:77"]
@@ -217,31 +221,31 @@ mod tests {
         let laid = Laid::create_empty("elsewhere");
         laid.write("proc/irq/5/effective_affinity_list", "0");
         laid.write("proc/irq/6/effective_affinity_list", "1");
-        assert_eq!(list(&laid).elsewhere, ["irq:5"]);
+        assert_eq!(list_laid(&laid).elsewhere, ["irq:5"]);
         laid.write("proc/irq/5/effective_affinity_list", "1");
-        assert!(list(&laid).elsewhere.is_empty());
+        assert!(list_laid(&laid).elsewhere.is_empty());
     }
 
     #[test]
     fn lines_go_away_and_come_back() {
         let laid = Laid::create_empty("come-back");
-        let before = list(&laid);
-        assert_eq!(away(&laid.kernel_view(), &first_cpu()).moved, 2);
+        let before = list_laid(&laid);
+        assert_eq!(move_away(&laid.kernel_view(), &first_cpu()).moved, 2);
         assert_eq!(laid.read_line(5), "0");
-        assert!(list(&laid).movable.is_empty());
-        let done = back(&laid.kernel_view(), &before).unwrap();
+        assert!(list_laid(&laid).movable.is_empty());
+        let done = move_back(&laid.kernel_view(), &before).unwrap();
         assert_eq!((done.restored, done.left.len()), (2, 0));
         assert_eq!(laid.read_line(5), "0-1");
-        assert_eq!(list(&laid).movable, before.movable);
+        assert_eq!(list_laid(&laid).movable, before.movable);
     }
 
     #[test]
     fn what_somebody_else_moved_meanwhile_is_theirs() {
         let laid = Laid::create_empty("theirs");
-        let before = list(&laid);
-        away(&laid.kernel_view(), &first_cpu());
+        let before = list_laid(&laid);
+        move_away(&laid.kernel_view(), &first_cpu());
         laid.write("proc/irq/5/smp_affinity_list", "1");
-        let done = back(&laid.kernel_view(), &before).unwrap();
+        let done = move_back(&laid.kernel_view(), &before).unwrap();
         assert_eq!(
             done.left
                 .iter()
@@ -255,7 +259,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_ended_is_no_failure() {
         let laid = Laid::create_empty("ended");
-        let mut before = list(&laid);
+        let mut before = list_laid(&laid);
         // Of that start, nobody is.
         before.movable.insert(
             "task:1:1".to_owned(),
@@ -264,7 +268,7 @@ mod tests {
                 cpus: "0-1".to_owned(),
             },
         );
-        assert_eq!(back(&laid.kernel_view(), &before).unwrap().gone, 1);
+        assert_eq!(move_back(&laid.kernel_view(), &before).unwrap().gone, 1);
     }
 
     #[test]

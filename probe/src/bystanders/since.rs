@@ -12,7 +12,7 @@ use crate::threads::{self, ShownThread, Thread};
 ///
 /// It inherited it if who started it runs there too, or did until it was let `loose`, and so on up to one that was
 /// moved. Of one that was there before and was not moved, it has what somebody else gave to that.
-pub fn inherited(
+pub fn inherited_cpus(
     kernel: &Kernel,
     before: &Document,
     usual: Option<&(CpuList, CpuList)>,
@@ -39,7 +39,7 @@ pub fn inherited(
         starter = next;
     }
     let moved = before.movable.get(&starter.thread.format_key())?;
-    if before.aside(moved).as_ref() == Some(&shown.cpus) {
+    if before.place_aside(moved).as_ref() == Some(&shown.cpus) {
         moved.cpus.parse().ok()
     } else {
         // Who started it has ended, and left it to another.
@@ -54,7 +54,7 @@ fn is_since(before: &Document, thread: Thread) -> bool {
 }
 
 /// Where most threads were put, and where those had been; nothing where they were not put by `away`.
-pub fn usual(before: &Document) -> Option<(CpuList, CpuList)> {
+pub fn usual_cpus(before: &Document) -> Option<(CpuList, CpuList)> {
     if before.is_beside_cpuset {
         return None;
     }
@@ -73,7 +73,7 @@ pub fn usual(before: &Document) -> Option<(CpuList, CpuList)> {
 mod tests {
     use super::super::survey;
     use super::*;
-    use crate::laid::{Laid, first_cpu};
+    use crate::sample_kernel::{Laid, first_cpu};
 
     const NOW: u64 = 10_000;
 
@@ -86,7 +86,7 @@ mod tests {
         laid.add_thread(20, 0, "1-2");
         laid.add_thread(21, 0, "2");
         laid.add_thread(22, 0, "0,2");
-        let before = survey::list(&laid.kernel_view(), first_cpu()).unwrap();
+        let before = survey::list_bystanders(&laid.kernel_view(), first_cpu()).unwrap();
         for id in [10, 11, 12] {
             laid.add_thread(id, 0, "0,2");
         }
@@ -96,11 +96,11 @@ mod tests {
 
     fn let_loose(laid: &Laid, before: &Document, loose: &[&str]) -> Vec<(i32, String)> {
         let kernel = laid.kernel_view();
-        let usual = usual(before);
+        let usual = usual_cpus(before);
         let loose = loose.iter().map(|&key| key.to_owned()).collect();
         let mut found: Vec<_> = threads::read_all_threads(&kernel)
             .filter_map(|shown| {
-                let was = inherited(&kernel, before, usual.as_ref(), &loose, &shown)?;
+                let was = inherited_cpus(&kernel, before, usual.as_ref(), &loose, &shown)?;
                 Some((shown.thread.id, was.to_string()))
             })
             .collect();
@@ -108,7 +108,7 @@ mod tests {
         found
     }
 
-    fn expected<const N: usize>(found: [(i32, &str); N]) -> Vec<(i32, String)> {
+    fn expected_masks<const N: usize>(found: [(i32, &str); N]) -> Vec<(i32, String)> {
         found.map(|(id, was)| (id, was.to_owned())).to_vec()
     }
 
@@ -121,7 +121,10 @@ mod tests {
         laid.add_started_thread(33, 32, NOW + 5, 0, "2");
         laid.add_started_thread(34, 20, NOW, 0, "0");
         let told = let_loose(&laid, &before, &[]);
-        assert_eq!(told, expected([(31, "0-2"), (32, "1-2"), (33, "1-2")]));
+        assert_eq!(
+            told,
+            expected_masks([(31, "0-2"), (32, "1-2"), (33, "1-2")])
+        );
     }
 
     #[test]
@@ -131,7 +134,7 @@ mod tests {
         laid.add_started_thread(31, 99, NOW, 0, "0,2");
         laid.add_started_thread(32, 99, NOW, 0, "2");
         let told = let_loose(&laid, &before, &[]);
-        assert_eq!(told, expected([(30, "0-2"), (31, "0-2")]));
+        assert_eq!(told, expected_masks([(30, "0-2"), (31, "0-2")]));
     }
 
     #[test]
@@ -145,6 +148,6 @@ mod tests {
         assert_eq!(let_loose(&laid, &before, &[]), []);
         // Had that been let loose a moment ago, its child would have inherited it.
         let told = let_loose(&laid, &before, &["task:40:10000"]);
-        assert_eq!(told, expected([(41, "0-2")]));
+        assert_eq!(told, expected_masks([(41, "0-2")]));
     }
 }

@@ -16,7 +16,7 @@ pub const DEFAULT_IRQ: &str = "/proc/irq/default_smp_affinity";
 pub const WORKQUEUE: &str = "/sys/devices/virtual/workqueue/cpumask";
 
 /// Everything that may run on `kept`, but not only there.
-pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
+pub fn list_bystanders(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
     let at_ticks = now_ticks(kernel)?;
     let mut movable = BTreeMap::new();
     let mut fixed = BTreeMap::new();
@@ -28,7 +28,7 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
         };
         kind.insert(
             shown.thread.format_key(),
-            bystander(&shown.name, &shown.cpus),
+            describe_bystander(&shown.name, &shown.cpus),
         );
     }
     let mut elsewhere = Vec::new();
@@ -49,7 +49,7 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
     })
 }
 
-pub fn bystander(name: &str, cpus: &CpuList) -> Bystander {
+pub fn describe_bystander(name: &str, cpus: &CpuList) -> Bystander {
     Bystander {
         name: name.to_owned(),
         cpus: cpus.to_string(),
@@ -58,13 +58,13 @@ pub fn bystander(name: &str, cpus: &CpuList) -> Bystander {
 
 /// Interrupt lines, those to come, and the kernel's unbound work, as far as they may be served on `kept`: by key.
 pub fn interrupts_on(kernel: &Kernel, kept: &CpuList) -> impl Iterator<Item = (String, Bystander)> {
-    interrupts(kernel)
+    list_interrupts(kernel)
         .filter(move |(_, _, cpus)| cpus.is_partly_in(kept))
-        .map(|(key, name, cpus)| (key, bystander(&name, &cpus)))
+        .map(|(key, name, cpus)| (key, describe_bystander(&name, &cpus)))
 }
 
 /// Interrupt lines and what serves the kernel's own work: key, name, and where each may run.
-fn interrupts(kernel: &Kernel) -> impl Iterator<Item = (String, String, CpuList)> {
+fn list_interrupts(kernel: &Kernel) -> impl Iterator<Item = (String, String, CpuList)> {
     let told = Interrupts::parse(&kernel.read_text("/proc/interrupts").unwrap_or_default());
     let lines = told.lines.into_iter().filter_map(|line| {
         let number: u32 = line.name.parse().ok()?;

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::estimate::{self, Exchange, Setting};
 use super::packet::{Kind, Packet, SIZE};
-use super::{AskArgs, room, stamped};
+use super::{AskArgs, receive_buffer, timestamped};
 use crate::kernel::Kernel;
 use crate::timing::{self, PromptWakeups, monotonic_ns};
 use crate::{facts, interrupt, output};
@@ -26,7 +26,7 @@ const GOODBYES: u64 = 3;
 pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let _prompt = PromptWakeups::new();
-    let socket = connect(args)
+    let socket = connect_socket(args)
         .with_context(|| format!("cannot reach {}; is there a route to it?", args.server))?;
     let exchanges =
         ask_all(&socket, args, stop).with_context(|| format!("cannot ask {}", args.server))?;
@@ -43,11 +43,11 @@ pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
         local_source: facts::clock_source(&Kernel::running()),
         remote_source: Some(last.remote_source.clone()).filter(|source| !source.is_empty()),
     };
-    output::print_result(&estimate::document(setting, &exchanges), args.json)?;
+    output::print_result(&estimate::build_document(setting, &exchanges), args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn connect(args: &AskArgs) -> io::Result<UdpSocket> {
+fn connect_socket(args: &AskArgs) -> io::Result<UdpSocket> {
     let any = if args.server.is_ipv4() {
         "0.0.0.0:0"
     } else {
@@ -56,27 +56,27 @@ fn connect(args: &AskArgs) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(any)?;
     socket.connect(args.server)?;
     socket.set_nonblocking(true)?;
-    room::take(&socket)?;
-    stamped::stamp_arrivals(&socket)?;
+    receive_buffer::enlarge_buffer(&socket)?;
+    timestamped::stamp_arrivals(&socket)?;
     Ok(socket)
 }
 
 /// What became of the questions so far.
 struct Asking {
     /// By sequence number: those that were sent.
-    sent: Vec<Sent>,
+    sent: Vec<SentQuestion>,
     exchanges: Vec<Exchange>,
     refused: bool,
 }
 
-struct Sent {
+struct SentQuestion {
     asked_ns: i64,
     undisciplined_ns: i64,
     answered: bool,
 }
 
 fn ask_all(socket: &UdpSocket, args: &AskArgs, stop: &AtomicBool) -> io::Result<Vec<Exchange>> {
-    let timeout_ns = nanoseconds(args.timeout);
+    let timeout_ns = to_nanoseconds(args.timeout);
     let mut asking = Asking {
         sent: Vec::new(),
         exchanges: Vec::new(),
@@ -84,17 +84,17 @@ fn ask_all(socket: &UdpSocket, args: &AskArgs, stop: &AtomicBool) -> io::Result<
     };
     let begin_ns = monotonic_ns();
     for number in 1..=i64::from(args.count) {
-        asking.ask(socket)?;
-        let due_ns = begin_ns.saturating_add(nanoseconds(args.interval).saturating_mul(number));
+        asking.ask_once(socket)?;
+        let due_ns = begin_ns.saturating_add(to_nanoseconds(args.interval).saturating_mul(number));
         let last = number == i64::from(args.count);
         let until_ns = if last {
             monotonic_ns().saturating_add(timeout_ns)
         } else {
             due_ns
         };
-        asking.listen(socket, until_ns, timeout_ns, last, stop)?;
+        asking.take_answers(socket, until_ns, timeout_ns, last, stop)?;
         let patience_ns = if asking.refused {
-            nanoseconds(REFUSED_PATIENCE)
+            to_nanoseconds(REFUSED_PATIENCE)
         } else {
             timeout_ns.saturating_mul(FUTILE_TIMEOUTS)
         };
@@ -107,11 +107,11 @@ fn ask_all(socket: &UdpSocket, args: &AskArgs, stop: &AtomicBool) -> io::Result<
 }
 
 impl Asking {
-    fn ask(&mut self, socket: &UdpSocket) -> io::Result<()> {
+    fn ask_once(&mut self, socket: &UdpSocket) -> io::Result<()> {
         let mut question = Packet::new(Kind::Question, self.sent.len() as u64);
         let undisciplined_ns = timing::monotonic_raw_ns();
         question.asked_ns = timing::realtime_ns();
-        self.sent.push(Sent {
+        self.sent.push(SentQuestion {
             asked_ns: question.asked_ns,
             undisciplined_ns,
             answered: false,
@@ -130,7 +130,7 @@ impl Asking {
     }
 
     /// Take answers until the moment; `to_the_last` ends as soon as none is missing.
-    fn listen(
+    fn take_answers(
         &mut self,
         socket: &UdpSocket,
         until_ns: i64,
@@ -141,10 +141,12 @@ impl Asking {
         while !(stop.load(Ordering::Relaxed)
             || to_the_last && self.exchanges.len() == self.sent.len())
         {
-            match receive(socket, until_ns)? {
-                Received::Answer(answer, arrived_ns) => self.take(answer, arrived_ns, timeout_ns),
-                Received::Refusal => self.refused = true,
-                Received::Nothing => return Ok(()),
+            match receive_packet(socket, until_ns)? {
+                PacketArrival::Answer(answer, arrived_ns) => {
+                    self.record_answer(answer, arrived_ns, timeout_ns)
+                }
+                PacketArrival::Refusal => self.refused = true,
+                PacketArrival::Nothing => return Ok(()),
             }
             if monotonic_ns() >= until_ns {
                 return Ok(());
@@ -154,7 +156,7 @@ impl Asking {
     }
 
     /// Once for each question, and in time; what is foreign is passed over.
-    fn take(&mut self, answer: Packet, arrived_ns: i64, timeout_ns: i64) {
+    fn record_answer(&mut self, answer: Packet, arrived_ns: i64, timeout_ns: i64) {
         let place = usize::try_from(answer.sequence).unwrap_or(usize::MAX);
         let Some(question) = self.sent.get_mut(place) else {
             return;
@@ -179,44 +181,44 @@ impl Asking {
     }
 }
 
-enum Received {
+enum PacketArrival {
     Answer(Packet, i64),
     Refusal,
     Nothing,
 }
 
 /// Wait for a packet until a moment of CLOCK_MONOTONIC; a signal ends the wait early.
-fn receive(socket: &UdpSocket, until_ns: i64) -> io::Result<Received> {
+fn receive_packet(socket: &UdpSocket, until_ns: i64) -> io::Result<PacketArrival> {
     // One byte more than a packet, so that a longer one is seen to be foreign.
     let mut buffer = [0; SIZE + 1];
     loop {
-        match stamped::receive(socket, &mut buffer) {
+        match timestamped::receive_stamped(socket, &mut buffer) {
             Ok((length, arrived_ns)) => {
                 if let Some(packet) = Packet::from_bytes(&buffer[..length]) {
-                    return Ok(Received::Answer(packet, arrived_ns));
+                    return Ok(PacketArrival::Answer(packet, arrived_ns));
                 }
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => {}
-                io::ErrorKind::Interrupted => return Ok(Received::Nothing),
-                io::ErrorKind::ConnectionRefused => return Ok(Received::Refusal),
+                io::ErrorKind::Interrupted => return Ok(PacketArrival::Nothing),
+                io::ErrorKind::ConnectionRefused => return Ok(PacketArrival::Refusal),
                 _ => return Err(error),
             },
         }
         let left_ns = until_ns.saturating_sub(monotonic_ns());
         if left_ns <= 0 {
-            return Ok(Received::Nothing);
+            return Ok(PacketArrival::Nothing);
         }
         let mut waiting = [PollFd::new(socket, PollFlags::IN)];
         match poll(&mut waiting, Some(&timing::to_timespec(left_ns))) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Received::Nothing),
+            Err(rustix::io::Errno::INTR) => return Ok(PacketArrival::Nothing),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn nanoseconds(duration: Duration) -> i64 {
+fn to_nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -224,16 +226,16 @@ fn nanoseconds(duration: Duration) -> i64 {
 fn say_goodbye(socket: &UdpSocket) {
     for attempt in 0..GOODBYES {
         let goodbye = Packet::new(Kind::Goodbye, u64::MAX - attempt);
-        let until_ns = monotonic_ns().saturating_add(nanoseconds(GOODBYE_PATIENCE));
+        let until_ns = monotonic_ns().saturating_add(to_nanoseconds(GOODBYE_PATIENCE));
         if socket.send(&goodbye.to_bytes()).is_err() {
             return;
         }
         loop {
-            match receive(socket, until_ns) {
-                Ok(Received::Answer(packet, _)) if packet.kind == Kind::GoodbyeToo => return,
-                Ok(Received::Answer(..)) => {}
-                Ok(Received::Nothing) => break,
-                Ok(Received::Refusal) | Err(_) => return,
+            match receive_packet(socket, until_ns) {
+                Ok(PacketArrival::Answer(packet, _)) if packet.kind == Kind::GoodbyeToo => return,
+                Ok(PacketArrival::Answer(..)) => {}
+                Ok(PacketArrival::Nothing) => break,
+                Ok(PacketArrival::Refusal) | Err(_) => return,
             }
         }
     }

@@ -41,7 +41,7 @@ impl Line {
         slope: 0.0,
     };
 
-    pub fn at(&self, time: f64) -> f64 {
+    pub fn value_at(&self, time: f64) -> f64 {
         self.ahead + self.slope * time
     }
 }
@@ -49,9 +49,9 @@ impl Line {
 /// What bounds lines on both sides.
 #[derive(Debug)]
 pub struct Bounds {
-    above: Side,
+    above: Boundary,
     /// Upside down.
-    below: Side,
+    below: Boundary,
     /// The first time and the last.
     pub ends: [f64; 2],
 }
@@ -59,44 +59,44 @@ pub struct Bounds {
 impl Bounds {
     /// None where nothing bounds one of the sides.
     pub fn new(above: Vec<Bound>, below: Vec<Bound>) -> Option<Bounds> {
-        Bounds::of([vec![above], vec![below]], [false; 2])
+        Bounds::from_groups([vec![above], vec![below]], [false; 2])
     }
 
     /// Of each group, any one may be wrong: lines are all those that are possible without one or another. A bound that is
     /// alone on its side is taken for right.
-    pub fn doubted(above: Vec<Vec<Bound>>, below: Vec<Vec<Bound>>) -> Option<Bounds> {
+    pub fn new_doubted(above: Vec<Vec<Bound>>, below: Vec<Vec<Bound>>) -> Option<Bounds> {
         let sides = [above, below];
         let are_doubted = sides
             .each_ref()
             .map(|side| side.iter().flatten().count() > 1);
-        Bounds::of(sides, are_doubted)
+        Bounds::from_groups(sides, are_doubted)
     }
 
-    fn of(sides: [Vec<Vec<Bound>>; 2], [is_above, is_below]: [bool; 2]) -> Option<Bounds> {
+    fn from_groups(sides: [Vec<Vec<Bound>>; 2], [is_above, is_below]: [bool; 2]) -> Option<Bounds> {
         let is_bounded = |side: &Vec<Vec<Bound>>| side.iter().any(|group| !group.is_empty());
         if !sides.iter().all(is_bounded) {
             return None;
         }
-        let ends = ends(sides.iter().flatten().flatten().map(|bound| bound.at));
+        let ends = find_ends(sides.iter().flatten().flatten().map(|bound| bound.at));
         let [above, mut below] = sides;
         for bound in below.iter_mut().flatten() {
             bound.ahead = -bound.ahead;
         }
         Some(Bounds {
-            above: Side::new(above, is_above, ends),
-            below: Side::new(below, is_below, ends),
+            above: Boundary::new(above, is_above, ends),
+            below: Boundary::new(below, is_below, ends),
             ends,
         })
     }
 
     /// What lies between both sides for lines of this slope; less than nothing if there are none.
-    pub fn gap(&self, slope: f64) -> f64 {
-        self.most(slope) - self.least(slope)
+    pub fn gap_at(&self, slope: f64) -> f64 {
+        self.greatest_ahead(slope) - self.least_ahead(slope)
     }
 
     /// The middle of what lies between both sides.
-    pub fn between(&self, slope: f64) -> Line {
-        let (most, least) = (self.most(slope), self.least(slope));
+    pub fn middle_line(&self, slope: f64) -> Line {
+        let (most, least) = (self.greatest_ahead(slope), self.least_ahead(slope));
         Line {
             ahead: (least + (most - least) / 2.0).round(),
             slope,
@@ -104,18 +104,18 @@ impl Bounds {
     }
 
     /// What a line of this slope has at the origin of time at most.
-    fn most(&self, slope: f64) -> f64 {
-        self.above.level(slope)
+    fn greatest_ahead(&self, slope: f64) -> f64 {
+        self.above.level_at(slope)
     }
 
-    fn least(&self, slope: f64) -> f64 {
-        -self.below.level(-slope)
+    fn least_ahead(&self, slope: f64) -> f64 {
+        -self.below.level_at(-slope)
     }
 
     /// Whether lines of one slope leave clearly more between both sides than those of another, and packets of both ways come
     /// near to that at all times.
     pub fn is_clearer(&self, slope: f64, than: f64) -> bool {
-        let (gained, other) = (self.gap(slope), self.gap(than));
+        let (gained, other) = (self.gap_at(slope), self.gap_at(than));
         let near = gained / 4.0;
         gained - other > near.max(STAMPED_APART as f64)
             && self.above.comes_near(slope, near, self.ends)
@@ -123,13 +123,13 @@ impl Bounds {
     }
 
     /// Of their time.
-    pub fn middle(&self) -> f64 {
+    pub fn middle_time(&self) -> f64 {
         let [first, last] = self.ends;
         first + (last - first) / 2.0
     }
 
     /// All lines that lie between, of slopes around this one. None if there are none.
-    pub fn lines(&self, around: f64) -> Option<Lines<'_>> {
+    pub fn find_lines(&self, around: f64) -> Option<Lines<'_>> {
         let [least, most] = [around - MOST_GAINED, around + MOST_GAINED];
         let slopes = [
             self.first_slope(least, most)?,
@@ -146,7 +146,10 @@ impl Bounds {
     fn first_slope(&self, mut slope: f64, last: f64) -> Option<f64> {
         let towards = (last - slope).signum();
         loop {
-            let (above, below) = (self.above.met(slope), self.below.met(-slope));
+            let (above, below) = (
+                self.above.find_contacts(slope),
+                self.below.find_contacts(-slope),
+            );
             if above[1].level + below[1].level > -EXACT {
                 return Some(slope);
             }
@@ -178,32 +181,32 @@ impl Lines<'_> {
     /// The middle one. Clocks are taken to go alike unless that is impossible, or a drift leaves clearly more between the
     /// bounds and is borne out: what single packets waited looks like one, and so do queues that move from one way to the
     /// other.
-    pub fn likeliest(&self) -> Line {
-        let widest = self.widest();
-        let is_clear = self.bounds.gap(0.0) <= -EXACT || self.bounds.is_clearer(widest, 0.0);
+    pub fn likeliest_line(&self) -> Line {
+        let widest = self.widest_slope();
+        let is_clear = self.bounds.gap_at(0.0) <= -EXACT || self.bounds.is_clearer(widest, 0.0);
         let slope = if is_clear { widest } else { 0.0 };
-        self.bounds.between(slope)
+        self.bounds.middle_line(slope)
     }
 
     /// The slope between whose lines lies most.
-    pub fn widest(&self) -> f64 {
+    pub fn widest_slope(&self) -> f64 {
         let [least, most] = self.slopes;
         let step = (most - least) / STEPS as f64;
-        let gap = |slope: &f64| self.bounds.gap(*slope);
+        let gap = |slope: &f64| self.bounds.gap_at(*slope);
         let steps = (0..=STEPS).map(|number| least + step * number as f64);
         let near = steps.max_by(|one, other| gap(one).total_cmp(&gap(other)));
         let near = near.unwrap_or(least);
         let around = [(near - step).max(least), (near + step).min(most)];
-        highest(around, |slope| self.bounds.gap(slope))
+        find_highest(around, |slope| self.bounds.gap_at(slope))
     }
 
     /// How far any of them is from this one between two times that have all bounds between them. Nothing bends, so that it is
     /// furthest at an end, and of the steepest.
-    pub fn reach(&self, line: Line, ends: [f64; 2]) -> f64 {
+    pub fn reach_from(&self, line: Line, ends: [f64; 2]) -> f64 {
         let reach = |(slope, at): (f64, f64)| {
-            let most = self.bounds.most(slope) + slope * at;
-            let least = self.bounds.least(slope) + slope * at;
-            (most - line.at(at)).max(line.at(at) - least)
+            let most = self.bounds.greatest_ahead(slope) + slope * at;
+            let least = self.bounds.least_ahead(slope) + slope * at;
+            (most - line.value_at(at)).max(line.value_at(at) - least)
         };
         let corners = ends
             .into_iter()
@@ -214,7 +217,7 @@ impl Lines<'_> {
 
 /// What a line meets that comes from below.
 #[derive(Debug)]
-struct Side {
+struct Boundary {
     /// Of each, those that a line of any slope meets first in one part of the time; where one may be wrong, also second.
     groups: Vec<Vec<Bound>>,
     /// Whether of each group one may be wrong.
@@ -223,12 +226,12 @@ struct Side {
 
 /// Where a line meets a bound, seen at the origin of time.
 #[derive(Clone, Copy)]
-struct Met {
+struct Contact {
     level: f64,
     bound: Bound,
 }
 
-const NOTHING: Met = Met {
+const NOTHING: Contact = Contact {
     level: f64::INFINITY,
     bound: Bound {
         at: 0.0,
@@ -236,34 +239,34 @@ const NOTHING: Met = Met {
     },
 };
 
-impl Side {
-    fn new(groups: Vec<Vec<Bound>>, is_doubted: bool, ends: [f64; 2]) -> Side {
+impl Boundary {
+    fn new(groups: Vec<Vec<Bound>>, is_doubted: bool, ends: [f64; 2]) -> Boundary {
         let groups = groups.into_iter().map(|group| {
             let mut parts: [Vec<Bound>; PARTS] = Default::default();
             for bound in group {
-                parts[part(bound.at, ends)].push(bound);
+                parts[part_index(bound.at, ends)].push(bound);
             }
             let first = parts.into_iter().flat_map(|mut bounds| {
                 bounds.sort_by(|one, other| {
                     let by_time = one.at.total_cmp(&other.at);
                     by_time.then(one.ahead.total_cmp(&other.ahead))
                 });
-                let (mut first, rest) = lowest(bounds);
+                let (mut first, rest) = split_lowest(bounds);
                 if is_doubted {
-                    first.extend(lowest(rest).0);
+                    first.extend(split_lowest(rest).0);
                 }
                 first
             });
             first.collect()
         });
-        Side {
+        Boundary {
             groups: groups.collect(),
             is_doubted,
         }
     }
 
     /// What of one group it takes to stop a line of this slope, and where the last of it does.
-    fn met(&self, slope: f64) -> [Met; 2] {
+    fn find_contacts(&self, slope: f64) -> [Contact; 2] {
         let groups = self.groups.iter().map(|group| {
             let [first, second] = first_two(group, slope);
             [first, if self.is_doubted { second } else { first }]
@@ -276,24 +279,24 @@ impl Side {
         })
     }
 
-    fn level(&self, slope: f64) -> f64 {
-        self.met(slope)[1].level
+    fn level_at(&self, slope: f64) -> f64 {
+        self.find_contacts(slope)[1].level
     }
 
     /// Whether some of each part of the time are as near beyond where a line meets the side.
     fn comes_near(&self, slope: f64, near: f64, ends: [f64; 2]) -> bool {
-        let edge = self.level(slope);
+        let edge = self.level_at(slope);
         let mut come_near = [false; PARTS];
         for bound in self.groups.iter().flatten() {
-            let beyond = level(bound, slope) - edge;
-            come_near[part(bound.at, ends)] |= (0.0..=near).contains(&beyond);
+            let beyond = bound_level(bound, slope) - edge;
+            come_near[part_index(bound.at, ends)] |= (0.0..=near).contains(&beyond);
         }
         come_near == [true; PARTS]
     }
 }
 
 /// The first of some times, and the last.
-pub fn ends(times: impl Iterator<Item = f64>) -> [f64; 2] {
+pub fn find_ends(times: impl Iterator<Item = f64>) -> [f64; 2] {
     let none = [f64::INFINITY, f64::NEG_INFINITY];
     times.fold(none, |[first, last], time| {
         [first.min(time), last.max(time)]
@@ -301,13 +304,13 @@ pub fn ends(times: impl Iterator<Item = f64>) -> [f64; 2] {
 }
 
 /// Which part of the time between two ends this is in.
-pub fn part(time: f64, [first, last]: [f64; 2]) -> usize {
+pub fn part_index(time: f64, [first, last]: [f64; 2]) -> usize {
     let share = (time - first) / (last - first).max(EXACT);
     ((share * PARTS as f64) as usize).min(PARTS - 1)
 }
 
 /// The lower convex hull of what is in the order of time, and what is above it.
-fn lowest(bounds: Vec<Bound>) -> (Vec<Bound>, Vec<Bound>) {
+fn split_lowest(bounds: Vec<Bound>) -> (Vec<Bound>, Vec<Bound>) {
     let mut hull: Vec<usize> = Vec::new();
     for (number, bound) in bounds.iter().enumerate() {
         while let [.., before, last] = hull.as_slice() {
@@ -330,15 +333,15 @@ fn lowest(bounds: Vec<Bound>) -> (Vec<Bound>, Vec<Bound>) {
 }
 
 /// What a line of a slope has at the origin of time where it meets a bound.
-fn level(bound: &Bound, slope: f64) -> f64 {
+fn bound_level(bound: &Bound, slope: f64) -> f64 {
     bound.ahead - slope * bound.at
 }
 
 /// The two that a line of this slope meets first when it comes from below.
-fn first_two(bounds: &[Bound], slope: f64) -> [Met; 2] {
+fn first_two(bounds: &[Bound], slope: f64) -> [Contact; 2] {
     bounds.iter().fold([NOTHING; 2], |[first, second], bound| {
-        let met = Met {
-            level: level(bound, slope),
+        let met = Contact {
+            level: bound_level(bound, slope),
             bound: *bound,
         };
         match met.level {
@@ -350,7 +353,7 @@ fn first_two(bounds: &[Bound], slope: f64) -> [Met; 2] {
 }
 
 /// Where in a range something is highest that has one height.
-fn highest([mut from, mut to]: [f64; 2], height: impl Fn(f64) -> f64) -> f64 {
+fn find_highest([mut from, mut to]: [f64; 2], height: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..THIRDS {
         let third = (to - from) / 3.0;
         match height(from + third) < height(to - third) {

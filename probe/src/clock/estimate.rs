@@ -98,8 +98,8 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(values: impl Iterator<Item = i64>) -> Spread {
-        let values = sorted(values);
+    fn from_values(values: impl Iterator<Item = i64>) -> Spread {
+        let values = collect_sorted(values);
         let percentile = |hundredths: usize| {
             let rank = (values.len() * hundredths).div_ceil(100).max(1);
             values.get(rank - 1).copied().unwrap_or(0)
@@ -142,20 +142,20 @@ const SHORTEST_FOR_DRIFT_NS: i64 = 100 * MILLISECOND;
 const PARTS: usize = 16;
 
 /// The exchanges must not be empty.
-pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
+pub fn build_document(setting: Setting, exchanges: &[Exchange]) -> Document {
     let mut best: Vec<&Exchange> = exchanges.iter().collect();
     best.sort_by_key(|exchange| exchange.delay_ns());
     best.truncate(exchanges.len().div_ceil(4));
-    let offsets = sorted(best.iter().map(|exchange| exchange.offset_ns()));
-    let delays = sorted(best.iter().map(|exchange| exchange.delay_ns()));
+    let offsets = collect_sorted(best.iter().map(|exchange| exchange.offset_ns()));
+    let delays = collect_sorted(best.iter().map(|exchange| exchange.delay_ns()));
     let asked = exchanges.iter().map(|exchange| exchange.asked_ns);
     let duration_ns = asked.clone().max().unwrap_or(0) - asked.min().unwrap_or(0);
     let delay_min_ns = delays.first().copied().unwrap_or(0);
-    let drift = drift(&best, duration_ns);
-    let common = common(exchanges, drift.as_ref());
+    let drift = estimate_drift(&best, duration_ns);
+    let common = find_common(exchanges, drift.as_ref());
     let (offset_ns, bound_ns) = match &common {
         Some(common) => (common.offset_ns, common.bound_ns),
-        None => usual(&best, exchanges),
+        None => usual_offset(&best, exchanges),
     };
     let mut document = Document {
         schema: "clock.v1",
@@ -164,15 +164,15 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
         answered: exchanges.len() as u32,
         offset_ns,
         bound_ns,
-        delay_ns: median(&delays),
+        delay_ns: find_median(&delays),
         delay_min_ns,
         spread_ns: offsets
             .last()
             .zip(offsets.first())
             .map_or(0, |(last, first)| last - first),
-        round_trip_ns: Spread::of(exchanges.iter().map(Exchange::delay_ns)),
-        forward_ns: Spread::of(exchanges.iter().map(Exchange::forward_ns)),
-        backward_ns: Spread::of(exchanges.iter().map(Exchange::backward_ns)),
+        round_trip_ns: Spread::from_values(exchanges.iter().map(Exchange::delay_ns)),
+        forward_ns: Spread::from_values(exchanges.iter().map(Exchange::forward_ns)),
+        backward_ns: Spread::from_values(exchanges.iter().map(Exchange::backward_ns)),
         drift,
         duration_ns,
         clock: "CLOCK_REALTIME",
@@ -183,7 +183,7 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
         trustworthy: false,
         reasons: Vec::new(),
     };
-    document.reasons = doubts(&document, exchanges, common.as_ref());
+    document.reasons = list_doubts(&document, exchanges, common.as_ref());
     document.trustworthy = document.reasons.is_empty();
     document
 }
@@ -200,7 +200,7 @@ struct Common {
 }
 
 /// None if exchanges agree on no steady clocks.
-fn common(exchanges: &[Exchange], drift: Option<&Drift>) -> Option<Common> {
+fn find_common(exchanges: &[Exchange], drift: Option<&Drift>) -> Option<Common> {
     let first = exchanges.first()?;
     let bound = |at: i64, ahead: i64| Bound {
         at: (at - first.asked_ns) as f64,
@@ -211,24 +211,29 @@ fn common(exchanges: &[Exchange], drift: Option<&Drift>) -> Option<Common> {
     let below = exchanges.iter();
     let below = below.map(|exchange| bound(exchange.arrived_ns, -exchange.backward_ns()));
     let bounds = Bounds::new(above.collect(), below.collect())?;
-    let lines = bounds.lines(0.0)?;
-    let ahead = lines.likeliest().at(bounds.middle()).round();
+    let lines = bounds.find_lines(0.0)?;
+    let ahead = lines
+        .likeliest_line()
+        .value_at(bounds.middle_time())
+        .round();
     let told = Line {
         ahead,
         ..Line::LEVEL
     };
-    let bound_ns = lines.reach(told, bounds.ends).ceil() as i64;
+    let bound_ns = lines.reach_from(told, bounds.ends).ceil() as i64;
     Some(Common {
         offset_ns: first.offset_ns() + ahead as i64,
         bound_ns,
         is_drift_clear: drift
-            .is_some_and(|drift| bounds.is_clearer(drift.median_ppm * 1e-6, lines.widest())),
+            .is_some_and(|drift| bounds.is_clearer(drift.median_ppm * 1e-6, lines.widest_slope())),
     })
 }
 
 /// The median offset of the best exchanges, and how far it may be from what the quickest ones of each part of the time say.
-fn usual(best: &[&Exchange], exchanges: &[Exchange]) -> (i64, i64) {
-    let offset_ns = median(&sorted(best.iter().map(|exchange| exchange.offset_ns())));
+fn usual_offset(best: &[&Exchange], exchanges: &[Exchange]) -> (i64, i64) {
+    let offset_ns = find_median(&collect_sorted(
+        best.iter().map(|exchange| exchange.offset_ns()),
+    ));
     let parts = exchanges.chunks(exchanges.len().div_ceil(PARTS).max(1));
     let reach = parts.flat_map(|part| {
         let most = part.iter().map(Exchange::forward_ns).min();
@@ -239,7 +244,11 @@ fn usual(best: &[&Exchange], exchanges: &[Exchange]) -> (i64, i64) {
     (offset_ns, reach.max().unwrap_or_default())
 }
 
-fn doubts(document: &Document, exchanges: &[Exchange], common: Option<&Common>) -> Vec<String> {
+fn list_doubts(
+    document: &Document,
+    exchanges: &[Exchange],
+    common: Option<&Common>,
+) -> Vec<String> {
     let do_agree = common.is_some();
     let mut reasons = Vec::new();
     let mut doubt = |there_is: bool, reason: String| {
@@ -299,10 +308,10 @@ fn doubts(document: &Document, exchanges: &[Exchange], common: Option<&Common>) 
             format!("{who} counts time in timer ticks only"),
         );
     }
-    let local = stepped(exchanges, |exchange| {
+    let local = has_stepped(exchanges, |exchange| {
         exchange.asked_ns - exchange.local_undisciplined_ns
     });
-    let remote = stepped(exchanges, |exchange| {
+    let remote = has_stepped(exchanges, |exchange| {
         exchange.answered_ns - exchange.remote_undisciplined_ns
     });
     doubt(local, "this machine's clock was set meanwhile".into());
@@ -312,7 +321,7 @@ fn doubts(document: &Document, exchanges: &[Exchange], common: Option<&Common>) 
 
 /// Whether a clock moved against the undisciplined one, which is read before it, by more than slewing explains. A step lasts.
 /// A machine that is held up between the two readings shows a larger difference too, but not in the next exchanges.
-fn stepped(exchanges: &[Exchange], difference_ns: impl Fn(&Exchange) -> i64) -> bool {
+fn has_stepped(exchanges: &[Exchange], difference_ns: impl Fn(&Exchange) -> i64) -> bool {
     const LASTING: usize = 3;
     exchanges.windows(2 * LASTING).any(|window| {
         let (before, after) = window.split_at(LASTING);
@@ -326,7 +335,7 @@ fn stepped(exchanges: &[Exchange], difference_ns: impl Fn(&Exchange) -> i64) -> 
 }
 
 /// The slope of the offset over time: the median of the slopes between an early and a late half (Theil's incomplete method).
-fn drift(exchanges: &[&Exchange], duration_ns: i64) -> Option<Drift> {
+fn estimate_drift(exchanges: &[&Exchange], duration_ns: i64) -> Option<Drift> {
     if exchanges.len() < ENOUGH || duration_ns < SHORTEST_FOR_DRIFT_NS {
         return None;
     }
@@ -351,14 +360,14 @@ fn drift(exchanges: &[&Exchange], duration_ns: i64) -> Option<Drift> {
     })
 }
 
-fn sorted(values: impl Iterator<Item = i64>) -> Vec<i64> {
+fn collect_sorted(values: impl Iterator<Item = i64>) -> Vec<i64> {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable();
     values
 }
 
 /// The middle of sorted values; of two middles the mean.
-fn median(sorted: &[i64]) -> i64 {
+fn find_median(sorted: &[i64]) -> i64 {
     match sorted {
         [] => 0,
         _ => {

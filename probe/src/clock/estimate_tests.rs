@@ -3,7 +3,7 @@ use super::*;
 const OFFSET_NS: i64 = 3_000_000_000;
 
 /// Exchanges 10 ms apart with a server that is ahead, whose clock gains `drift_ppm`, and ways that take what is given.
-fn exchanges(ways_ns: &[(i64, i64)], drift_ppm: f64) -> Vec<Exchange> {
+fn sample_exchanges(ways_ns: &[(i64, i64)], drift_ppm: f64) -> Vec<Exchange> {
     let one = |(index, &(there, back)): (usize, &(i64, i64))| {
         let asked = index as i64 * 10 * MILLISECOND;
         let ahead = |at: i64| at + OFFSET_NS + (at as f64 * drift_ppm * 1e-6) as i64;
@@ -21,22 +21,22 @@ fn exchanges(ways_ns: &[(i64, i64)], drift_ppm: f64) -> Vec<Exchange> {
     ways_ns.iter().enumerate().map(one).collect()
 }
 
-fn estimate(exchanges: &[Exchange], asked: u32) -> Document {
+fn estimate_offset(exchanges: &[Exchange], asked: u32) -> Document {
     let setting = Setting {
         server: "x".into(),
         asked,
         local_source: Some("tsc".into()),
         remote_source: None,
     };
-    document(setting, exchanges)
+    build_document(setting, exchanges)
 }
 
 #[test]
 fn questions_that_were_lost_leave_what_the_others_bound() {
-    let half = estimate(&exchanges(&[(20_000, 20_000); 40], 0.0), 80);
+    let half = estimate_offset(&sample_exchanges(&[(20_000, 20_000); 40], 0.0), 80);
     assert!(half.trustworthy, "{:?}", half.reasons);
     assert!((half.offset_ns - OFFSET_NS).abs() <= half.bound_ns);
-    let few = estimate(&exchanges(&[(20_000, 20_000); 2], 0.0), 80);
+    let few = estimate_offset(&sample_exchanges(&[(20_000, 20_000); 2], 0.0), 80);
     assert!(few.reasons[0].contains("only 2 exchanges were answered"));
 }
 
@@ -52,7 +52,7 @@ fn the_offset_comes_from_the_exchanges_that_waited_least() {
             }
         })
         .collect();
-    let result = estimate(&exchanges(&ways, 0.0), 40);
+    let result = estimate_offset(&sample_exchanges(&ways, 0.0), 40);
     assert_eq!((result.offset_ns, result.delay_ns), (OFFSET_NS, 40_000));
     // A clock may have gained a little since the last one that did not wait.
     assert!((20_000..25_000).contains(&result.bound_ns), "{result:?}");
@@ -62,7 +62,7 @@ fn the_offset_comes_from_the_exchanges_that_waited_least() {
 #[test]
 fn each_way_is_told_with_the_offset_in_it() {
     let ways: Vec<_> = (1..=200).map(|n| (n * 1_000, 50_000)).collect();
-    let result = estimate(&exchanges(&ways, 0.0), 200);
+    let result = estimate_offset(&sample_exchanges(&ways, 0.0), 200);
     let forward = &result.forward_ns;
     assert_eq!(
         [forward.min, forward.p50, forward.p99, forward.max].map(|ns| ns - OFFSET_NS),
@@ -74,13 +74,13 @@ fn each_way_is_told_with_the_offset_in_it() {
 
 #[test]
 fn the_bound_holds_for_a_lopsided_way() {
-    let result = estimate(&exchanges(&[(100_000, 0); 20], 0.0), 20);
+    let result = estimate_offset(&sample_exchanges(&[(100_000, 0); 20], 0.0), 20);
     assert!((result.offset_ns - OFFSET_NS).abs() <= result.bound_ns);
 }
 
 #[test]
 fn drift_is_found() {
-    let result = estimate(&exchanges(&[(20_000, 20_000); 100], 50.0), 100);
+    let result = estimate_offset(&sample_exchanges(&[(20_000, 20_000); 100], 50.0), 100);
     assert!(
         (result.drift.as_ref().unwrap().median_ppm - 50.0).abs() < 1.0,
         "{result:?}"
@@ -90,12 +90,15 @@ fn drift_is_found() {
 
 #[test]
 fn what_cannot_be_trusted_says_why() {
-    let reason = |exchanges: &[Exchange], asked: u32| estimate(exchanges, asked).reasons.join("; ");
-    let good = exchanges(&[(20_000, 20_000); 40], 0.0);
+    let reason =
+        |exchanges: &[Exchange], asked: u32| estimate_offset(exchanges, asked).reasons.join("; ");
+    let good = sample_exchanges(&[(20_000, 20_000); 40], 0.0);
     assert_eq!(reason(&good, 40), "");
     assert!(reason(&good[..4], 4).contains("only 4"));
-    assert!(reason(&exchanges(&[(20_000_000, 20_000_000); 40], 0.0), 40).contains("40.0 ms"));
-    assert!(reason(&exchanges(&[(20_000, 20_000); 40], 5_000.0), 40).contains("slewed"));
+    assert!(
+        reason(&sample_exchanges(&[(20_000_000, 20_000_000); 40], 0.0), 40).contains("40.0 ms")
+    );
+    assert!(reason(&sample_exchanges(&[(20_000, 20_000); 40], 5_000.0), 40).contains("slewed"));
     let mut set = good.clone();
     set[20..].iter_mut().for_each(|exchange| {
         exchange.received_ns += 50 * MILLISECOND;
@@ -115,7 +118,7 @@ fn what_cannot_be_trusted_says_why() {
 }
 
 /// Whether the offset is true within its bound from the first exchange to the last.
-fn holds(result: &Document, drift_ppm: f64) -> bool {
+fn holds_throughout(result: &Document, drift_ppm: f64) -> bool {
     [0.0, 0.5, 1.0].into_iter().all(|part| {
         let gained = result.duration_ns as f64 * part * drift_ppm * 1e-6;
         let truth = OFFSET_NS + gained as i64;
@@ -132,8 +135,11 @@ fn the_bound_holds_where_one_way_queues() {
             .map(|_| (30_000 + random.i64(0..8 * MILLISECOND), 50_000))
             .collect();
         for drift_ppm in [-200.0, -20.0, 0.0, 20.0, 200.0] {
-            let result = estimate(&exchanges(&ways, drift_ppm), 60);
-            assert!(holds(&result, drift_ppm), "{drift_ppm} ppm: {result:?}");
+            let result = estimate_offset(&sample_exchanges(&ways, drift_ppm), 60);
+            assert!(
+                holds_throughout(&result, drift_ppm),
+                "{drift_ppm} ppm: {result:?}"
+            );
             assert!(result.bound_ns < 2 * MILLISECOND, "{result:?}");
         }
     }
@@ -142,8 +148,14 @@ fn the_bound_holds_where_one_way_queues() {
 #[test]
 fn the_bound_has_what_the_clocks_gain_meanwhile() {
     for drift_ppm in [-20.0, -2.0, 0.0, 2.0, 20.0] {
-        let result = estimate(&exchanges(&[(150_000, 150_000); 6_000], drift_ppm), 6_000);
-        assert!(holds(&result, drift_ppm), "{drift_ppm} ppm: {result:?}");
+        let result = estimate_offset(
+            &sample_exchanges(&[(150_000, 150_000); 6_000], drift_ppm),
+            6_000,
+        );
+        assert!(
+            holds_throughout(&result, drift_ppm),
+            "{drift_ppm} ppm: {result:?}"
+        );
         let gained_ns = (60.0 * drift_ppm.abs() * 1_000.0) as i64;
         assert!(result.bound_ns <= 151_000 + gained_ns / 2, "{result:?}");
     }
@@ -155,9 +167,9 @@ fn a_drift_that_the_bound_has_is_no_reason_for_distrust() {
     let mut random = fastrand::Rng::with_seed(4);
     let mut way = || 150_000 + random.i64(0..50_000);
     let ways: Vec<_> = (0..6_000).map(|_| (way(), way())).collect();
-    let result = estimate(&exchanges(&ways, 20.0), 6_000);
+    let result = estimate_offset(&sample_exchanges(&ways, 20.0), 6_000);
     assert!(
-        holds(&result, 20.0) && result.spread_ns > MILLISECOND,
+        holds_throughout(&result, 20.0) && result.spread_ns > MILLISECOND,
         "{result:?}"
     );
     assert!(result.trustworthy, "{:?}", result.reasons);
@@ -165,12 +177,12 @@ fn a_drift_that_the_bound_has_is_no_reason_for_distrust() {
 
 #[test]
 fn a_small_step_is_seen_where_exchanges_agree_on_no_offset() {
-    let mut set = exchanges(&[(50_000, 50_000); 60], 0.0);
+    let mut set = sample_exchanges(&[(50_000, 50_000); 60], 0.0);
     for exchange in &mut set[30..] {
         exchange.received_ns += 300_000;
         exchange.answered_ns += 300_000;
     }
-    let result = estimate(&set, 60);
+    let result = estimate_offset(&set, 60);
     let off = [0, 300_000].map(|step| (result.offset_ns - OFFSET_NS - step).abs());
     assert!(
         off.into_iter().all(|off| off <= result.bound_ns),
@@ -188,8 +200,8 @@ fn a_queue_that_fills_is_no_clock_that_is_slewed() {
     for (first, more) in [(0, 30_000), (3 * MILLISECOND, -30_000)] {
         let there = (0..100).map(|number| 50_000 + first + number * more);
         let ways: Vec<_> = there.map(|there| (there, 50_000)).collect();
-        let result = estimate(&exchanges(&ways, 0.0), 100);
-        assert!(holds(&result, 0.0), "{result:?}");
+        let result = estimate_offset(&sample_exchanges(&ways, 0.0), 100);
+        assert!(holds_throughout(&result, 0.0), "{result:?}");
         assert!(result.trustworthy, "{:?}", result.reasons);
     }
 }
@@ -198,7 +210,7 @@ fn a_queue_that_fills_is_no_clock_that_is_slewed() {
 #[test]
 fn a_clock_that_is_slewed_by_less_than_the_ways_take_is_seen() {
     let ways = [(1_500_000, 1_500_000); 100];
-    let result = estimate(&exchanges(&ways, 2_500.0), 100);
+    let result = estimate_offset(&sample_exchanges(&ways, 2_500.0), 100);
     assert!(
         !result.trustworthy && result.reasons[0].contains("slewed"),
         "{result:?}"

@@ -10,9 +10,9 @@ mod ask;
 pub mod band;
 mod estimate;
 mod packet;
-mod room;
+mod receive_buffer;
 mod serve;
-pub mod stamped;
+pub mod timestamped;
 
 pub use estimate::Document;
 pub use serve::Listening;
@@ -21,11 +21,11 @@ pub use serve::Listening;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    side: Side,
+    side: ClockVerb,
 }
 
 #[derive(clap::Subcommand)]
-enum Side {
+enum ClockVerb {
     Serve(ServeArgs),
     Ask(AskArgs),
 }
@@ -72,7 +72,7 @@ pub struct AskArgs {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.side {
-        Side::Serve(args) => serve::run(&args),
-        Side::Ask(args) => ask::run(&args),
+        ClockVerb::Serve(args) => serve::run(&args),
+        ClockVerb::Ask(args) => ask::run(&args),
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::packet::{Kind, Packet, SIZE};
-use super::{ServeArgs, room, stamped};
+use super::{ServeArgs, receive_buffer, timestamped};
 use crate::kernel::Kernel;
 use crate::{facts, interrupt, output, timing};
 
@@ -30,8 +30,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
             args.listen
         )
     })?;
-    room::take(&socket).context("cannot take room for what arrives")?;
-    stamped::stamp_arrivals(&socket).context("cannot ask for the times of arrival")?;
+    receive_buffer::enlarge_buffer(&socket).context("cannot take room for what arrives")?;
+    timestamped::stamp_arrivals(&socket).context("cannot ask for the times of arrival")?;
     let source = facts::clock_source(&Kernel::running()).unwrap_or_default();
     let listening = socket
         .local_addr()
@@ -75,7 +75,7 @@ fn answer_one(
             };
         }
     };
-    let (length, received_ns) = stamped::receive(socket, &mut buffer)?;
+    let (length, received_ns) = timestamped::receive_stamped(socket, &mut buffer)?;
     let Some(question) = Packet::from_bytes(&buffer[..length]) else {
         return Ok(None);
     };

@@ -65,11 +65,12 @@ pub struct Back {
     pub moved: u64,
     pub widened: u64,
     /// Changed, or made, by somebody else meanwhile, and so not touched; and what the kernel refused.
-    pub left: Vec<Refused>,
+    pub left: Vec<RefusedChange>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Refused {
+#[schemars(rename = "Refused")]
+pub struct RefusedChange {
     /// A group's folder, or a thread's name.
     pub what: String,
     pub why: String,

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::document::Refused;
+use super::document::RefusedChange;
 use crate::kernel::Kernel;
 use crate::threads::{self, ShownThread};
 
@@ -25,7 +25,7 @@ pub fn write(kernel: &Kernel, path: &str, value: &str) -> io::Result<()> {
 }
 
 /// Process or thread ids of a file that lists them; none where it is gone.
-pub fn ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
+pub fn read_ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
     kernel
         .read_text(path)
         .unwrap_or_default()
@@ -35,7 +35,7 @@ pub fn ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
 }
 
 /// The groups right below one, by folder.
-pub fn below(kernel: &Kernel, group: &str) -> Vec<String> {
+pub fn list_groups_below(kernel: &Kernel, group: &str) -> Vec<String> {
     let names = kernel.list_names(group).into_iter();
     names
         .map(|name| format!("{group}/{name}"))
@@ -47,14 +47,14 @@ pub fn below(kernel: &Kernel, group: &str) -> Vec<String> {
 #[derive(Default)]
 pub struct Moves {
     pub moved: u64,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedChange>,
 }
 
 /// Move the threads of a group that are `wanted` into another, and those that they start meanwhile.
 ///
 /// What is forked while a pass goes on is seen by the next one: a move waits until forks under way are done. So passes go
 /// on until one moves nobody, misses nobody who ended, and sees nobody who is not known yet to be in a third group.
-pub fn transfer(
+pub fn transfer_threads(
     kernel: &Kernel,
     from: &str,
     to: &str,
@@ -71,7 +71,7 @@ pub fn transfer(
         elsewhere: BTreeSet::new(),
         others: BTreeSet::new(),
     };
-    while !transfer.pass() && began.elapsed() < PATIENCE {}
+    while !transfer.pass_once() && began.elapsed() < PATIENCE {}
     transfer.moves
 }
 
@@ -91,21 +91,21 @@ struct Transfer<'a, Wanted> {
 
 impl<Wanted: Fn(&ShownThread) -> bool> Transfer<'_, Wanted> {
     /// Go through the group once, the youngest first, who may be the first to go and leave a child; whether it was quiet.
-    fn pass(&mut self) -> bool {
-        let mut processes = ids(self.kernel, &format!("{}/cgroup.procs", self.from));
+    fn pass_once(&mut self) -> bool {
+        let mut processes = read_ids(self.kernel, &format!("{}/cgroup.procs", self.from));
         processes.retain(|process| !self.others.contains(process));
-        let here = ids(self.kernel, &format!("{}/tasks", self.from));
-        let there = ids(self.kernel, &format!("{}/tasks", self.to));
+        let here = read_ids(self.kernel, &format!("{}/tasks", self.from));
+        let there = read_ids(self.kernel, &format!("{}/tasks", self.to));
         let mut is_quiet = true;
         for process in processes.into_iter().rev() {
-            is_quiet &= self.process(process, &here, &there);
+            is_quiet &= self.move_process(process, &here, &there);
         }
         is_quiet
     }
 
     /// Move what is wanted of a process: as a whole where all of it goes, because some threads the kernel moves in no
     /// other way.
-    fn process(&mut self, process: i32, here: &BTreeSet<i32>, there: &BTreeSet<i32>) -> bool {
+    fn move_process(&mut self, process: i32, here: &BTreeSet<i32>, there: &BTreeSet<i32>) -> bool {
         let seen: Vec<_> = threads::read_threads(self.kernel, process).collect();
         let mut is_quiet = seen.iter().all(Option::is_some);
         let threads: Vec<_> = seen.into_iter().flatten().collect();
@@ -122,16 +122,16 @@ impl<Wanted: Fn(&ShownThread) -> bool> Transfer<'_, Wanted> {
         let gone = threads.iter().filter(|one| is_in(there, one)).count();
         match going.first() {
             Some(first) if going.len() + gone == threads.len() => {
-                is_quiet & self.step("cgroup.procs", process, first, going.len())
+                is_quiet & self.move_id("cgroup.procs", process, first, going.len())
             }
             _ => going.into_iter().fold(is_quiet, |is_quiet, one| {
-                is_quiet & self.step("tasks", one.thread.id, one, 1)
+                is_quiet & self.move_id("tasks", one.thread.id, one, 1)
             }),
         }
     }
 
     /// Write an id to a file of the other group, which moves so many; whether there was nobody to be moved.
-    fn step(&mut self, file: &str, id: i32, one: &ShownThread, count: usize) -> bool {
+    fn move_id(&mut self, file: &str, id: i32, one: &ShownThread, count: usize) -> bool {
         if self.given_up.contains(&one.thread.format_key()) {
             return true;
         }
@@ -140,7 +140,7 @@ impl<Wanted: Fn(&ShownThread) -> bool> Transfer<'_, Wanted> {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
             Err(error) => {
                 self.given_up.insert(one.thread.format_key());
-                self.moves.refused.push(refused(&one.name, &error));
+                self.moves.refused.push(describe_refusal(&one.name, &error));
                 return true;
             }
         }
@@ -148,15 +148,15 @@ impl<Wanted: Fn(&ShownThread) -> bool> Transfer<'_, Wanted> {
     }
 }
 
-pub fn refused(what: &str, why: &impl ToString) -> Refused {
-    Refused {
+pub fn describe_refusal(what: &str, why: &impl ToString) -> RefusedChange {
+    RefusedChange {
         what: what.to_owned(),
         why: why.to_string(),
     }
 }
 
 /// Remove a group; it may be gone already. Tasks that are ending hold it for a moment.
-pub fn remove(kernel: &Kernel, group: &str) -> io::Result<()> {
+pub fn remove_group(kernel: &Kernel, group: &str) -> io::Result<()> {
     let began = Instant::now();
     loop {
         match fs::remove_dir(kernel.resolve_path(group)) {

@@ -5,32 +5,32 @@ use std::{fs, io, thread};
 
 use anyhow::Context;
 
-use super::document::{Back, Document, Group, Hierarchy, Refused};
-use super::files::{refused, remove, transfer, write};
+use super::document::{Back, Document, Group, Hierarchy, RefusedChange};
+use super::files::{describe_refusal, remove_group, transfer_threads, write};
 use super::survey;
 use crate::kernel::Kernel;
 use crate::place::CpuList;
 use crate::threads::BEING_MADE;
 
 /// Make our group, take the CPUs away from the others, and move everybody; who or what refuses it.
-pub fn apart(
+pub fn set_apart(
     kernel: &Kernel,
     groups: &BTreeMap<String, Group>,
     there: &Hierarchy,
     kept: &CpuList,
-) -> anyhow::Result<Vec<Refused>> {
-    make(kernel, there, kept).inspect_err(|_| {
-        let _ = remove(kernel, &there.group);
+) -> anyhow::Result<Vec<RefusedChange>> {
+    make_group(kernel, there, kept).inspect_err(|_| {
+        let _ = remove_group(kernel, &there.group);
     })?;
-    let mut refused = narrow(kernel, groups);
-    let moves = transfer(kernel, &there.root, &there.group, |one| {
+    let mut refused = narrow_groups(kernel, groups);
+    let moves = transfer_threads(kernel, &there.root, &there.group, |one| {
         !one.is_kernel && one.cpus.exclude(kept).is_some()
     });
     refused.extend(moves.refused);
     Ok(refused)
 }
 
-fn make(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
+fn make_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
     let (root, group) = (&there.root, &there.group);
     let rest = CpuList::read_online(kernel)?
         .exclude(kept)
@@ -47,7 +47,7 @@ fn make(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()
 }
 
 /// Take the CPUs away from other groups, which comes to those first that lie below others.
-fn narrow(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> Vec<Refused> {
+fn narrow_groups(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> Vec<RefusedChange> {
     let mut left = Vec::new();
     for (folder, group) in groups.iter().rev() {
         let Some(apart) = &group.apart else { continue };
@@ -56,7 +56,7 @@ fn narrow(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> Vec<Refused> {
             continue;
         }
         if let Err(error) = write(kernel, &format!("{folder}/cpuset.cpus"), apart) {
-            left.push(refused(folder, &error));
+            left.push(describe_refusal(folder, &error));
         }
     }
     left
@@ -66,14 +66,14 @@ fn cpus_of(kernel: &Kernel, group: &str) -> Option<String> {
     kernel.read_text(format!("{group}/cpuset.cpus"))
 }
 
-pub fn back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {
-    let (widened, mut left) = widen(kernel, &before.groups);
-    loosen(kernel, there)?;
-    let moves = transfer(kernel, &there.group, &there.root, |_| true);
+pub fn put_back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {
+    let (widened, mut left) = widen_groups(kernel, &before.groups);
+    loosen_group(kernel, there)?;
+    let moves = transfer_threads(kernel, &there.group, &there.root, |_| true);
     left.extend(moves.refused);
     let kept: CpuList = before.cpus.parse().map_err(anyhow::Error::msg)?;
     left.extend(made_since(kernel, before, there, &kept));
-    remove(kernel, &there.group).with_context(|| format!("cannot remove {}", there.group))?;
+    remove_group(kernel, &there.group).with_context(|| format!("cannot remove {}", there.group))?;
     Ok(Back {
         schema: "cpuset.back.v1",
         moved: moves.moved,
@@ -86,7 +86,7 @@ pub fn back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Re
 ///
 /// Of a child whose parent goes to the root group meanwhile the kernel does not look at the CPUs again (cpuset_fork in its
 /// kernel/cgroup/cpuset.c), so that all have theirs back before they go.
-fn loosen(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<()> {
+fn loosen_group(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<()> {
     let own = format!("{}/cpuset.cpus", there.group);
     let root =
         cpus_of(kernel, &there.root).with_context(|| format!("cannot read {}", there.root))?;
@@ -98,7 +98,7 @@ fn loosen(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn widen(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> (u64, Vec<Refused>) {
+fn widen_groups(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> (u64, Vec<RefusedChange>) {
     let mut widened = 0;
     let mut left = Vec::new();
     for (folder, group) in groups {
@@ -109,12 +109,12 @@ fn widen(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> (u64, Vec<Refused
             continue;
         }
         if now != *apart {
-            left.push(refused(folder, &format!("it has CPUs {now} now")));
+            left.push(describe_refusal(folder, &format!("it has CPUs {now} now")));
             continue;
         }
         match write(kernel, &format!("{folder}/cpuset.cpus"), &group.cpus) {
             Ok(()) => widened += 1,
-            Err(error) => left.push(refused(folder, &error)),
+            Err(error) => left.push(describe_refusal(folder, &error)),
         }
     }
     (widened, left)
@@ -128,8 +128,8 @@ fn made_since(
     before: &Document,
     there: &Hierarchy,
     kept: &CpuList,
-) -> Vec<Refused> {
-    let now = survey::groups(kernel, there, kept);
+) -> Vec<RefusedChange> {
+    let now = survey::find_groups(kernel, there, kept);
     let made = now
         .iter()
         .filter(|(folder, _)| !before.groups.contains_key(*folder));
@@ -140,7 +140,7 @@ fn made_since(
                 "it was made meanwhile with CPUs {}; if it is to have all: echo {} >{folder}/cpuset.cpus",
                 group.cpus, above.cpus
             );
-            refused(folder, &why)
+            describe_refusal(folder, &why)
         })
     })
     .collect()

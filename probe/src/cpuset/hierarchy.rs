@@ -32,38 +32,41 @@ const OTHERS: [&str; 12] = [
 
 /// Where the cpusets are. Version 1 where both are mounted and it has them: a controller is in one of them only. Of
 /// several mounts the last, which may hide the others.
-pub fn find(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
+pub fn find_hierarchy(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
     let mounts = kernel.read_mounts();
     let first = mounts.iter().rfind(|mount| {
         mount.kind == "cgroup"
-            && words(&mount.super_options).any(|word| word == "cpuset")
+            && split_options(&mount.super_options).any(|word| word == "cpuset")
             && kernel
                 .read_text(format!("{}/cpuset.cpus", mount.at))
                 .is_some()
     });
     if let Some(mount) = first {
-        return Some((hierarchy(Version::First, &mount.at, true), mount.clone()));
+        return Some((
+            new_hierarchy(Version::First, &mount.at, true),
+            mount.clone(),
+        ));
     }
     let second = mounts.iter().rfind(|mount| {
-        mount.kind == "cgroup2" && has(kernel, &format!("{}/cgroup.controllers", mount.at))
+        mount.kind == "cgroup2" && has_file(kernel, &format!("{}/cgroup.controllers", mount.at))
     })?;
-    let is_handed_down = has(kernel, &format!("{}/cgroup.subtree_control", second.at));
+    let is_handed_down = has_file(kernel, &format!("{}/cgroup.subtree_control", second.at));
     Some((
-        hierarchy(Version::Second, &second.at, is_handed_down),
+        new_hierarchy(Version::Second, &second.at, is_handed_down),
         second.clone(),
     ))
 }
 
-fn has(kernel: &Kernel, file: &str) -> bool {
+fn has_file(kernel: &Kernel, file: &str) -> bool {
     let text = kernel.read_text(file).unwrap_or_default();
     text.split_ascii_whitespace().any(|word| word == "cpuset")
 }
 
-fn words(options: &str) -> impl Iterator<Item = &str> {
+fn split_options(options: &str) -> impl Iterator<Item = &str> {
     options.split(',')
 }
 
-fn hierarchy(version: Version, root: &str, is_handed_down: bool) -> Hierarchy {
+fn new_hierarchy(version: Version, root: &str, is_handed_down: bool) -> Hierarchy {
     let group = format!("{root}/{NAME}");
     Hierarchy {
         version,
@@ -84,15 +87,15 @@ pub fn is_there(kernel: &Kernel, there: &Hierarchy) -> bool {
 
 /// Whether tasks are kept away by a cpuset of ours.
 pub fn is_standing(kernel: &Kernel) -> bool {
-    find(kernel).is_some_and(|(there, _)| is_there(kernel, &there))
+    find_hierarchy(kernel).is_some_and(|(there, _)| is_there(kernel, &there))
 }
 
 /// Why these cpusets cannot be used to move tasks and give them back exactly; nothing when they can.
-pub fn unfit(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<String> {
+pub fn find_obstacle(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<String> {
     let release = kernel
         .read_text("/proc/sys/kernel/osrelease")
         .unwrap_or_default();
-    if number(&release).is_none_or(|number| number < KEEPS) {
+    if release_numbers(&release).is_none_or(|number| number < KEEPS) {
         return Some(format!(
             "Linux {release} forgets which CPUs a task asked for when its cpuset changes; {}.{} is the first that does not",
             KEEPS.0, KEEPS.1
@@ -117,14 +120,14 @@ pub fn unfit(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<S
             there.root
         ));
     }
-    let mut options = words(&mount.options).chain(words(&mount.super_options));
+    let mut options = split_options(&mount.options).chain(split_options(&mount.super_options));
     if options.any(|word| word == "ro") {
         return Some(format!(
             "the control groups at {} are mounted read-only",
             there.root
         ));
     }
-    let also: Vec<_> = words(&mount.super_options)
+    let also: Vec<_> = split_options(&mount.super_options)
         .filter(|word| OTHERS.contains(word))
         .collect();
     if there.version == Version::First && !also.is_empty() {
@@ -151,7 +154,7 @@ pub fn unfit(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<S
 }
 
 /// The first two numbers of a kernel's release.
-fn number(release: &str) -> Option<(u32, u32)> {
+fn release_numbers(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
@@ -162,10 +165,10 @@ mod tests {
 
     #[test]
     fn releases_are_compared_by_number() {
-        assert_eq!(number("6.18.44-fc-v657"), Some((6, 18)));
-        assert_eq!(number("6.1.0-37-amd64"), Some((6, 1)));
-        assert!(number("6.12.95+deb12-cloud-amd64").unwrap() > KEEPS);
-        assert!(number("10.0-rc1").unwrap() > KEEPS);
-        assert_eq!(number("next"), None);
+        assert_eq!(release_numbers("6.18.44-fc-v657"), Some((6, 18)));
+        assert_eq!(release_numbers("6.1.0-37-amd64"), Some((6, 1)));
+        assert!(release_numbers("6.12.95+deb12-cloud-amd64").unwrap() > KEEPS);
+        assert!(release_numbers("10.0-rc1").unwrap() > KEEPS);
+        assert_eq!(release_numbers("next"), None);
     }
 }

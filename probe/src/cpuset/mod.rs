@@ -30,14 +30,14 @@ pub use hierarchy::is_standing;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: CpusetAction,
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(clap::Subcommand)]
-enum Action {
+enum CpusetAction {
     /// Tell how it can be done here, and how far it is (cpuset.v1)
     List {
         /// CPUs to keep free, such as 1 or 2-3,6
@@ -53,12 +53,12 @@ enum Action {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kernel = Kernel::running();
     match args.action {
-        Action::List { cpus } => {
+        CpusetAction::List { cpus } => {
             let kept = cpus.leaving_others(&kernel)?;
-            output::print_result(&survey::list(&kernel, &kept)?, args.json)?;
+            output::print_result(&survey::list_groups(&kernel, &kept)?, args.json)?;
         }
-        Action::Apart => output::print_result(&apart(&kernel, &read()?)?, args.json)?,
-        Action::Back => output::print_result(&back(&kernel, &read()?)?, args.json)?,
+        CpusetAction::Apart => output::print_result(&set_apart(&kernel, &read()?)?, args.json)?,
+        CpusetAction::Back => output::print_result(&put_back(&kernel, &read()?)?, args.json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,32 +71,32 @@ fn read() -> anyhow::Result<Document> {
     serde_json::from_str(&text).context("stdin is no document that `list --json` printed")
 }
 
-fn apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
+fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
     let kept: CpuList = wanted.cpus.parse().map_err(anyhow::Error::msg)?;
     // It may be so since the list was made.
-    if let Some(why) = survey::list(kernel, &kept)?.unfit {
+    if let Some(why) = survey::list_groups(kernel, &kept)?.unfit {
         anyhow::bail!(why);
     }
-    let there = known(wanted)?;
+    let there = known_hierarchy(wanted)?;
     let refused = match there.version {
-        Version::First => first::apart(kernel, &wanted.groups, there, &kept)?,
-        Version::Second => second::apart(kernel, there, &kept)?,
+        Version::First => first::set_apart(kernel, &wanted.groups, there, &kept)?,
+        Version::Second => second::set_apart(kernel, there, &kept)?,
     };
     for one in refused {
         eprintln!("{}: {}", one.what, one.why);
     }
-    survey::list(kernel, &kept)
+    survey::list_groups(kernel, &kept)
 }
 
-fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
-    let there = known(before)?;
+fn put_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
+    let there = known_hierarchy(before)?;
     match there.version {
-        Version::First => first::back(kernel, before, there),
-        Version::Second => second::back(kernel, before, there),
+        Version::First => first::put_back(kernel, before, there),
+        Version::Second => second::put_back(kernel, before, there),
     }
 }
 
-fn known(document: &Document) -> anyhow::Result<&document::Hierarchy> {
+fn known_hierarchy(document: &Document) -> anyhow::Result<&document::Hierarchy> {
     let there = document.hierarchy.as_ref();
     there.context("the list on stdin knows of no cpusets, so there is nothing to do")
 }

@@ -6,25 +6,29 @@ use std::io;
 
 use anyhow::{Context, bail};
 
-use super::document::{Back, Document, Hierarchy, Refused};
-use super::files::{below, ids, refused, remove, write};
+use super::document::{Back, Document, Hierarchy, RefusedChange};
+use super::files::{describe_refusal, list_groups_below, read_ids, remove_group, write};
 use crate::kernel::Kernel;
 use crate::place::{self, CpuList};
 use crate::threads;
 
 /// Make our group a partition: all of it, or nothing.
-pub fn apart(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<Vec<Refused>> {
-    make(kernel, there, kept).inspect_err(|_| {
-        let _ = remove(kernel, &there.group);
+pub fn set_apart(
+    kernel: &Kernel,
+    there: &Hierarchy,
+    kept: &CpuList,
+) -> anyhow::Result<Vec<RefusedChange>> {
+    make_partition(kernel, there, kept).inspect_err(|_| {
+        let _ = remove_group(kernel, &there.group);
         let _ = take_up(kernel, there);
     })?;
     Ok(Vec::new())
 }
 
-fn make(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
+fn make_partition(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
     let group = &there.group;
     if !there.is_handed_down {
-        hand(kernel, there, "+cpuset")
+        hand_down(kernel, there, "+cpuset")
             .with_context(|| format!("cannot hand cpusets down from {}", there.root))?;
     }
     fs::create_dir(kernel.resolve_path(group)).with_context(|| format!("cannot make {group}"))?;
@@ -40,7 +44,7 @@ fn make(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()
     Ok(())
 }
 
-fn hand(kernel: &Kernel, there: &Hierarchy, word: &str) -> io::Result<()> {
+fn hand_down(kernel: &Kernel, there: &Hierarchy, word: &str) -> io::Result<()> {
     write(
         kernel,
         &format!("{}/cgroup.subtree_control", there.root),
@@ -48,12 +52,12 @@ fn hand(kernel: &Kernel, there: &Hierarchy, word: &str) -> io::Result<()> {
     )
 }
 
-pub fn back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {
-    let moved = dissolve(kernel, there)?;
+pub fn put_back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {
+    let moved = dissolve_partition(kernel, there)?;
     let mut left = Vec::new();
     if let Err(error) = take_up(kernel, there) {
         let why = format!("somebody needs cpusets from it by now: {error}");
-        left.push(refused(&there.root, &why));
+        left.push(describe_refusal(&there.root, &why));
     }
     left.extend(where_they_were(kernel, &before.kernel_threads)?);
     Ok(Back {
@@ -65,12 +69,12 @@ pub fn back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Re
 }
 
 /// Remove the partition; who runs in it goes on in the root group.
-fn dissolve(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<u64> {
+fn dissolve_partition(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<u64> {
     let members = format!("{}/cgroup.procs", there.group);
     let mut moved = 0;
     loop {
         let mut is_quiet = true;
-        for id in ids(kernel, &members) {
+        for id in read_ids(kernel, &members) {
             is_quiet = false;
             match write(
                 kernel,
@@ -87,7 +91,7 @@ fn dissolve(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<u64> {
             break;
         }
     }
-    remove(kernel, &there.group).with_context(|| format!("cannot remove {}", there.group))?;
+    remove_group(kernel, &there.group).with_context(|| format!("cannot remove {}", there.group))?;
     Ok(moved)
 }
 
@@ -100,17 +104,20 @@ fn take_up(kernel: &Kernel, there: &Hierarchy) -> io::Result<()> {
         let cpus = kernel.read_text(format!("{group}/cpuset.cpus"));
         cpus.is_some_and(|cpus| !cpus.is_empty())
     };
-    if let Some(group) = below(kernel, &there.root).iter().find(|one| has_cpus(one)) {
+    if let Some(group) = list_groups_below(kernel, &there.root)
+        .iter()
+        .find(|one| has_cpus(one))
+    {
         return Err(io::Error::other(format!("{group} has CPUs by it")));
     }
-    hand(kernel, there, "-cpuset")
+    hand_down(kernel, there, "-cpuset")
 }
 
 /// Of a kernel thread that may run on some CPUs only, the kernel remembers nothing: it may run on all now.
 fn where_they_were(
     kernel: &Kernel,
     before: &BTreeMap<String, String>,
-) -> anyhow::Result<Vec<Refused>> {
+) -> anyhow::Result<Vec<RefusedChange>> {
     let online = CpuList::read_online(kernel)?;
     let mut left = Vec::new();
     for shown in threads::read_all_threads(kernel) {
@@ -120,7 +127,7 @@ fn where_they_were(
         let is_loose = online.exclude(&shown.cpus).is_none();
         let cpus: CpuList = was.parse().map_err(anyhow::Error::msg)?;
         if is_loose && let Err(error) = place::pin_thread(shown.thread.id, &cpus) {
-            left.push(refused(&shown.name, &error));
+            left.push(describe_refusal(&shown.name, &error));
         }
     }
     Ok(left)

@@ -8,7 +8,7 @@ use crate::kernel::Kernel;
 use crate::place::CpuList;
 use crate::threads::{self, ShownThread};
 
-pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
+pub fn list_groups(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
     let mut document = Document {
         schema: "cpuset.v1".to_owned(),
         cpus: kept.to_string(),
@@ -19,25 +19,28 @@ pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
         groups: BTreeMap::new(),
         kernel_threads: BTreeMap::new(),
     };
-    let Some((there, mount)) = hierarchy::find(kernel) else {
+    let Some((there, mount)) = hierarchy::find_hierarchy(kernel) else {
         document.unfit = Some("no control groups with cpusets are to be seen here".to_owned());
         return Ok(document);
     };
-    document.unfit = hierarchy::unfit(kernel, &there, &mount);
-    document.stands = stands(kernel, &there, kept);
+    document.unfit = hierarchy::find_obstacle(kernel, &there, &mount);
+    document.stands = stands_apart(kernel, &there, kept);
     match there.version {
         Version::First => {
             document.tasks = of_root_group(kernel, &there, kept);
-            document.groups = groups(kernel, &there, kept);
+            document.groups = find_groups(kernel, &there, kept);
         }
         Version::Second => {
             let threads: Vec<_> = threads::read_all_threads(kernel).collect();
-            let holders = [taken(kernel, &there, kept), put_there(threads.iter(), kept)];
+            let holders = [
+                taken_by_partition(kernel, &there, kept),
+                put_there(threads.iter(), kept),
+            ];
             document.unfit = document
                 .unfit
                 .or_else(|| holders.into_iter().flatten().next());
-            document.tasks = moved(threads.iter(), kept);
-            document.kernel_threads = particular(kernel, &threads)?;
+            document.tasks = movable_threads(threads.iter(), kept);
+            document.kernel_threads = pinned_kernel_threads(kernel, &threads)?;
         }
     }
     document.hierarchy = Some(there);
@@ -45,7 +48,7 @@ pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
 }
 
 /// Whether our group is there, with the CPUs that it is to have.
-fn stands(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
+fn stands_apart(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
     let text = |file| kernel.read_text(format!("{}/{file}", there.group));
     let cpus: Option<CpuList> = text("cpuset.cpus").and_then(|text| text.parse().ok());
     match there.version {
@@ -58,7 +61,7 @@ fn stands(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
 }
 
 /// Threads of people's programs that may run on `kept` and elsewhere: by key, the name.
-fn moved<'a>(
+fn movable_threads<'a>(
     threads: impl Iterator<Item = &'a ShownThread>,
     kept: &CpuList,
 ) -> BTreeMap<String, String> {
@@ -71,22 +74,22 @@ fn moved<'a>(
 // ── Version 1 ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 fn of_root_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<String, String> {
-    moved(members(kernel, &there.root).iter(), kept)
+    movable_threads(group_members(kernel, &there.root).iter(), kept)
 }
 
 /// The threads of a group of version 1.
-fn members(kernel: &Kernel, group: &str) -> Vec<ShownThread> {
-    files::ids(kernel, &format!("{group}/tasks"))
+fn group_members(kernel: &Kernel, group: &str) -> Vec<ShownThread> {
+    files::read_ids(kernel, &format!("{group}/tasks"))
         .into_iter()
         .filter_map(|id| threads::read_process(kernel, id))
         .collect()
 }
 
-pub fn groups(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<String, Group> {
+pub fn find_groups(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<String, Group> {
     let mut found = BTreeMap::new();
-    for group in files::below(kernel, &there.root) {
+    for group in files::list_groups_below(kernel, &there.root) {
         if group != there.group {
-            narrow(kernel, &group, kept, &mut found);
+            narrow_group(kernel, &group, kept, &mut found);
         }
     }
     found
@@ -95,22 +98,22 @@ pub fn groups(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<St
 /// Note what a group, and each below it, has and is to have; and tell what it will have: its own must be among it.
 ///
 /// A group keeps what it has when that is nothing else than `kept`, or when something in it was put there.
-fn narrow(
+fn narrow_group(
     kernel: &Kernel,
     group: &str,
     kept: &CpuList,
     found: &mut BTreeMap<String, Group>,
 ) -> Option<CpuList> {
-    let needed: Vec<_> = files::below(kernel, group)
+    let needed: Vec<_> = files::list_groups_below(kernel, group)
         .iter()
-        .filter_map(|one| narrow(kernel, one, kept, found))
+        .filter_map(|one| narrow_group(kernel, one, kept, found))
         .flat_map(|cpus| cpus.as_slice().to_vec())
         .collect();
     let cpus: CpuList = kernel
         .read_text(format!("{group}/cpuset.cpus"))?
         .parse()
         .ok()?;
-    let has_its_own = || put_there(members(kernel, group).iter(), kept).is_some();
+    let has_its_own = || put_there(group_members(kernel, group).iter(), kept).is_some();
     let rest = cpus.exclude(kept).filter(|_| !has_its_own());
     let apart = rest
         .and_then(|rest| CpuList::from_cpus([rest.as_slice(), &needed].concat()))
@@ -138,7 +141,7 @@ fn put_there<'a>(
 // ── Version 2 ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// Whether some of these CPUs belong to a partition that somebody else has made.
-fn taken(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Option<String> {
+fn taken_by_partition(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Option<String> {
     let text = kernel.read_text(format!("{}/cpuset.cpus.effective", there.root))?;
     let left: CpuList = text.parse().ok()?;
     let cpus = kept.exclude(&left)?;
@@ -147,7 +150,7 @@ fn taken(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Option<String> {
 }
 
 /// Kernel threads that may run on some CPUs only, and that others may move: where.
-fn particular(
+fn pinned_kernel_threads(
     kernel: &Kernel,
     threads: &[ShownThread],
 ) -> anyhow::Result<BTreeMap<String, String>> {
@@ -162,20 +165,20 @@ fn particular(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laid::{Laid, first_cpu};
+    use crate::sample_kernel::{Laid, first_cpu};
 
     const ROOT: &str = "/sys/fs/cgroup/cpuset";
 
-    fn listed(laid: &Laid) -> Document {
-        list(&laid.kernel_view(), &first_cpu()).unwrap()
+    fn list_laid(laid: &Laid) -> Document {
+        list_groups(&laid.kernel_view(), &first_cpu()).unwrap()
     }
 
-    fn group(laid: &Laid, name: &str, cpus: &str, tasks: &str) {
+    fn lay_group(laid: &Laid, name: &str, cpus: &str, tasks: &str) {
         laid.write(&format!("{ROOT}/{name}/cpuset.cpus"), cpus);
         laid.write(&format!("{ROOT}/{name}/tasks"), tasks);
     }
 
-    fn apart(document: &Document) -> Vec<(&str, Option<&str>)> {
+    fn apart_groups(document: &Document) -> Vec<(&str, Option<&str>)> {
         let groups = document.groups.iter();
         groups
             .map(|(folder, group)| (&folder[ROOT.len() + 1..], group.apart.as_deref()))
@@ -192,7 +195,7 @@ mod tests {
         laid.add_thread(13, 0, "0");
         laid.add_thread(14, 0, "0-1");
         laid.write(&format!("{ROOT}/tasks"), "10\n11\n12\n13\n");
-        let found = listed(&laid);
+        let found = list_laid(&laid);
         assert_eq!(found.tasks.keys().collect::<Vec<_>>(), ["task:10:77"]);
         assert_eq!((found.unfit, found.stands), (None, false));
     }
@@ -202,15 +205,15 @@ mod tests {
         let laid = Laid::with_cpusets("groups");
         laid.add_thread(10, 0, "1");
         laid.add_thread(11, 0, "0-1");
-        group(&laid, "a", "0-1", "");
-        group(&laid, "a/b", "0-1", "11\n");
-        group(&laid, "c", "0-1", "11\n");
-        group(&laid, "c/d", "0-1", "");
-        group(&laid, "c/e", "0-1", "10\n11\n");
-        group(&laid, "f", "0", "");
-        group(&laid, "g", "1", "");
-        group(&laid, "unset", "", "");
-        let found = listed(&laid);
+        lay_group(&laid, "a", "0-1", "");
+        lay_group(&laid, "a/b", "0-1", "11\n");
+        lay_group(&laid, "c", "0-1", "11\n");
+        lay_group(&laid, "c/d", "0-1", "");
+        lay_group(&laid, "c/e", "0-1", "10\n11\n");
+        lay_group(&laid, "f", "0", "");
+        lay_group(&laid, "g", "1", "");
+        lay_group(&laid, "unset", "", "");
+        let found = list_laid(&laid);
         let expected = [
             ("a", Some("0")),
             ("a/b", Some("0")),
@@ -220,13 +223,13 @@ mod tests {
             ("f", None),
             ("g", None),
         ];
-        assert_eq!(apart(&found), expected);
+        assert_eq!(apart_groups(&found), expected);
     }
 
     #[test]
     fn why_cpusets_cannot_be_used_is_told() {
         let laid = Laid::with_cpusets("unfit");
-        let why = || listed(&laid).unfit.unwrap_or_default();
+        let why = || list_laid(&laid).unfit.unwrap_or_default();
         assert_eq!(why(), "");
         laid.write("sys/devices/system/cpu/isolated", "1");
         assert!(why().contains("booted with isolcpus=1"));

@@ -19,15 +19,15 @@ pub struct CgroupLimits {
     processes: Option<u64>,
 }
 
-pub fn limits(kernel: &Kernel) -> CgroupLimits {
+pub fn read_limits(kernel: &Kernel) -> CgroupLimits {
     let smallest = |controller, read: fn(&Kernel, &Path) -> Option<u64>| {
-        groups(kernel, controller)
+        list_groups(kernel, controller)
             .iter()
             .filter_map(|group| read(kernel, group))
             .min()
     };
     CgroupLimits {
-        cpu_quota: groups(kernel, "cpu")
+        cpu_quota: list_groups(kernel, "cpu")
             .iter()
             .filter_map(|group| cpu_quota(kernel, group))
             .reduce(f64::min),
@@ -39,10 +39,10 @@ pub fn limits(kernel: &Kernel) -> CgroupLimits {
 }
 
 /// The directories of the own control group and those above it, for a controller of either version.
-fn groups(kernel: &Kernel, controller: &str) -> Vec<PathBuf> {
+fn list_groups(kernel: &Kernel, controller: &str) -> Vec<PathBuf> {
     let memberships = kernel.read_text("proc/self/cgroup").unwrap_or_default();
     let mounts = kernel.read_mounts();
-    let version_1 = hierarchy(&memberships, |controllers| {
+    let version_1 = find_hierarchy(&memberships, |controllers| {
         controllers.split(',').any(|name| name == controller)
     })
     .zip(mounts.iter().find(|mount| {
@@ -53,24 +53,24 @@ fn groups(kernel: &Kernel, controller: &str) -> Vec<PathBuf> {
                 .any(|name| name == controller)
     }));
     let version_2 = || {
-        hierarchy(&memberships, str::is_empty)
+        find_hierarchy(&memberships, str::is_empty)
             .zip(mounts.iter().find(|mount| mount.kind == "cgroup2"))
     };
     version_1
         .or_else(version_2)
-        .map(|(path, mount)| directories(path, mount))
+        .map(|(path, mount)| list_directories(path, mount))
         .unwrap_or_default()
 }
 
 /// The path of this process in the hierarchy whose controllers satisfy `is_it` (lines are `ID:CONTROLLERS:PATH`).
-fn hierarchy(memberships: &str, is_it: impl Fn(&str) -> bool) -> Option<&str> {
+fn find_hierarchy(memberships: &str, is_it: impl Fn(&str) -> bool) -> Option<&str> {
     memberships.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         is_it(controllers).then_some(path)
     })
 }
 
-fn directories(path: &str, mount: &MountEntry) -> Vec<PathBuf> {
+fn list_directories(path: &str, mount: &MountEntry) -> Vec<PathBuf> {
     let top = Path::new(&mount.at);
     // A container may see its own group as the root of the mount, or a path that the mount does not reach.
     let inside = Path::new(path)
@@ -151,7 +151,7 @@ mod tests {
             memory_bytes: Some(1 << 20),
             processes: None,
         };
-        assert_eq!(limits(&kernel), expected);
+        assert_eq!(read_limits(&kernel), expected);
         fs::remove_dir_all(root).unwrap();
     }
 
@@ -178,7 +178,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            limits(&kernel),
+            read_limits(&kernel),
             CgroupLimits {
                 cpu_quota: Some(1.5),
                 ..CgroupLimits::default()

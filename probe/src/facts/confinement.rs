@@ -24,11 +24,11 @@ pub struct Confinement {
 }
 
 /// As the kernel tells it of this program. See proc_pid_status(5).
-pub fn confinement(kernel: &Kernel) -> Confinement {
-    told(&kernel.read_text("proc/self/status").unwrap_or_default())
+pub fn read_confinement(kernel: &Kernel) -> Confinement {
+    parse_confinement(&kernel.read_text("proc/self/status").unwrap_or_default())
 }
 
-fn told(status: &str) -> Confinement {
+fn parse_confinement(status: &str) -> Confinement {
     let mask = value_of(status, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok());
     Confinement {
         seccomp: value_of(status, "Seccomp").and_then(|mode| match mode {
@@ -52,7 +52,7 @@ mod tests {
     fn a_container_is_told_by_its_filter_and_capabilities() {
         let status = "Name:\tx\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n";
         assert_eq!(
-            told(status),
+            parse_confinement(status),
             Confinement {
                 seccomp: Some("filtered"),
                 seccomp_filters: Some(1),

@@ -46,27 +46,27 @@ impl Ethtool {
         )?))
     }
 
-    pub fn driver(&self, interface: &str) -> Option<String> {
+    pub fn read_driver(&self, interface: &str) -> Option<String> {
         // struct ethtool_drvinfo: the command, five texts of 32 bytes, 12 reserved bytes, five numbers.
-        let answer = self.ask(
+        let answer = self.query_words(
             interface,
             vec![0; 1 + 5 * NAME_LENGTH / WORD + 3 + 5],
             &[GET_DRIVER],
         )?;
-        let name = text(&bytes_of(&answer)[WORD..WORD + NAME_LENGTH]);
+        let name = text_until_nul(&bytes_of(&answer)[WORD..WORD + NAME_LENGTH]);
         (!name.is_empty()).then_some(name)
     }
 
     pub fn speed_mbit(&self, interface: &str) -> Option<u32> {
         // struct ethtool_cmd: 11 words; the speed's low half begins word 3, its high half word 7.
-        let answer = bytes_of(&self.ask(interface, vec![0; 11], &[GET_SETTINGS])?);
+        let answer = bytes_of(&self.query_words(interface, vec![0; 11], &[GET_SETTINGS])?);
         let half = |at: usize| u32::from(u16::from_ne_bytes([answer[at], answer[at + 1]]));
         let speed = half(3 * WORD) | half(7 * WORD) << 16;
         // Unknown is all ones, in either width.
         (!matches!(speed, 0 | 0xffff | u32::MAX)).then_some(speed)
     }
 
-    pub fn features(&self, interface: &str) -> BTreeMap<String, Feature> {
+    pub fn read_features(&self, interface: &str) -> BTreeMap<String, Feature> {
         self.try_features(interface).unwrap_or_default()
     }
 
@@ -74,10 +74,10 @@ impl Ethtool {
         // struct ethtool_sset_info: command, reserved, a mask of 64 bits, then a size for each bit set.
         let mut question = vec![0; 5];
         question[2..4].copy_from_slice(&words_of(1_u64 << FEATURE_NAMES));
-        let count = self.ask(interface, question, &[GET_SET_SIZES])?[4] as usize;
+        let count = self.query_words(interface, question, &[GET_SET_SIZES])?[4] as usize;
 
         // struct ethtool_gstrings: command, set, count, then the names.
-        let names = self.ask(
+        let names = self.query_words(
             interface,
             vec![0; 3 + count * NAME_LENGTH / WORD],
             &[GET_STRINGS, FEATURE_NAMES, count as u32],
@@ -86,7 +86,7 @@ impl Ethtool {
 
         // struct ethtool_gfeatures: command, number of blocks, then blocks of 32 features.
         let blocks = count.div_ceil(u32::BITS as usize);
-        let states = self.ask(
+        let states = self.query_words(
             interface,
             vec![0; 2 + blocks * BLOCK],
             &[GET_FEATURES, blocks as u32],
@@ -94,12 +94,17 @@ impl Ethtool {
         let named = names
             .chunks_exact(NAME_LENGTH)
             .enumerate()
-            .map(|(index, name)| (text(name), feature(&states[2..], index)));
+            .map(|(index, name)| (text_until_nul(name), read_feature(&states[2..], index)));
         Some(named.filter(|(name, _)| !name.is_empty()).collect())
     }
 
     /// Send `question` with its first words set; the answer is written over it.
-    fn ask(&self, interface: &str, mut question: Vec<u32>, first: &[u32]) -> Option<Vec<u32>> {
+    fn query_words(
+        &self,
+        interface: &str,
+        mut question: Vec<u32>,
+        first: &[u32],
+    ) -> Option<Vec<u32>> {
         question[..first.len()].copy_from_slice(first);
         // SAFETY: the kernel writes as much as the structure that the command names, which is what the caller made room for.
         let answered = unsafe {
@@ -122,7 +127,7 @@ impl Ethtool {
 /// struct ethtool_get_features_block: available, requested, active, never changed.
 const BLOCK: usize = 4;
 
-fn feature(blocks: &[u32], index: usize) -> Feature {
+fn read_feature(blocks: &[u32], index: usize) -> Feature {
     let block = &blocks[index / u32::BITS as usize * BLOCK..][..BLOCK];
     let bit = |word: u32| word >> (index % u32::BITS as usize) & 1 == 1;
     let (available, active, never_changed) = (bit(block[0]), bit(block[2]), bit(block[3]));
@@ -143,7 +148,7 @@ fn words_of(number: u64) -> [u32; 2] {
     [0, 4].map(|at| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
 }
 
-fn text(bytes: &[u8]) -> String {
+fn text_until_nul(bytes: &[u8]) -> String {
     let end = bytes
         .iter()
         .position(|&byte| byte == 0)
@@ -159,16 +164,21 @@ mod tests {
     fn a_feature_is_fixed_when_it_cannot_be_changed() {
         // Feature 33 is bit 1 of the second block.
         let blocks = [0, 0, 0, 0, 0b10, 0, 0b10, 0];
-        assert_eq!(feature(&blocks, 33), Feature::On);
-        assert_eq!(feature(&blocks, 32), Feature::FixedOff);
-        assert_eq!(feature(&[1, 0, 0, 0], 0), Feature::Off);
-        assert_eq!(feature(&[1, 0, 1, 1], 0), Feature::FixedOn);
+        assert_eq!(read_feature(&blocks, 33), Feature::On);
+        assert_eq!(read_feature(&blocks, 32), Feature::FixedOff);
+        assert_eq!(read_feature(&[1, 0, 0, 0], 0), Feature::Off);
+        assert_eq!(read_feature(&[1, 0, 1, 1], 0), Feature::FixedOn);
     }
 
     #[test]
     fn loopback_answers() {
-        let features = Ethtool::new().unwrap().features("lo");
+        let features = Ethtool::new().unwrap().read_features("lo");
         assert_eq!(features.get("loopback"), Some(&Feature::FixedOn));
-        assert!(Ethtool::new().unwrap().features("no-such-link").is_empty());
+        assert!(
+            Ethtool::new()
+                .unwrap()
+                .read_features("no-such-link")
+                .is_empty()
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Which hypervisor a machine runs on. An ARM processor has no flag for that, so its firmware is asked too.
 
-use super::processor::Virtualization;
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::kernel::{Kernel, value_of};
 
 /// What firmware calls machines that are made by hypervisors, as systemd's detect-virt knows them.
@@ -34,6 +36,25 @@ const FIRMWARE: [&str; 5] = [
     "bios_vendor",
     "product_version",
 ];
+
+/// Signs of a hypervisor. None of them is proof of bare metal when it is missing.
+#[derive(Serialize, JsonSchema)]
+pub struct Virtualization {
+    /// What this machine runs on, by whichever sign names it; absent on what passes for bare metal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hypervisor: Option<String>,
+    /// Whether the processor says that it is virtual.
+    pub(super) hypervisor_flag: bool,
+    /// How the hypervisor names itself to programs, such as KVMKVMKVM or TCGTCGTCGTCG.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hypervisor_signature: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hypervisor_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) product: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vendor: Option<String>,
+}
 
 /// The name by the strongest sign: the processor's flag, the kernel's own word, then the firmware's.
 pub fn name_hypervisor(kernel: &Kernel, found: &Virtualization) -> Option<String> {
@@ -95,9 +116,9 @@ fn read_control_program(kernel: &Kernel) -> Option<String> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::processor::virtualization;
+    use super::super::processor::read_virtualization;
     use super::*;
-    use crate::laid::Laid;
+    use crate::sample_kernel::Laid;
 
     fn name_machine(files: &[(&str, &str)]) -> Option<String> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -108,7 +129,10 @@ mod tests {
         for (name, text) in files {
             laid.write(name, text);
         }
-        name_hypervisor(&laid.kernel_view(), &virtualization(&laid.kernel_view()))
+        name_hypervisor(
+            &laid.kernel_view(),
+            &read_virtualization(&laid.kernel_view()),
+        )
     }
 
     const ARM: (&str, &str) = (

@@ -47,7 +47,7 @@ pub struct Facts {
     probe: &'static str,
     kernel: KernelFacts,
     processor: processor::Processor,
-    virtualization: processor::Virtualization,
+    virtualization: hypervisor::Virtualization,
     memory: Memory,
     limits: Limits,
     clock: Clock,
@@ -107,31 +107,31 @@ struct Clock {
 const CLOCK_SOURCES: &str = "sys/devices/system/clocksource/clocksource0";
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    output::print_result(&gather(&Kernel::running(), &args.hash)?, args.json)?;
+    output::print_result(&gather_facts(&Kernel::running(), &args.hash)?, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn gather(kernel: &Kernel, files: &[PathBuf]) -> anyhow::Result<Facts> {
+fn gather_facts(kernel: &Kernel, files: &[PathBuf]) -> anyhow::Result<Facts> {
     Ok(Facts {
         schema: "facts.v1",
         probe: env!("CARGO_PKG_VERSION"),
         kernel: kernel_facts(kernel),
-        processor: processor::processor(kernel)?,
-        virtualization: processor::virtualization(kernel),
-        memory: memory(kernel),
+        processor: processor::read_processor(kernel)?,
+        virtualization: processor::read_virtualization(kernel),
+        memory: read_memory(kernel),
         limits: Limits {
-            cgroup: cgroup::limits(kernel),
+            cgroup: cgroup::read_limits(kernel),
             resources: settings::resource_limits(),
         },
-        clock: clock(kernel),
-        confinement: confinement::confinement(kernel),
-        scheduling: settings::scheduling()?,
-        mitigations: settings::mitigations(kernel),
-        sysctls: settings::sysctls(kernel),
-        settings: settings::settings(kernel),
-        filesystems: storage::filesystems(kernel),
+        clock: read_clock(kernel),
+        confinement: confinement::read_confinement(kernel),
+        scheduling: settings::read_scheduling()?,
+        mitigations: settings::read_mitigations(kernel),
+        sysctls: settings::read_sysctls(kernel),
+        settings: settings::read_settings(kernel),
+        filesystems: storage::read_filesystems(kernel),
         block_devices: storage::block_devices(kernel),
-        interfaces: network::interfaces()?,
+        interfaces: network::read_interfaces()?,
         hashes: files.iter().map(hash).collect::<anyhow::Result<_>>()?,
     })
 }
@@ -149,7 +149,7 @@ fn kernel_facts(kernel: &Kernel) -> KernelFacts {
     }
 }
 
-fn memory(kernel: &Kernel) -> Memory {
+fn read_memory(kernel: &Kernel) -> Memory {
     let text = kernel.read_text("proc/meminfo").unwrap_or_default();
     let bytes = |key| {
         value_of(&text, key)?
@@ -171,7 +171,7 @@ pub fn clock_source(kernel: &Kernel) -> Option<String> {
     kernel.read_text(format!("{CLOCK_SOURCES}/current_clocksource"))
 }
 
-fn clock(kernel: &Kernel) -> Clock {
+fn read_clock(kernel: &Kernel) -> Clock {
     let available = kernel
         .read_text(format!("{CLOCK_SOURCES}/available_clocksource"))
         .unwrap_or_default();
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_shows_nothing_still_gives_facts() {
-        let facts = gather(
+        let facts = gather_facts(
             &Kernel::at_root("/nonexistent"),
             &[PathBuf::from("/nonexistent")],
         )

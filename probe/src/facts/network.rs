@@ -31,19 +31,19 @@ pub struct Interface {
     features: BTreeMap<String, Feature>,
 }
 
-pub fn interfaces() -> anyhow::Result<BTreeMap<String, Interface>> {
+pub fn read_interfaces() -> anyhow::Result<BTreeMap<String, Interface>> {
     let ethtool = Ethtool::new()?;
     Ok(links::read_links()?
         .into_iter()
-        .map(|link| (link.name.clone(), interface(&ethtool, link)))
+        .map(|link| (link.name.clone(), read_interface(&ethtool, link)))
         .collect())
 }
 
-fn interface(ethtool: &Ethtool, link: Link) -> Interface {
+fn read_interface(ethtool: &Ethtool, link: Link) -> Interface {
     Interface {
-        driver: ethtool.driver(&link.name),
+        driver: ethtool.read_driver(&link.name),
         speed_mbit: ethtool.speed_mbit(&link.name),
-        features: ethtool.features(&link.name),
+        features: ethtool.read_features(&link.name),
         mac: link.mac,
         mtu: link.mtu,
         up: link.up,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::hypervisor;
+use super::hypervisor::{self, Virtualization};
 use crate::kernel::{Kernel, value_of};
 use crate::place::CpuList;
 
@@ -23,26 +23,7 @@ pub struct Processor {
     allowed_count: usize,
 }
 
-/// Signs of a hypervisor. None of them is proof of bare metal when it is missing.
-#[derive(Serialize, JsonSchema)]
-pub struct Virtualization {
-    /// What this machine runs on, by whichever sign names it; absent on what passes for bare metal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hypervisor: Option<String>,
-    /// Whether the processor says that it is virtual.
-    pub(super) hypervisor_flag: bool,
-    /// How the hypervisor names itself to programs, such as KVMKVMKVM or TCGTCGTCGTCG.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hypervisor_signature: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hypervisor_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) product: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) vendor: Option<String>,
-}
-
-pub fn processor(kernel: &Kernel) -> anyhow::Result<Processor> {
+pub fn read_processor(kernel: &Kernel) -> anyhow::Result<Processor> {
     let text = kernel.read_text("proc/cpuinfo").unwrap_or_default();
     let allowed = CpuList::read_allowed()?;
     let first_of = |keys: &[&str]| {
@@ -54,14 +35,14 @@ pub fn processor(kernel: &Kernel) -> anyhow::Result<Processor> {
         // The second names are those of ARM.
         vendor: first_of(&["vendor_id", "CPU implementer"]),
         model: first_of(&["model name", "CPU part"]),
-        flags: flags(&text),
+        flags: parse_flags(&text),
         online: kernel.read_text("sys/devices/system/cpu/online"),
         allowed: allowed.to_string(),
         allowed_count: allowed.as_slice().len(),
     })
 }
 
-fn flags(cpuinfo: &str) -> Vec<String> {
+fn parse_flags(cpuinfo: &str) -> Vec<String> {
     let line = value_of(cpuinfo, "flags")
         .or_else(|| value_of(cpuinfo, "Features"))
         .unwrap_or_default();
@@ -70,9 +51,9 @@ fn flags(cpuinfo: &str) -> Vec<String> {
     flags
 }
 
-pub fn virtualization(kernel: &Kernel) -> Virtualization {
+pub fn read_virtualization(kernel: &Kernel) -> Virtualization {
     let text = kernel.read_text("proc/cpuinfo").unwrap_or_default();
-    let hypervisor_flag = flags(&text).iter().any(|flag| flag == "hypervisor");
+    let hypervisor_flag = parse_flags(&text).iter().any(|flag| flag == "hypervisor");
     let mut found = Virtualization {
         hypervisor: None,
         hypervisor_flag,
@@ -87,7 +68,7 @@ pub fn virtualization(kernel: &Kernel) -> Virtualization {
 
 /// Whether this kernel would learn of time that a hypervisor takes from its CPUs. Where it would not, it counts none.
 pub fn counts_steal(kernel: &Kernel) -> bool {
-    let beneath = virtualization(kernel);
+    let beneath = read_virtualization(kernel);
     match beneath.hypervisor_signature.as_deref() {
         Some(EMULATION) => false,
         Some(KVM) => kvm_offers_steal(),
@@ -139,9 +120,9 @@ mod tests {
     #[test]
     fn flags_are_sorted_and_of_the_first_processor() {
         assert_eq!(
-            flags("flags\t\t: sse fpu\nflags\t\t: avx\n"),
+            parse_flags("flags\t\t: sse fpu\nflags\t\t: avx\n"),
             ["fpu", "sse"]
         );
-        assert_eq!(flags("Features\t: fp asimd\n"), ["asimd", "fp"]);
+        assert_eq!(parse_flags("Features\t: fp asimd\n"), ["asimd", "fp"]);
     }
 }

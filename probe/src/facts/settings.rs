@@ -111,7 +111,7 @@ pub struct Scheduling {
     policy: String,
 }
 
-pub fn sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
+pub fn read_sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
     let read = |name: &&str| {
         let value = kernel.read_text(format!("proc/sys/{}", name.replace('.', "/")))?;
         Some((
@@ -122,27 +122,27 @@ pub fn sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
     SYSCTLS.iter().filter_map(read).collect()
 }
 
-pub fn settings(kernel: &Kernel) -> BTreeMap<String, String> {
+pub fn read_settings(kernel: &Kernel) -> BTreeMap<String, String> {
     FILES
         .iter()
         .filter_map(|path| {
             Some((
                 (*path).to_owned(),
-                chosen(&kernel.read_text(path)?).to_owned(),
+                bracketed_choice(&kernel.read_text(path)?).to_owned(),
             ))
         })
         .collect()
 }
 
 /// Of `always [madvise] never`, the one in brackets.
-pub fn chosen(text: &str) -> &str {
+pub fn bracketed_choice(text: &str) -> &str {
     let bracketed = text
         .split_once('[')
         .and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text, |(choice, _)| choice)
 }
 
-pub fn mitigations(kernel: &Kernel) -> BTreeMap<String, String> {
+pub fn read_mitigations(kernel: &Kernel) -> BTreeMap<String, String> {
     let directory = "sys/devices/system/cpu/vulnerabilities";
     let read = |name: String| {
         kernel
@@ -170,7 +170,7 @@ pub fn resource_limits() -> BTreeMap<&'static str, ResourceLimit> {
     RESOURCES.iter().map(read).collect()
 }
 
-pub fn scheduling() -> anyhow::Result<Scheduling> {
+pub fn read_scheduling() -> anyhow::Result<Scheduling> {
     // SAFETY: 0 is the calling thread; there is nothing else to be wrong.
     let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
     Ok(Scheduling {
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn the_choice_is_the_one_in_brackets() {
-        assert_eq!(chosen("always [madvise] never"), "madvise");
-        assert_eq!(chosen("1"), "1");
+        assert_eq!(bracketed_choice("always [madvise] never"), "madvise");
+        assert_eq!(bracketed_choice("1"), "1");
     }
 
     #[test]

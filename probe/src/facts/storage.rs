@@ -6,7 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::settings::chosen;
+use super::settings::bracketed_choice;
 use crate::kernel::{Kernel, MountEntry};
 
 #[derive(Serialize, JsonSchema, Debug, PartialEq)]
@@ -35,21 +35,21 @@ pub struct BlockDevice {
 }
 
 /// The file systems that hold / and /tmp.
-pub fn filesystems(kernel: &Kernel) -> BTreeMap<String, Filesystem> {
+pub fn read_filesystems(kernel: &Kernel) -> BTreeMap<String, Filesystem> {
     let mounts = kernel.read_mounts();
-    let find = |path: &str| Some((path.to_owned(), filesystem(holder(&mounts, path)?)));
+    let find = |path: &str| Some((path.to_owned(), read_filesystem(find_mount(&mounts, path)?)));
     ["/", "/tmp"].into_iter().filter_map(find).collect()
 }
 
 /// The mount that a path lies on: the deepest, and of several at one place the last.
-fn holder<'a>(mounts: &'a [MountEntry], path: &str) -> Option<&'a MountEntry> {
+fn find_mount<'a>(mounts: &'a [MountEntry], path: &str) -> Option<&'a MountEntry> {
     mounts
         .iter()
         .filter(|mount| Path::new(path).starts_with(&mount.at))
         .max_by_key(|mount| mount.at.len())
 }
 
-fn filesystem(mount: &MountEntry) -> Filesystem {
+fn read_filesystem(mount: &MountEntry) -> Filesystem {
     let mut options: Vec<_> = mount
         .options
         .split(',')
@@ -86,7 +86,7 @@ fn block_device(kernel: &Kernel, name: &str) -> BlockDevice {
             .and_then(|sectors| sectors.checked_mul(SECTOR)),
         rotational: read("queue/rotational").map(|flag| flag == "1"),
         model: read("device/model"),
-        scheduler: read("queue/scheduler").map(|choices| chosen(&choices).to_owned()),
+        scheduler: read("queue/scheduler").map(|choices| bracketed_choice(&choices).to_owned()),
         write_cache: read("queue/write_cache"),
     }
 }
@@ -95,7 +95,7 @@ fn block_device(kernel: &Kernel, name: &str) -> BlockDevice {
 mod tests {
     use super::*;
 
-    fn mount(at: &str, kind: &str) -> MountEntry {
+    fn sample_mount(at: &str, kind: &str) -> MountEntry {
         MountEntry {
             root: "/".into(),
             at: at.into(),
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn the_deepest_and_last_mount_holds_a_path() {
         let mounts = [
-            mount("/", "ext4"),
-            mount("/tm", "xfs"),
-            mount("/tmp", "ext4"),
-            mount("/tmp", "tmpfs"),
+            sample_mount("/", "ext4"),
+            sample_mount("/tm", "xfs"),
+            sample_mount("/tmp", "ext4"),
+            sample_mount("/tmp", "tmpfs"),
         ];
-        assert_eq!(holder(&mounts, "/tmp").unwrap().kind, "tmpfs");
-        assert_eq!(holder(&mounts[..2], "/tmp").unwrap().kind, "ext4");
-        assert_eq!(filesystem(&mounts[0]).options, ["noatime", "rw"]);
+        assert_eq!(find_mount(&mounts, "/tmp").unwrap().kind, "tmpfs");
+        assert_eq!(find_mount(&mounts[..2], "/tmp").unwrap().kind, "ext4");
+        assert_eq!(read_filesystem(&mounts[0]).options, ["noatime", "rw"]);
     }
 }

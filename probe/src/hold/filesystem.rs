@@ -137,7 +137,7 @@ const DEVICES: [(&str, u32, u32); 8] = [
 /// Make `root` the root of this process' own mount namespace.
 ///
 /// Everything inside is mounted after the change of root, so that links in the root filesystem cannot lead outside it.
-pub fn enter(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow::Result<()> {
+pub fn enter_root(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow::Result<()> {
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -169,7 +169,7 @@ pub fn enter(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow::Res
         unchangeable: scratch.is_none().then(|| device_of("/")).transpose()?,
     };
     for mount in &MOUNTS {
-        guard.mount(mount)?;
+        guard.mount_inside(mount)?;
     }
     for (path, major, minor) in devices {
         make_device(Path::new(path), *major, *minor)?;
@@ -251,11 +251,11 @@ fn mount_overlay(root: &Path, scratch: &Path) -> anyhow::Result<()> {
             .with_context(|| format!("cannot find {}", path.display()))
     };
     let mut options = b"lowerdir=".to_vec();
-    options.extend(escape(root));
+    options.extend(escape_option(root));
     options.extend(b",upperdir=");
-    options.extend(escape(&layer("upper")?));
+    options.extend(escape_option(&layer("upper")?));
     options.extend(b",workdir=");
-    options.extend(escape(&layer("work")?));
+    options.extend(escape_option(&layer("work")?));
     mount("overlay", root, "overlay", MountFlags::empty(), CString::new(options)?.as_c_str()).with_context(|| {
         format!(
             "cannot mount an overlay of {} with its changes in {}; the latter must be on a file system that is no overlay itself, and used by one machine",
@@ -266,7 +266,7 @@ fn mount_overlay(root: &Path, scratch: &Path) -> anyhow::Result<()> {
 }
 
 /// The overlay's options end at a comma, and its lower directories at a colon, unless a backslash stands before it.
-fn escape(path: &Path) -> Vec<u8> {
+fn escape_option(path: &Path) -> Vec<u8> {
     let special = |byte: &u8| matches!(byte, b',' | b':' | b'\\');
     path.as_os_str()
         .as_bytes()
@@ -316,7 +316,7 @@ struct Guard {
 }
 
 impl Guard {
-    fn mount(&self, entry: &Mount) -> anyhow::Result<()> {
+    fn mount_inside(&self, entry: &Mount) -> anyhow::Result<()> {
         self.make_directory(Path::new(entry.at))?;
         let options = CString::new(entry.options)?;
         mount(
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn what_the_overlay_reads_as_a_separator_is_escaped() {
-        assert_eq!(escape(Path::new("/a,b:c\\d")), b"/a\\,b\\:c\\\\d");
+        assert_eq!(escape_option(Path::new("/a,b:c\\d")), b"/a\\,b\\:c\\\\d");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    fn of(pid: Pid) -> Ready {
+    fn from_pid(pid: Pid) -> Ready {
         Ready {
             schema: "hold.v1",
             pid: pid.as_raw_nonzero().get(),
@@ -92,7 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if args.until_eof {
                 thread::spawn(end_with_input);
             }
-            output::print_document(&Ready::of(getpid()))?;
+            output::print_document(&Ready::from_pid(getpid()))?;
             reap_until_told(&signals);
             Ok(ExitCode::SUCCESS)
         }
@@ -123,7 +123,7 @@ fn hold_machine(root: &Path, args: &Args, signals: &Signals) -> anyhow::Result<E
     drop(readiness);
     let mut byte = [0];
     if rustix::io::retry_on_intr(|| rustix::io::read(&ready, &mut byte)) == Ok(1) {
-        output::print_document(&Ready::of(first))?;
+        output::print_document(&Ready::from_pid(first))?;
     }
     let end =
         process::supervise_child(first, signals, |_| process::signal_one(first, Signal::TERM));
@@ -133,7 +133,7 @@ fn hold_machine(root: &Path, args: &Args, signals: &Signals) -> anyhow::Result<E
 fn become_machine(root: &Path, args: &Args) -> anyhow::Result<()> {
     let read_only = args.bind_read_only.iter().cloned().map(Bind::read_only);
     let binds: Vec<Bind> = args.bind.iter().cloned().chain(read_only).collect();
-    filesystem::enter(root, args.scratch.as_deref(), &binds)?;
+    filesystem::enter_root(root, args.scratch.as_deref(), &binds)?;
     if let Some(name) = &args.hostname {
         rustix::system::sethostname(name.as_bytes())
             .with_context(|| format!("cannot set the host name '{name}'"))?;

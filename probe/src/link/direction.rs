@@ -20,9 +20,9 @@ pub struct Impairment {
 
 /// What became of the frames that came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fates {
-    pub received: Carried,
-    pub delivered: Carried,
+pub struct FrameFates {
+    pub received: FrameCount,
+    pub delivered: FrameCount,
     /// Drawn by lot to be lost.
     pub lost: u64,
     /// Lost because the queue was full.
@@ -34,13 +34,13 @@ pub struct Fates {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct FrameCount {
     pub packets: u64,
     pub bytes: u64,
 }
 
-impl Carried {
-    fn count(&mut self, frame: &[u8]) {
+impl FrameCount {
+    fn count_frame(&mut self, frame: &[u8]) {
         self.packets += 1;
         self.bytes += frame.len() as u64;
     }
@@ -74,7 +74,7 @@ pub struct Direction {
     newest_delivered: Option<u64>,
     /// Buffers of delivered frames, to be used again.
     spare: Vec<Vec<u8>>,
-    pub fates: Fates,
+    pub fates: FrameFates,
 }
 
 impl Direction {
@@ -89,20 +89,20 @@ impl Direction {
             arrivals: 0,
             newest_delivered: None,
             spare: Vec::new(),
-            fates: Fates::default(),
+            fates: FrameFates::default(),
         }
     }
 
     /// A frame comes in.
-    pub fn offer(&mut self, now_ns: i64, frame: &[u8]) {
-        self.fates.received.count(frame);
+    pub fn offer_frame(&mut self, now_ns: i64, frame: &[u8]) {
+        self.fates.received.count_frame(frame);
         // Every frame draws all its lots, so that what one draws does not hang on another's fate.
         let (lost, held_back, jitter) = (self.lots.f64(), self.lots.f64(), self.lots.f64());
         if lost < self.impairment.loss {
             self.fates.lost += 1;
             return;
         }
-        let Some(departure_ns) = self.departure(now_ns, frame.len()) else {
+        let Some(departure_ns) = self.plan_departure(now_ns, frame.len()) else {
             self.fates.overflowed += 1;
             return;
         };
@@ -129,7 +129,7 @@ impl Direction {
     }
 
     /// When the last bit of a frame has left, if there is room for it.
-    fn departure(&mut self, now_ns: i64, length: usize) -> Option<i64> {
+    fn plan_departure(&mut self, now_ns: i64, length: usize) -> Option<i64> {
         if self.in_flight.len() >= IN_FLIGHT_PACKETS {
             return None;
         }
@@ -157,7 +157,7 @@ impl Direction {
         self.in_flight.peek().map(|Reverse(next)| next.due_ns)
     }
 
-    /// The next frame that is due. Give it back by `delivered` or `undeliverable`.
+    /// The next frame that is due. Give it back by `note_delivered` or `note_undeliverable`.
     pub fn take_due(&mut self, now_ns: i64) -> Option<InFlight> {
         if self.next_due_ns()? > now_ns {
             return None;
@@ -165,8 +165,8 @@ impl Direction {
         self.in_flight.pop().map(|Reverse(next)| next)
     }
 
-    pub fn delivered(&mut self, packet: InFlight) {
-        self.fates.delivered.count(&packet.frame);
+    pub fn note_delivered(&mut self, packet: InFlight) {
+        self.fates.delivered.count_frame(&packet.frame);
         if self
             .newest_delivered
             .is_some_and(|newest| newest > packet.number)
@@ -177,7 +177,7 @@ impl Direction {
         self.spare.push(packet.frame);
     }
 
-    pub fn undeliverable(&mut self, packet: InFlight) {
+    pub fn note_undeliverable(&mut self, packet: InFlight) {
         self.spare.push(packet.frame);
     }
 
@@ -193,7 +193,11 @@ mod tests {
     const MICROSECOND: i64 = 1_000;
 
     /// Offer frames at a steady pace, deliver each when it is due, and tell which came out when.
-    fn relay(impairment: Impairment, frames: usize, spacing_ns: i64) -> (Vec<(i64, u64)>, Fates) {
+    fn relay_frames(
+        impairment: Impairment,
+        frames: usize,
+        spacing_ns: i64,
+    ) -> (Vec<(i64, u64)>, FrameFates) {
         let mut direction = Direction::new(impairment, 7);
         let mut out = Vec::new();
         let mut deliver = |direction: &mut Direction, until_ns: i64| {
@@ -203,7 +207,7 @@ mod tests {
                     due,
                     u64::from_be_bytes(packet.frame[..8].try_into().unwrap()),
                 ));
-                direction.delivered(packet);
+                direction.note_delivered(packet);
             }
         };
         for number in 0..frames {
@@ -211,7 +215,7 @@ mod tests {
             deliver(&mut direction, now);
             let mut frame = vec![0; 1250];
             frame[..8].copy_from_slice(&(number as u64).to_be_bytes());
-            direction.offer(now, &frame);
+            direction.offer_frame(now, &frame);
         }
         deliver(&mut direction, i64::MAX);
         assert_eq!(direction.in_flight(), 0);
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_link_without_impairment_carries_everything_at_once() {
-        let (out, fates) = relay(Impairment::default(), 100, 10);
+        let (out, fates) = relay_frames(Impairment::default(), 100, 10);
         assert!(
             out.iter()
                 .enumerate()
@@ -239,7 +243,7 @@ mod tests {
             ..Impairment::default()
         };
         assert!(
-            relay(delay, 50, 777)
+            relay_frames(delay, 50, 777)
                 .0
                 .iter()
                 .all(|&(due, number)| due == number as i64 * 777 + 2_000_000)
@@ -248,7 +252,7 @@ mod tests {
             jitter_ns: 1_500_000,
             ..delay
         };
-        let (out, fates) = relay(jitter, 5_000, 10_000);
+        let (out, fates) = relay_frames(jitter, 5_000, 10_000);
         assert!(out.is_sorted() && fates.reordered == 0);
         let late = out
             .iter()
@@ -264,7 +268,7 @@ mod tests {
             ..Impairment::default()
         };
         let frames = 200_000;
-        let (out, fates) = relay(impairment, frames, 100 * MICROSECOND);
+        let (out, fates) = relay_frames(impairment, frames, 100 * MICROSECOND);
         // Five standard deviations of a binomial count.
         let near = |count: u64, share: f64, of: f64| {
             (count as f64 - share * of).abs() < 5.0 * (of * share * (1.0 - share)).sqrt()
@@ -294,14 +298,14 @@ mod tests {
             rate: Some(1e8),
             ..Impairment::default()
         };
-        let (out, fates) = relay(impairment, 3_000, 50 * MICROSECOND);
+        let (out, fates) = relay_frames(impairment, 3_000, 50 * MICROSECOND);
         assert!(
             out.windows(2)
                 .all(|pair| pair[1].0 - pair[0].0 == 100 * MICROSECOND)
         );
         // Half leaves while frames come in; of the other half, the queue's length is kept.
         assert!((499..=502).contains(&fates.overflowed), "{fates:?}");
-        let (out, fates) = relay(impairment, 1_000, 200 * MICROSECOND);
+        let (out, fates) = relay_frames(impairment, 1_000, 200 * MICROSECOND);
         assert_eq!(fates.overflowed, 0);
         assert!(
             out.iter()
@@ -318,6 +322,9 @@ mod tests {
             delay_ns: 5_000,
             rate: None,
         };
-        assert_eq!(relay(impairment, 1_000, 500), relay(impairment, 1_000, 500));
+        assert_eq!(
+            relay_frames(impairment, 1_000, 500),
+            relay_frames(impairment, 1_000, 500)
+        );
     }
 }

@@ -4,8 +4,8 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::direction::{Carried, Impairment};
-use super::relay::{Lane, Relay};
+use super::direction::{FrameCount, Impairment};
+use super::relay::{Relay, RelayLane};
 use crate::tap::TapName;
 
 /// The line that says the link carries frames.
@@ -43,7 +43,7 @@ pub struct Document {
     schema: &'static str,
     elapsed_ns: i64,
     ends: [EndName; 2],
-    asked: Asked,
+    asked: AskedImpairment,
     /// From the first end to the second.
     there: DirectionDocument,
     /// From the second end to the first.
@@ -51,7 +51,8 @@ pub struct Document {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Asked {
+#[schemars(rename = "Asked")]
+struct AskedImpairment {
     delay_ns: i64,
     jitter_ns: i64,
     /// Shares of frames, from 0 to 1.
@@ -101,7 +102,7 @@ struct Spread {
     max: Option<u64>,
 }
 
-pub fn document(
+pub fn build_document(
     ends: [&TapName; 2],
     asked: Impairment,
     seed: u64,
@@ -120,7 +121,7 @@ pub fn document(
         schema: "link.v1",
         elapsed_ns,
         ends: ends.map(end_name),
-        asked: Asked {
+        asked: AskedImpairment {
             delay_ns,
             jitter_ns,
             loss,
@@ -128,14 +129,14 @@ pub fn document(
             rate,
             seed,
         },
-        there: direction(there),
-        back: direction(back),
+        there: describe_direction(there),
+        back: describe_direction(back),
     }
 }
 
-fn direction(lane: &Lane) -> DirectionDocument {
+fn describe_direction(lane: &RelayLane) -> DirectionDocument {
     let fates = lane.direction.fates;
-    let frames = |carried: Carried| Frames {
+    let frames = |carried: FrameCount| Frames {
         packets: carried.packets,
         bytes: carried.bytes,
     };
@@ -148,12 +149,12 @@ fn direction(lane: &Lane) -> DirectionDocument {
         on_the_way: lane.direction.in_flight() as u64,
         held_back: fates.held_back,
         reordered: fates.reordered,
-        delay_ns: spread(&lane.delays),
-        lateness_ns: spread(&lane.lateness),
+        delay_ns: describe_spread(&lane.delays),
+        lateness_ns: describe_spread(&lane.lateness),
     }
 }
 
-fn spread(histogram: &Histogram<u64>) -> Spread {
+fn describe_spread(histogram: &Histogram<u64>) -> Spread {
     let known = |value: u64| (!histogram.is_empty()).then_some(value);
     Spread {
         min: known(histogram.min()),

@@ -28,10 +28,10 @@ use relay::Relay;
 pub struct Args {
     /// One end: a network namespace by name or path, with the TAP's name when it is not link0
     #[arg(value_name = "NS1[:IFNAME]")]
-    first: End,
+    first: LinkEnd,
     /// The other end
     #[arg(value_name = "NS2[:IFNAME]")]
-    second: End,
+    second: LinkEnd,
     /// One-way delay
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::parse_duration)]
     delay: Duration,
@@ -60,12 +60,12 @@ pub struct Args {
 
 /// An end of a link, written `NS` or `NS:IFNAME`, the namespace by name or path.
 #[derive(Clone, Debug)]
-struct End(TapName);
+struct LinkEnd(TapName);
 
-impl FromStr for End {
+impl FromStr for LinkEnd {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<End, String> {
+    fn from_str(text: &str) -> Result<LinkEnd, String> {
         const DEFAULT_INTERFACE: &str = "link0";
         let (namespace, interface) = text.rsplit_once(':').unwrap_or((text, DEFAULT_INTERFACE));
         if namespace.is_empty() || !tap::is_interface_name(interface) {
@@ -77,7 +77,7 @@ impl FromStr for End {
             true => PathBuf::from(namespace),
             false => PathBuf::from("/run/netns").join(namespace),
         };
-        Ok(End(TapName {
+        Ok(LinkEnd(TapName {
             netns,
             interface: interface.to_owned(),
         }))
@@ -85,21 +85,21 @@ impl FromStr for End {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let impairment = impairment(&args)?;
+    let impairment = parse_impairment(&args)?;
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let ends = [&args.first.0, &args.second.0];
     let taps = [open(ends[0])?, open(ends[1])?];
     output::print_result(&Ready::new(ends), args.json)?;
     let mut relay = Relay::new(taps, impairment, args.seed)?;
-    let elapsed_ns = relay.carry(args.duration, stop)?;
+    let elapsed_ns = relay.carry_frames(args.duration, stop)?;
     output::print_result(
-        &document::document(ends, impairment, args.seed, elapsed_ns, &relay),
+        &document::build_document(ends, impairment, args.seed, elapsed_ns, &relay),
         args.json,
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn impairment(args: &Args) -> anyhow::Result<Impairment> {
+fn parse_impairment(args: &Args) -> anyhow::Result<Impairment> {
     const LONGEST: Duration = Duration::from_secs(60);
     if args.delay > LONGEST || args.jitter > LONGEST {
         bail!("a delay or jitter above {LONGEST:?} is no link's; give less");
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn an_end_is_a_namespace_by_name_or_path() {
         let end = |text: &str| {
-            text.parse::<End>()
+            text.parse::<LinkEnd>()
                 .map(|end| (end.0.netns.display().to_string(), end.0.interface))
         };
         assert_eq!(end("a"), Ok(("/run/netns/a".into(), "link0".into())));

@@ -20,7 +20,7 @@ const LONGEST_FRAME: usize = 1 << 16;
 const BATCH: usize = 64;
 
 /// A direction with the TAP that its frames leave by.
-pub struct Lane {
+pub struct RelayLane {
     pub direction: Direction,
     /// From a frame's arrival to its delivery, in nanoseconds.
     pub delays: Histogram<u64>,
@@ -30,10 +30,10 @@ pub struct Lane {
     pub undeliverable: u64,
 }
 
-impl Lane {
-    fn new(impairment: Impairment, seed: u64) -> anyhow::Result<Lane> {
+impl RelayLane {
+    fn new(impairment: Impairment, seed: u64) -> anyhow::Result<RelayLane> {
         const LONGEST_NS: u64 = 120_000_000_000;
-        Ok(Lane {
+        Ok(RelayLane {
             direction: Direction::new(impairment, seed),
             delays: Histogram::new_with_bounds(1, LONGEST_NS, 3)?,
             lateness: Histogram::new_with_bounds(1, LONGEST_NS, 3)?,
@@ -45,7 +45,9 @@ impl Lane {
         for _ in 0..BATCH {
             match from.read(buffer) {
                 Ok(0) => break,
-                Ok(length) => self.direction.offer(monotonic_ns(), &buffer[..length]),
+                Ok(length) => self
+                    .direction
+                    .offer_frame(monotonic_ns(), &buffer[..length]),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
                 {
@@ -67,11 +69,11 @@ impl Lane {
                         .saturating_record((now_ns - packet.arrived_ns).max(1) as u64);
                     self.lateness
                         .saturating_record((now_ns - packet.due_ns).max(1) as u64);
-                    self.direction.delivered(packet);
+                    self.direction.note_delivered(packet);
                 }
                 Err(_) => {
                     self.undeliverable += 1;
-                    self.direction.undeliverable(packet);
+                    self.direction.note_undeliverable(packet);
                 }
             }
         }
@@ -81,13 +83,16 @@ impl Lane {
 /// Both directions: lane 0 carries from the first TAP to the second, lane 1 back.
 pub struct Relay {
     taps: [File; 2],
-    pub lanes: [Lane; 2],
+    pub lanes: [RelayLane; 2],
 }
 
 impl Relay {
     pub fn new(taps: [OwnedFd; 2], impairment: Impairment, seed: u64) -> anyhow::Result<Relay> {
         // The directions draw from sequences of their own.
-        let lanes = [Lane::new(impairment, seed)?, Lane::new(impairment, !seed)?];
+        let lanes = [
+            RelayLane::new(impairment, seed)?,
+            RelayLane::new(impairment, !seed)?,
+        ];
         Ok(Relay {
             taps: taps.map(File::from),
             lanes,
@@ -95,7 +100,11 @@ impl Relay {
     }
 
     /// Carry frames until told to stop or for a time; tells for how long, in nanoseconds.
-    pub fn carry(&mut self, limit: Option<Duration>, stop: &AtomicBool) -> anyhow::Result<i64> {
+    pub fn carry_frames(
+        &mut self,
+        limit: Option<Duration>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<i64> {
         let _prompt = PromptWakeups::new();
         let begin_ns = monotonic_ns();
         let end_ns = limit.map(|limit| {

@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long, value_parser = PerStep::parse, value_name = "N|TIME", help_heading = "Ramp mode")]
     per_step: Option<PerStep>,
     /// The largest share of requests that fail, or get an error page, which still counts as keeping up [default: 1%]
-    #[arg(long, value_parser = share, value_name = "SHARE", help_heading = "Ramp mode")]
+    #[arg(long, value_parser = parse_share, value_name = "SHARE", help_heading = "Ramp mode")]
     max_errors: Option<f64>,
     /// Another path of the same server, in turn with the others; may be repeated
     #[arg(long, value_name = "PATH", help_heading = "Requests")]
@@ -140,7 +140,7 @@ impl Args {
     /// The plan, or one line that says what is wrong and what would be right.
     pub fn plan(&self) -> Result<Plan, String> {
         let target = Target::parse(&self.url)?;
-        let mix = self.mix(&target)?;
+        let mix = self.choose_mix(&target)?;
         at_least_one("--workers", self.workers)?;
         if self.workers > MOST_WORKERS {
             return Err(format!(
@@ -166,24 +166,24 @@ impl Args {
         }
         Ok(Plan {
             url: self.url.clone(),
-            tls: self.tls(&target)?,
+            tls: self.choose_tls(&target)?,
             target,
-            mode: self.mode()?,
+            mode: self.choose_mode()?,
             workers: self.workers,
             threads: self.threads,
-            extent: self.extent()?,
-            warmup: nanoseconds(self.warmup),
-            timeout: nanoseconds(self.timeout),
+            extent: self.choose_extent()?,
+            warmup: to_nanoseconds(self.warmup),
+            timeout: to_nanoseconds(self.timeout),
             new_connections: self.new_connections
                 || (self.mode == ModeName::Ramp
                     && matches!(self.per_step(), PerStep::Connections(_))),
             mix,
-            headers: request::headers(&self.header)?,
+            headers: request::parse_headers(&self.header)?,
             engine: self.engine,
         })
     }
 
-    fn mode(&self) -> Result<Mode, String> {
+    fn choose_mode(&self) -> Result<Mode, String> {
         self.all_belong_to_the_mode()?;
         match self.mode {
             ModeName::Closed => Ok(Mode::Closed),
@@ -193,7 +193,7 @@ impl Args {
                     .ok_or("--mode open needs --rate; give it in requests per second")?;
                 Ok(Mode::Open(self.open_loop(rate_of("--rate", rate)?)))
             }
-            ModeName::Ramp => self.ramp().map(Mode::Ramp),
+            ModeName::Ramp => self.choose_ramp().map(Mode::Ramp),
         }
     }
 
@@ -234,7 +234,7 @@ impl Args {
         self.per_step.unwrap_or(PerStep::Connections(20.0))
     }
 
-    fn ramp(&self) -> Result<Ramp, String> {
+    fn choose_ramp(&self) -> Result<Ramp, String> {
         if self.requests.is_some() || self.duration.is_some() {
             return Err(
                 "--mode ramp takes no --requests and no --duration; give the length of a step by --per-step".into(),
@@ -260,7 +260,7 @@ impl Args {
         })
     }
 
-    fn extent(&self) -> Result<Extent, String> {
+    fn choose_extent(&self) -> Result<Extent, String> {
         match (self.duration, self.requests) {
             (Some(_), Some(_)) => {
                 Err("--duration and --requests exclude each other; give one".into())
@@ -270,12 +270,12 @@ impl Args {
             (Some(duration), None) if duration.is_zero() => {
                 Err("--duration 0 measures nothing; give a longer one".into())
             }
-            (Some(duration), None) => Ok(Extent::Duration(nanoseconds(duration))),
-            (None, None) => Ok(Extent::Duration(nanoseconds(Duration::from_secs(10)))),
+            (Some(duration), None) => Ok(Extent::Duration(to_nanoseconds(duration))),
+            (None, None) => Ok(Extent::Duration(to_nanoseconds(Duration::from_secs(10)))),
         }
     }
 
-    fn mix(&self, target: &Target) -> Result<Vec<RequestKind>, String> {
+    fn choose_mix(&self, target: &Target) -> Result<Vec<RequestKind>, String> {
         let Some(mix) = &self.mix else {
             return self.paths_in_turn(target);
         };
@@ -310,7 +310,7 @@ impl Args {
             target::check_path(path).map_err(|reason| format!("--path: {reason}"))?;
         }
         if let Some(method) = &self.method {
-            request::token("--method", method)?;
+            mix::parse_token("--method", method)?;
         }
         let body = match self.data.as_deref() {
             None => None,
@@ -325,7 +325,7 @@ impl Args {
             .collect()
     }
 
-    fn tls(&self, target: &Target) -> Result<Option<Client>, String> {
+    fn choose_tls(&self, target: &Target) -> Result<Option<Client>, String> {
         if self.ca.is_some() && self.insecure {
             return Err("--ca and --insecure exclude each other; give one".into());
         }
@@ -344,7 +344,7 @@ impl Args {
     }
 }
 
-fn nanoseconds(duration: Duration) -> Nanoseconds {
+fn to_nanoseconds(duration: Duration) -> Nanoseconds {
     u64::try_from(duration.as_nanos()).expect("units take no longer time")
 }
 
@@ -371,7 +371,7 @@ fn per_second(text: &str) -> Result<f64, String> {
 }
 
 /// A share such as `1%` or `0.01`.
-fn share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     let (number, scale) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
         None => (text, 1.0),

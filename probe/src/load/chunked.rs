@@ -8,7 +8,7 @@ const LONGEST_TRAILER: u32 = 64 << 10;
 const MOST_DIGITS: u32 = 15;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     Size {
         size: u64,
         digits: u32,
@@ -34,12 +34,12 @@ enum State {
 /// Where in a chunked body the stream stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
-    state: State,
+    state: ChunkState,
     line: u32,
     trailer: u32,
 }
 
-/// What one call of [`Chunks::feed`] found.
+/// What one call of [`Chunks::feed_bytes`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// Bytes that belong to the body and its framing.
@@ -51,49 +51,49 @@ pub struct Fed {
 impl Chunks {
     pub fn new() -> Self {
         Self {
-            state: State::Size { size: 0, digits: 0 },
+            state: ChunkState::Size { size: 0, digits: 0 },
             line: 0,
             trailer: 0,
         }
     }
 
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// Bytes of content that follow and need not be looked at.
-    pub fn skippable(&self) -> u64 {
+    pub fn skippable_bytes(&self) -> u64 {
         match self.state {
-            State::Data { remaining } => remaining,
+            ChunkState::Data { remaining } => remaining,
             _ => 0,
         }
     }
 
-    /// Pass over `count` bytes, at most [`Chunks::skippable`], unseen.
-    pub fn skip(&mut self, count: u64) {
-        if let State::Data { remaining } = self.state {
+    /// Pass over `count` bytes, at most [`Chunks::skippable_bytes`], unseen.
+    pub fn skip_content(&mut self, count: u64) {
+        if let ChunkState::Data { remaining } = self.state {
             self.state = match remaining.saturating_sub(count) {
-                0 => State::DataEnd,
-                remaining => State::Data { remaining },
+                0 => ChunkState::DataEnd,
+                remaining => ChunkState::Data { remaining },
             };
         }
     }
 
     /// Read on. The error names what is wrong with the chunks.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, &'static str> {
+    pub fn feed_bytes(&mut self, bytes: &[u8]) -> Result<Fed, &'static str> {
         let mut at = 0;
         let mut content = 0;
-        while at < bytes.len() && self.state != State::Done {
-            if let State::Data { remaining } = self.state {
+        while at < bytes.len() && self.state != ChunkState::Done {
+            if let ChunkState::Data { remaining } = self.state {
                 let taken = remaining.min((bytes.len() - at) as u64);
                 content += taken;
                 at += taken as usize;
                 self.state = match remaining - taken {
-                    0 => State::DataEnd,
-                    remaining => State::Data { remaining },
+                    0 => ChunkState::DataEnd,
+                    remaining => ChunkState::Data { remaining },
                 };
             } else {
-                self.state = self.framing(bytes[at])?;
+                self.state = self.step_framing(bytes[at])?;
                 at += 1;
             }
         }
@@ -104,61 +104,63 @@ impl Chunks {
     }
 
     /// The state after one byte of framing.
-    fn framing(&mut self, byte: u8) -> Result<State, &'static str> {
+    fn step_framing(&mut self, byte: u8) -> Result<ChunkState, &'static str> {
         self.line = if byte == b'\n' { 0 } else { self.line + 1 };
         if self.line > LONGEST_LINE {
             return Err("endless chunk line");
         }
         match (self.state, byte) {
-            (State::Size { size, digits }, _) => size_line(size, digits, byte),
-            (State::Extension { size }, b'\n') => Ok(after_size(size)),
-            (State::Extension { size }, _) => Ok(State::Extension { size }),
-            (State::SizeEnd { size }, b'\n') => Ok(after_size(size)),
-            (State::DataEnd, b'\r') => Ok(State::DataLineFeed),
-            (State::DataEnd | State::DataLineFeed, b'\n') => Ok(State::Size { size: 0, digits: 0 }),
-            (State::TrailerStart, b'\r') => Ok(State::LastLineFeed),
-            (State::TrailerStart | State::LastLineFeed, b'\n') => Ok(State::Done),
-            (State::TrailerStart | State::Trailer, _) => self.trailer(byte),
+            (ChunkState::Size { size, digits }, _) => size_line(size, digits, byte),
+            (ChunkState::Extension { size }, b'\n') => Ok(after_size(size)),
+            (ChunkState::Extension { size }, _) => Ok(ChunkState::Extension { size }),
+            (ChunkState::SizeEnd { size }, b'\n') => Ok(after_size(size)),
+            (ChunkState::DataEnd, b'\r') => Ok(ChunkState::DataLineFeed),
+            (ChunkState::DataEnd | ChunkState::DataLineFeed, b'\n') => {
+                Ok(ChunkState::Size { size: 0, digits: 0 })
+            }
+            (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::LastLineFeed),
+            (ChunkState::TrailerStart | ChunkState::LastLineFeed, b'\n') => Ok(ChunkState::Done),
+            (ChunkState::TrailerStart | ChunkState::Trailer, _) => self.step_trailer(byte),
             _ => Err("malformed chunk"),
         }
     }
 
-    fn trailer(&mut self, byte: u8) -> Result<State, &'static str> {
+    fn step_trailer(&mut self, byte: u8) -> Result<ChunkState, &'static str> {
         self.trailer += 1;
         if self.trailer > LONGEST_TRAILER {
             return Err("endless trailers");
         }
         Ok(if byte == b'\n' {
-            State::TrailerStart
+            ChunkState::TrailerStart
         } else {
-            State::Trailer
+            ChunkState::Trailer
         })
     }
 }
 
-fn size_line(size: u64, digits: u32, byte: u8) -> Result<State, &'static str> {
+fn size_line(size: u64, digits: u32, byte: u8) -> Result<ChunkState, &'static str> {
     if let Some(digit) = (byte as char).to_digit(16) {
         if digits == MOST_DIGITS {
             return Err("malformed chunk");
         }
-        return Ok(State::Size {
+        return Ok(ChunkState::Size {
             size: size * 16 + u64::from(digit),
             digits: digits + 1,
         });
     }
     match byte {
         _ if digits == 0 => Err("malformed chunk"),
-        b'\r' => Ok(State::SizeEnd { size }),
+        b'\r' => Ok(ChunkState::SizeEnd { size }),
         b'\n' => Ok(after_size(size)),
-        b';' | b' ' | b'\t' => Ok(State::Extension { size }),
+        b';' | b' ' | b'\t' => Ok(ChunkState::Extension { size }),
         _ => Err("malformed chunk"),
     }
 }
 
-fn after_size(size: u64) -> State {
+fn after_size(size: u64) -> ChunkState {
     match size {
-        0 => State::TrailerStart,
-        remaining => State::Data { remaining },
+        0 => ChunkState::TrailerStart,
+        remaining => ChunkState::Data { remaining },
     }
 }
 
@@ -166,11 +168,11 @@ fn after_size(size: u64) -> State {
 mod tests {
     use super::*;
 
-    fn content(body: &[u8], piece: usize) -> Result<(u64, bool), &'static str> {
+    fn read_content(body: &[u8], piece: usize) -> Result<(u64, bool), &'static str> {
         let mut chunks = Chunks::new();
         let mut content = 0;
         for part in body.chunks(piece) {
-            content += chunks.feed(part)?.content;
+            content += chunks.feed_bytes(part)?.content;
         }
         Ok((content, chunks.is_done()))
     }
@@ -179,26 +181,30 @@ mod tests {
     fn a_body_is_the_same_however_it_is_cut() {
         let body = b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nTrailer: yes\r\n\r\n";
         for piece in 1..=body.len() {
-            assert_eq!(content(body, piece), Ok((11, true)), "in pieces of {piece}");
+            assert_eq!(
+                read_content(body, piece),
+                Ok((11, true)),
+                "in pieces of {piece}"
+            );
         }
     }
 
     #[test]
     fn bytes_after_the_end_are_left_alone() {
         let mut chunks = Chunks::new();
-        let fed = chunks.feed(b"1\r\nx\r\n0\r\n\r\nHTTP/1.1 ").unwrap();
+        let fed = chunks.feed_bytes(b"1\r\nx\r\n0\r\n\r\nHTTP/1.1 ").unwrap();
         assert_eq!((fed.consumed, fed.content), (11, 1));
     }
 
     #[test]
     fn lies_are_found() {
-        assert!(content(b"\r\n", 1).is_err());
-        assert!(content(b"xyz\r\n", 1).is_err());
-        assert!(content(b"5\r\nhelloworld\r\n", 1).is_err());
-        assert!(content(b"fffffffffffffffff\r\n", 1).is_err());
-        assert!(content(&[b"1;", &[b'x'; 10_000][..]].concat(), 1000).is_err());
+        assert!(read_content(b"\r\n", 1).is_err());
+        assert!(read_content(b"xyz\r\n", 1).is_err());
+        assert!(read_content(b"5\r\nhelloworld\r\n", 1).is_err());
+        assert!(read_content(b"fffffffffffffffff\r\n", 1).is_err());
+        assert!(read_content(&[b"1;", &[b'x'; 10_000][..]].concat(), 1000).is_err());
         let trailers = b"a: b\r\n".repeat(20_000);
-        assert!(content(&[b"0\r\n", &trailers[..]].concat(), 1000).is_err());
-        assert_eq!(content(b"5\r\nhel", 1), Ok((3, false)));
+        assert!(read_content(&[b"0\r\n", &trailers[..]].concat(), 1000).is_err());
+        assert_eq!(read_content(b"5\r\nhel", 1), Ok((3, false)));
     }
 }

@@ -11,18 +11,18 @@ pub const SECOND: Nanoseconds = 1_000_000_000;
 /// A time that never comes.
 pub const NEVER: Nanoseconds = u64::MAX;
 
-pub fn now() -> Nanoseconds {
+pub fn monotonic_now() -> Nanoseconds {
     timing::monotonic_ns() as Nanoseconds
 }
 
 /// Nanoseconds since 1970, for the record only; nothing is measured with it.
-pub fn wall() -> Nanoseconds {
+pub fn wall_now() -> Nanoseconds {
     timing::realtime_ns() as Nanoseconds
 }
 
 /// Sleep until `time`, to the nanosecond that the kernel's timers give; a signal does not end it.
 pub fn sleep_until(time: Nanoseconds) {
-    while now() < time {
+    while monotonic_now() < time {
         timing::sleep_until_monotonic(time as i64);
     }
 }

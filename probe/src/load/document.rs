@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::clock::{Nanoseconds, SECOND};
 use super::engine::Choice;
 use super::errors::Errors;
-use super::measure::Measured;
+use super::measure::Measurement;
 use super::mix::RequestKind;
 use super::plan::{Mode, Plan, Spacing};
 use super::ramp;
@@ -17,7 +17,7 @@ use super::recorder::GRAIN;
 use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
 use super::step::Step;
-use super::target::Resolved;
+use super::target::ResolvedAddress;
 use super::trust::{Agreement, Client};
 use super::warnings;
 
@@ -136,7 +136,7 @@ pub struct ReplyRate {
 
 impl ReplyRate {
     /// Of the replies in successive intervals of [`GRAIN`]. What is left at the end makes no sample.
-    fn of(grains: &[u32], elapsed: Nanoseconds) -> Self {
+    fn from_grains(grains: &[u32], elapsed: Nanoseconds) -> Self {
         let interval = (elapsed / SAMPLES / GRAIN).clamp(1, LONGEST_SAMPLE / GRAIN);
         let whole = elapsed / (interval * GRAIN);
         let count = |sample: u64| -> u64 {
@@ -148,7 +148,7 @@ impl ReplyRate {
             .map(|sample| count(sample) as f64 / seconds)
             .collect();
         Self {
-            rates: Rates::of(&rates),
+            rates: Rates::from_values(&rates),
             interval_ns: (whole > 0).then_some(interval * GRAIN),
         }
     }
@@ -253,10 +253,10 @@ pub struct Cpu {
 impl Document {
     pub fn new(
         plan: &Plan,
-        resolved: Resolved,
+        resolved: ResolvedAddress,
         agreed: Option<&Agreement>,
         engine: &Choice,
-        measured: &Measured,
+        measured: &Measurement,
     ) -> anyhow::Result<Self> {
         let found = &measured.recorder;
         let handshakes = found.handshakes.clone().unwrap_or_default();
@@ -265,8 +265,8 @@ impl Document {
             url: plan.url.clone(),
             address: resolved.address.to_string(),
             passed_over: resolved.passed_over,
-            mode: mode(&plan.mode),
-            arrivals: arrivals(&plan.mode),
+            mode: name_mode(&plan.mode),
+            arrivals: name_arrivals(&plan.mode),
             priority: if found.real_time {
                 "real-time"
             } else {
@@ -303,23 +303,29 @@ impl Document {
                     .then(|| found.completed as f64 / found.opened as f64),
             },
             rate: Rate {
-                offered: offered(plan),
+                offered: offered_rate(plan),
                 achieved: measured.reply_rate(),
-                answered: offered(plan).map(|offered| ramp::answered(found, offered)),
+                answered: offered_rate(plan).map(|offered| ramp::answered_rate(found, offered)),
             },
-            latency_ns: found.latency.summary(),
-            service_ns: found.service.summary(),
-            connection_ns: found.connection.summary(),
-            connect_ns: found.connect.summary(),
-            handshake_ns: plan.tls.as_ref().map(|_| handshakes.time.summary()),
-            handshake_cpu_ns: plan.tls.as_ref().map(|_| handshakes.cpu.summary()),
-            first_byte_ns: found.first_byte.summary(),
-            transfer_ns: found.transfer.summary(),
-            lateness_ns: found.lateness.summary(),
-            silence_ns: Some(found.silence(measured.elapsed)).filter(|silence| *silence > 0),
-            status: found.statuses.classes(),
-            status_in_window: found.statuses_in_window.classes(),
-            status_codes: found.statuses.seen(),
+            latency_ns: found.latency.summarize_durations(),
+            service_ns: found.service.summarize_durations(),
+            connection_ns: found.connection.summarize_durations(),
+            connect_ns: found.connect.summarize_durations(),
+            handshake_ns: plan
+                .tls
+                .as_ref()
+                .map(|_| handshakes.time.summarize_durations()),
+            handshake_cpu_ns: plan
+                .tls
+                .as_ref()
+                .map(|_| handshakes.cpu.summarize_durations()),
+            first_byte_ns: found.first_byte.summarize_durations(),
+            transfer_ns: found.transfer.summarize_durations(),
+            lateness_ns: found.lateness.summarize_durations(),
+            silence_ns: Some(found.last_silence(measured.elapsed)).filter(|silence| *silence > 0),
+            status: found.statuses.list_classes(),
+            status_in_window: found.statuses_in_window.list_classes(),
+            status_codes: found.statuses.list_seen(),
             errors: found.errors.clone(),
             bytes: Bytes {
                 sent: found.sent_bytes,
@@ -334,22 +340,25 @@ impl Document {
             reply_rate: match plan.mode {
                 // Samples of different rates make no distribution.
                 Mode::Ramp(_) => ReplyRate::default(),
-                Mode::Closed | Mode::Open(_) => ReplyRate::of(&found.grains, measured.elapsed),
+                Mode::Closed | Mode::Open(_) => {
+                    ReplyRate::from_grains(&found.grains, measured.elapsed)
+                }
             },
             steps: Vec::new(),
             saturation: None,
-            warnings: warnings::of(plan, measured),
-            histogram: found.latency.encoded()?,
+            warnings: warnings::list_warnings(plan, measured),
+            histogram: found.latency.encode_histogram()?,
             error_histogram: match &found.error_latency {
                 None => None,
-                Some(errors) => Some(errors.encoded()?),
+                Some(errors) => Some(errors.encode_histogram()?),
             },
         })
     }
 
     /// Add what a ramp found beyond its steps taken together.
     pub fn add_ramp(&mut self, steps: Vec<Step>, saturation: Saturation) {
-        self.warnings.extend(ramp_warnings::of(&steps, &saturation));
+        self.warnings
+            .extend(ramp_warnings::list_warnings(&steps, &saturation));
         self.steps = steps;
         self.saturation = Some(saturation);
     }
@@ -372,7 +381,7 @@ fn list_sent(plan: &Plan) -> Vec<MixEntry> {
     plan.mix.iter().map(one).collect()
 }
 
-fn mode(mode: &Mode) -> &'static str {
+fn name_mode(mode: &Mode) -> &'static str {
     match mode {
         Mode::Closed => "closed",
         Mode::Open(_) => "open",
@@ -380,7 +389,7 @@ fn mode(mode: &Mode) -> &'static str {
     }
 }
 
-fn arrivals(mode: &Mode) -> Option<&'static str> {
+fn name_arrivals(mode: &Mode) -> Option<&'static str> {
     let open = match mode {
         Mode::Closed => return None,
         Mode::Open(open) => open,
@@ -392,7 +401,7 @@ fn arrivals(mode: &Mode) -> Option<&'static str> {
     })
 }
 
-fn offered(plan: &Plan) -> Option<f64> {
+fn offered_rate(plan: &Plan) -> Option<f64> {
     match &plan.mode {
         Mode::Open(open) => Some(open.rate),
         Mode::Closed | Mode::Ramp(_) => None,
@@ -403,23 +412,26 @@ fn offered(plan: &Plan) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn sampled(grains: &[u32], seconds: f64) -> (usize, Option<Nanoseconds>, Option<f64>) {
-        let found = ReplyRate::of(grains, (seconds * SECOND as f64) as Nanoseconds);
+    fn sample_rates(grains: &[u32], seconds: f64) -> (usize, Option<Nanoseconds>, Option<f64>) {
+        let found = ReplyRate::from_grains(grains, (seconds * SECOND as f64) as Nanoseconds);
         (found.rates.samples, found.interval_ns, found.rates.stddev)
     }
 
     #[test]
     fn a_short_window_has_ten_samples_and_a_long_one_samples_of_five_seconds() {
         let one_each = vec![1; 1000];
-        assert_eq!(sampled(&one_each, 10.0), (10, Some(SECOND), Some(0.0)));
-        assert_eq!(sampled(&one_each, 100.0), (20, Some(5 * SECOND), Some(0.0)));
-        assert_eq!(sampled(&one_each, 0.95), (9, Some(GRAIN), Some(0.0)));
-        assert_eq!(sampled(&one_each, 0.05), (0, None, None));
+        assert_eq!(sample_rates(&one_each, 10.0), (10, Some(SECOND), Some(0.0)));
+        assert_eq!(
+            sample_rates(&one_each, 100.0),
+            (20, Some(5 * SECOND), Some(0.0))
+        );
+        assert_eq!(sample_rates(&one_each, 0.95), (9, Some(GRAIN), Some(0.0)));
+        assert_eq!(sample_rates(&one_each, 0.05), (0, None, None));
     }
 
     #[test]
     fn an_interval_without_a_reply_is_a_sample_of_zero() {
-        let (samples, _, stddev) = sampled(&[10, 0, 10, 0, 10, 0, 10, 0], 1.0);
+        let (samples, _, stddev) = sample_rates(&[10, 0, 10, 0, 10, 0, 10, 0], 1.0);
         // Four of 100/s and six of none.
         assert_eq!(samples, 10);
         assert!((stddev.unwrap() - 51.639_777).abs() < 1e-6);

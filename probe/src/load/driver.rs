@@ -30,10 +30,10 @@ pub trait Engine<'a> {
     fn take_slot(&mut self) -> u32;
 
     /// Send a request, on the slot's connection or a new one.
-    fn launch(&mut self, index: u32, exchange: Exchange, request: usize);
+    fn launch_request(&mut self, index: u32, exchange: Exchange, request: usize);
 
     /// Close the slot's connection, if it has one.
-    fn rest(&mut self, index: u32, now: Nanoseconds);
+    fn rest_connection(&mut self, index: u32, now: Nanoseconds);
 
     /// Handle what has happened; wait for it, `timeout` at most. Whether anything had.
     fn wait(&mut self, timeout: Nanoseconds) -> bool;
@@ -97,25 +97,25 @@ impl<'a> Core<'a> {
         }
     }
 
-    pub fn opened(&mut self) {
+    pub fn note_opened(&mut self) {
         self.open += 1;
         self.recorder.concurrent_max = self.recorder.concurrent_max.max(self.open);
     }
 
-    pub fn closed(&mut self, life: &Life, now: Nanoseconds) {
-        self.recorder.closed(life, now);
+    pub fn note_closed(&mut self, life: &Life, now: Nanoseconds) {
+        self.recorder.record_closed(life, now);
         self.open -= 1;
     }
 
     fn is_done(&self) -> bool {
-        self.busy == 0 && self.paused.is_empty() && self.pace.due() == clock::NEVER
+        self.busy == 0 && self.paused.is_empty() && self.pace.next_due() == clock::NEVER
     }
 
-    fn publish(&self) {
+    fn publish_counts(&self) {
         let recorder = &self.recorder;
-        self.live.publish(
+        self.live.publish_counts(
             recorder.replies_in_window(),
-            recorder.errors.total(),
+            recorder.errors.count_all(),
             self.open,
         );
     }
@@ -135,7 +135,7 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
     let mut next_scan = 0;
     let mut heard = false;
     loop {
-        let now = clock::now();
+        let now = clock::monotonic_now();
         if !measuring && now >= window.start {
             measuring = true;
             meter = Meter::start();
@@ -147,11 +147,11 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
             engine.give_up(now.saturating_sub(timeout), now);
             next_scan = now + (timeout / 50).clamp(MILLISECOND, LONGEST_WAIT);
             if engine.core().job.stop.load(Ordering::Relaxed) {
-                abandon(engine);
+                abandon_open(engine);
                 break;
             }
         }
-        engine.core().publish();
+        engine.core().publish_counts();
         if engine.core().is_done() {
             break;
         }
@@ -159,14 +159,14 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
     }
     (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter.stop();
     engine.close_all();
-    engine.core().publish();
+    engine.core().publish_counts();
 }
 
 fn start_workers<'a>(engine: &mut impl Engine<'a>) {
     if let Pace::Closed { workers, .. } = engine.core().pace {
         for _ in 0..workers {
             let index = engine.take_slot();
-            next_of_worker(engine, index, clock::now());
+            next_of_worker(engine, index, clock::monotonic_now());
         }
     }
 }
@@ -178,23 +178,23 @@ fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) -> bool {
         .paused
         .front()
         .map_or(clock::NEVER, |(until, _)| *until);
-    let due = core.pace.due();
+    let due = core.pace.next_due();
     let until = due.min(paused).min(next_scan);
     let margin = core
         .pace
-        .margin()
+        .spin_margin()
         .filter(|_| until == due)
-        .map(|margin| margin.now());
-    let now = clock::now();
+        .map(|margin| margin.current_margin());
+    let now = clock::monotonic_now();
     let left = until.saturating_sub(now);
     match margin {
         None => engine.wait(left),
         Some(margin) if left > margin => {
             let heard = engine.wait(left - margin);
             if !heard {
-                let overslept = clock::now().saturating_sub(until - margin);
-                if let Some(margin) = engine.core().pace.margin() {
-                    margin.overslept(overslept);
+                let overslept = clock::monotonic_now().saturating_sub(until - margin);
+                if let Some(margin) = engine.core().pace.spin_margin() {
+                    margin.note_oversleep(overslept);
                 }
             }
             heard
@@ -213,8 +213,8 @@ fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) -> bool {
 /// requests late. One, for the place that a reply may have set free.
 #[inline]
 pub fn send_between<'a>(engine: &mut impl Engine<'a>) {
-    if engine.core().pace.due() != clock::NEVER {
-        send_due(engine, clock::now(), 1, false);
+    if engine.core().pace.next_due() != clock::NEVER {
+        send_due(engine, clock::monotonic_now(), 1, false);
     }
 }
 
@@ -229,7 +229,7 @@ fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds, most: u64, g
     let mut begun = 0;
     for _ in 0..most {
         let core = engine.core();
-        let due = core.pace.due();
+        let due = core.pace.next_due();
         if due > now {
             break;
         }
@@ -242,15 +242,15 @@ fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds, most: u64, g
             None if grows || !core.free.is_empty() => engine.take_slot(),
             None => break,
         };
-        let intended = engine.core().pace.take();
+        let intended = engine.core().pace.take_request();
         start(engine, index, intended);
         begun += 1;
-        now = clock::now();
+        now = clock::monotonic_now();
     }
     let core = engine.core();
     core.burst += begun;
     core.recorder.burst_max = core.recorder.burst_max.max(core.burst);
-    if core.pace.due() > now {
+    if core.pace.next_due() > now {
         core.burst = 0;
     }
 }
@@ -268,10 +268,10 @@ fn resume_paused<'a>(engine: &mut impl Engine<'a>, now: Nanoseconds) {
 /// A worker of the closed loop sends its next request, or rests for good.
 fn next_of_worker<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds) {
     let core = engine.core();
-    if core.pace.another(now, &core.window) {
+    if core.pace.begin_another(now, &core.window) {
         start(engine, index, now);
     } else {
-        engine.rest(index, now);
+        engine.rest_connection(index, now);
     }
 }
 
@@ -287,13 +287,13 @@ fn start<'a>(engine: &mut impl Engine<'a>, index: u32, intended: Nanoseconds) {
         intended,
         ..Exchange::default()
     };
-    engine.launch(index, exchange, request);
+    engine.launch_request(index, exchange, request);
 }
 
 impl Core<'_> {
     /// Write down that a request was answered.
     #[inline]
-    pub fn completed(
+    pub fn note_completed(
         &mut self,
         exchange: &Exchange,
         reply: &Reply,
@@ -303,22 +303,23 @@ impl Core<'_> {
         self.busy -= 1;
         let length = self.job.requests[request].bytes.len();
         self.recorder
-            .completed(exchange, reply, (now, length), &self.window);
+            .record_completed(exchange, reply, (now, length), &self.window);
     }
 
     /// Take a request off the schedule that it is too late for.
     fn give_up_unbegun(&mut self, now: Nanoseconds) {
         let exchange = Exchange {
-            intended: self.pace.take(),
+            intended: self.pace.take_request(),
             launched: now,
             ..Exchange::default()
         };
-        self.failed(&exchange, Failure::Unbegun, now);
+        self.note_failed(&exchange, Failure::Unbegun, now);
     }
 
     /// Write down that a request failed. Its slot is under way until [`after_failure`].
-    pub fn failed(&mut self, exchange: &Exchange, failure: Failure, now: Nanoseconds) {
-        self.recorder.failed(exchange, failure, now, &self.window);
+    pub fn note_failed(&mut self, exchange: &Exchange, failure: Failure, now: Nanoseconds) {
+        self.recorder
+            .record_failed(exchange, failure, now, &self.window);
     }
 }
 
@@ -343,13 +344,13 @@ pub fn after_failure<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseco
     }
 }
 
-fn abandon<'a>(engine: &mut impl Engine<'a>) {
+fn abandon_open<'a>(engine: &mut impl Engine<'a>) {
     let under_way = engine.under_way();
-    let now = clock::now();
+    let now = clock::monotonic_now();
     let core = engine.core();
     core.pace.stop();
     for exchange in under_way {
-        core.recorder.abandoned(&exchange, now, &core.window);
+        core.recorder.record_abandoned(&exchange, now, &core.window);
     }
 }
 

@@ -31,8 +31,8 @@ impl<'a> Engine<'a> for Slow<'a> {
         self.slots - 1
     }
 
-    fn launch(&mut self, index: u32, _exchange: Exchange, _request: usize) {
-        let now = clock::now();
+    fn launch_request(&mut self, index: u32, _exchange: Exchange, _request: usize) {
+        let now = clock::monotonic_now();
         poller::spin_until(now + 20_000);
         self.asked.push(index);
         self.launched += 1;
@@ -40,13 +40,13 @@ impl<'a> Engine<'a> for Slow<'a> {
             .store(self.launched >= self.enough, Ordering::Relaxed);
     }
 
-    fn rest(&mut self, _index: u32, _now: Nanoseconds) {}
+    fn rest_connection(&mut self, _index: u32, _now: Nanoseconds) {}
 
     fn wait(&mut self, _timeout: Nanoseconds) -> bool {
         self.waited += 1;
         if !self.replies {
             // Where a busy host made it give up all of them, nothing else would end it.
-            if self.core.pace.due() == clock::NEVER {
+            if self.core.pace.next_due() == clock::NEVER {
                 self.stop.store(true, Ordering::Relaxed);
             }
             return false;
@@ -54,7 +54,7 @@ impl<'a> Engine<'a> for Slow<'a> {
         let replied = std::mem::take(&mut self.asked);
         for index in &replied {
             self.core.busy -= 1;
-            after_reply(self, *index, clock::now(), true);
+            after_reply(self, *index, clock::monotonic_now(), true);
             send_between(self);
         }
         !replied.is_empty()
@@ -75,13 +75,13 @@ impl<'a> Engine<'a> for Slow<'a> {
 
 /// An open loop on it that is behind from the begin, until the user wants to stop: requests begun, waits, places for
 /// connections, and what was written down.
-fn behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u32, Recorder) {
+fn fall_behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u32, Recorder) {
     let line = "http://127.0.0.1/ --mode open --rate 1000000 --duration 100ms --timeout ";
     let plan = plan(&format!("{line}{timeout}")).unwrap();
     let stop = AtomicBool::new(false);
     let job = Job {
         address: "127.0.0.1:80".parse().unwrap(),
-        requests: request::requests(&plan),
+        requests: request::build_requests(&plan),
         turn: vec![0],
         tls: None,
         timeout: plan.timeout,
@@ -99,7 +99,7 @@ fn behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u32, Re
         enough,
         stop: &stop,
     };
-    let window = Window::new(&plan, clock::now());
+    let window = Window::new(&plan, clock::monotonic_now());
     run(&mut engine, Pace::new(&plan, 0, window), window);
     (
         engine.launched,
@@ -111,7 +111,7 @@ fn behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u32, Re
 
 #[test]
 fn what_an_open_loop_has_not_begun_when_it_would_be_given_up_is_given_up() {
-    let (launched, _, _, recorder) = behind(true, usize::MAX, "10ms");
+    let (launched, _, _, recorder) = fall_behind(true, usize::MAX, "10ms");
     // Of 100 ms of requests; the last of them is given up 10 ms after its time.
     assert!(launched < 110 * MILLISECOND as usize / 20_000, "{launched}");
     assert_eq!(recorder.attempted, recorder.errors.unbegun);
@@ -120,7 +120,7 @@ fn what_an_open_loop_has_not_begun_when_it_would_be_given_up_is_given_up() {
 
 #[test]
 fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_stop() {
-    let (launched, waited, ..) = behind(false, ENOUGH, "50ms");
+    let (launched, waited, ..) = fall_behind(false, ENOUGH, "50ms");
     // Of 100,000 that were due. The wish is looked after each millisecond, in which it sends some fifty.
     assert!(launched < 10 * ENOUGH, "{launched}");
     assert!(waited * 50 > launched, "{waited}");
@@ -128,7 +128,7 @@ fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_s
 
 #[test]
 fn an_open_loop_that_is_behind_reads_replies_instead_of_opening_connections() {
-    let (launched, _, slots, _) = behind(true, ENOUGH, "60s");
+    let (launched, _, slots, _) = fall_behind(true, ENOUGH, "60s");
     assert!(launched >= ENOUGH, "{launched}");
     assert!(u64::from(slots) <= AT_ONCE, "{slots}");
 }

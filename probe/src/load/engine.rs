@@ -42,7 +42,7 @@ impl Choice {
                 false => Ok(choice("epoll", "connections are kept")),
             };
         }
-        match ring::obstacle() {
+        match ring::find_obstacle() {
             None => Ok(choice("io_uring", "a new connection for each request")),
             Some(obstacle) if asked => Err(format!("{obstacle}; leave --engine out")),
             Some(obstacle) => Ok(choice("epoll", &obstacle)),
@@ -81,14 +81,14 @@ impl<'a> Worker<'a> {
 
     pub fn run(self, pace: Pace, window: Window) -> Recorder {
         match self {
-            Self::Epoll(engine) => carry(*engine, pace, window),
-            Self::Tls(engine) => carry(*engine, pace, window),
-            Self::Uring(engine) => carry(*engine, pace, window),
+            Self::Epoll(engine) => carry_requests(*engine, pace, window),
+            Self::Tls(engine) => carry_requests(*engine, pace, window),
+            Self::Uring(engine) => carry_requests(*engine, pace, window),
         }
     }
 }
 
-fn carry<'a>(mut engine: impl driver::Engine<'a>, pace: Pace, window: Window) -> Recorder {
+fn carry_requests<'a>(mut engine: impl driver::Engine<'a>, pace: Pace, window: Window) -> Recorder {
     driver::run(&mut engine, pace, window);
     engine.into_recorder()
 }

@@ -31,7 +31,7 @@ const DISCARD: usize = 1 << 20;
 const CROSSING: Nanoseconds = 10 * MILLISECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     /// No connection, nothing to do.
     Empty,
     /// A connection of the pool on its way.
@@ -45,8 +45,8 @@ enum Phase {
 }
 
 /// A place for one connection and the request on it.
-struct Slot<T: Transport> {
-    phase: Phase,
+struct ConnectionSlot<T: Transport> {
+    phase: ConnectionPhase,
     socket: Option<OwnedFd>,
     session: T::Session,
     /// Tells events of this connection from those of its predecessors.
@@ -64,10 +64,10 @@ struct Slot<T: Transport> {
     reply: Reply,
 }
 
-impl<T: Transport> Slot<T> {
+impl<T: Transport> ConnectionSlot<T> {
     fn new() -> Self {
         Self {
-            phase: Phase::Empty,
+            phase: ConnectionPhase::Empty,
             socket: None,
             session: T::Session::default(),
             generation: 0,
@@ -83,7 +83,10 @@ impl<T: Transport> Slot<T> {
     }
 
     fn is_under_way(&self) -> bool {
-        matches!(self.phase, Phase::Busy | Phase::Connecting)
+        matches!(
+            self.phase,
+            ConnectionPhase::Busy | ConnectionPhase::Connecting
+        )
     }
 
     /// Whether the request on a kept connection that was closed may have met a server that had closed it (RFC 9112,
@@ -102,7 +105,7 @@ impl<T: Transport> Slot<T> {
     }
 
     /// What the poller calls this connection.
-    fn token(&self, index: u32) -> u64 {
+    fn event_token(&self, index: u32) -> u64 {
         u64::from(self.generation) << 32 | u64::from(index)
     }
 }
@@ -111,7 +114,7 @@ pub struct Epoll<'a, T: Transport> {
     core: Core<'a>,
     transport: T,
     poller: Poller,
-    slots: Vec<Slot<T>>,
+    slots: Vec<ConnectionSlot<T>>,
     last_head: LastHead,
     buffer: Vec<u8>,
 }
@@ -124,22 +127,23 @@ impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
 
     fn take_slot(&mut self) -> u32 {
         self.core.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::new());
+            self.slots.push(ConnectionSlot::new());
             (self.slots.len() - 1) as u32
         })
     }
 
-    fn launch(&mut self, index: u32, exchange: Exchange, request: usize) {
+    fn launch_request(&mut self, index: u32, exchange: Exchange, request: usize) {
         let slot = &mut self.slots[index as usize];
         slot.exchange = exchange;
         slot.request = request;
         slot.written = 0;
         slot.broke = None;
-        slot.reply.begin(self.core.job.requests[request].is_head);
+        slot.reply
+            .begin_reply(self.core.job.requests[request].is_head);
         if slot.socket.is_some() {
-            let now = clock::now();
-            slot.phase = Phase::Busy;
-            slot.exchange.launch(now);
+            let now = clock::monotonic_now();
+            slot.phase = ConnectionPhase::Busy;
+            slot.exchange.launch_at(now);
             slot.exchange.sent = now;
             self.send(index);
         } else {
@@ -147,35 +151,35 @@ impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
         }
     }
 
-    fn rest(&mut self, index: u32, now: Nanoseconds) {
+    fn rest_connection(&mut self, index: u32, now: Nanoseconds) {
         let slot = &mut self.slots[index as usize];
-        slot.phase = Phase::Empty;
+        slot.phase = ConnectionPhase::Empty;
         if let Some(socket) = slot.socket.take() {
             self.transport.close(&socket, &mut slot.session);
             slot.generation = slot.generation.wrapping_add(1);
-            self.core.closed(&slot.life, now);
+            self.core.note_closed(&slot.life, now);
         }
     }
 
     fn wait(&mut self, timeout: Nanoseconds) -> bool {
         self.poller.wait(timeout);
-        for at in 0..self.poller.ready() {
-            let (token, flags) = self.poller.event(at);
+        for at in 0..self.poller.ready_count() {
+            let (token, flags) = self.poller.event_at(at);
             let index = token as u32;
             let slot = &self.slots[index as usize];
-            if slot.token(index) == token && slot.socket.is_some() {
-                self.handle(index, flags);
+            if slot.event_token(index) == token && slot.socket.is_some() {
+                self.handle_event(index, flags);
                 driver::send_between(self);
             }
         }
-        self.poller.ready() > 0
+        self.poller.ready_count() > 0
     }
 
     fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             if slot.is_under_way() && slot.exchange.launched <= limit {
-                self.fail(index as u32, Failure::ClientTimeout, now);
+                self.fail_request(index as u32, Failure::ClientTimeout, now);
             }
         }
     }
@@ -190,9 +194,9 @@ impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
     }
 
     fn close_all(&mut self) {
-        let now = clock::now();
+        let now = clock::monotonic_now();
         for index in 0..self.slots.len() {
-            driver::Engine::rest(self, index as u32, now);
+            driver::Engine::rest_connection(self, index as u32, now);
         }
     }
 }
@@ -218,32 +222,35 @@ impl<'a, T: Transport> Epoll<'a, T> {
                 return;
             }
             let index = self.take_slot();
-            let opened = self.connect(index).is_ok();
-            self.slots[index as usize].phase = Phase::Opening;
-            if !opened || self.register(index, EventFlags::OUT).is_err() {
-                self.rest(index, clock::now());
+            let opened = self.connect_slot(index).is_ok();
+            self.slots[index as usize].phase = ConnectionPhase::Opening;
+            if !opened || self.register_events(index, EventFlags::OUT).is_err() {
+                self.rest_connection(index, clock::monotonic_now());
                 self.core.free.push(index);
             }
             // What is connected by now is noted before the next is opened, or the last ones would tell how long all take.
             self.wait(0);
         }
-        let limit = clock::now() + self.core.job.timeout;
-        while self.slots.iter().any(|slot| slot.phase == Phase::Opening)
-            && clock::now() < limit
+        let limit = clock::monotonic_now() + self.core.job.timeout;
+        while self
+            .slots
+            .iter()
+            .any(|slot| slot.phase == ConnectionPhase::Opening)
+            && clock::monotonic_now() < limit
             && !stop.load(Ordering::Relaxed)
         {
             self.wait(LONGEST_WAIT);
         }
     }
 
-    fn handle(&mut self, index: u32, flags: EventFlags) {
+    fn handle_event(&mut self, index: u32, flags: EventFlags) {
         let slot = &mut self.slots[index as usize];
         match slot.phase {
-            Phase::Empty => {}
-            Phase::Opening => self.opened(index),
+            ConnectionPhase::Empty => {}
+            ConnectionPhase::Opening => self.note_opened(index),
             // That it can be written to says nothing of a connection that has nothing to write.
-            Phase::Idle if flags == EventFlags::OUT => {}
-            Phase::Idle => {
+            ConnectionPhase::Idle if flags == EventFlags::OUT => {}
+            ConnectionPhase::Idle => {
                 let outlives = slot
                     .socket
                     .as_ref()
@@ -252,21 +259,23 @@ impl<'a, T: Transport> Epoll<'a, T> {
                     self.lose_idle(index);
                 }
             }
-            Phase::Connecting if T::SHAKES => self.advance_handshake(index),
-            Phase::Connecting => {
-                let now = clock::now();
+            ConnectionPhase::Connecting if T::SHAKES => self.advance_handshake(index),
+            ConnectionPhase::Connecting => {
+                let now = clock::monotonic_now();
                 slot.life.connected = now;
                 slot.exchange.sent = now;
                 self.send(index);
             }
-            Phase::Busy => {
+            ConnectionPhase::Busy => {
                 let bytes = &self.core.job.requests[slot.request].bytes;
                 let unsent = (slot.written < bytes.len() || T::has_unsent(&slot.session))
                     && slot.broke.is_none();
                 if unsent && flags.contains(EventFlags::OUT) {
                     self.send(index);
                 }
-                if self.slots[index as usize].phase == Phase::Busy && flags != EventFlags::OUT {
+                if self.slots[index as usize].phase == ConnectionPhase::Busy
+                    && flags != EventFlags::OUT
+                {
                     T::receive_reply(self, index, flags);
                 }
             }
@@ -274,19 +283,19 @@ impl<'a, T: Transport> Epoll<'a, T> {
     }
 
     /// A connection of the pool is there, or has failed.
-    fn opened(&mut self, index: u32) {
+    fn note_opened(&mut self, index: u32) {
         if T::SHAKES {
             return self.advance_handshake(index);
         }
-        let now = clock::now();
+        let now = clock::monotonic_now();
         let slot = &mut self.slots[index as usize];
         let error = slot.socket.as_ref().map(net::sockopt::socket_error);
         if matches!(error, Some(Ok(Ok(())))) {
             slot.life.connected = now;
-            slot.phase = Phase::Idle;
+            slot.phase = ConnectionPhase::Idle;
             self.core.idle.push(index);
         } else {
-            driver::Engine::rest(self, index, now);
+            driver::Engine::rest_connection(self, index, now);
             self.core.free.push(index);
         }
     }
@@ -302,18 +311,18 @@ impl<'a, T: Transport> Epoll<'a, T> {
             let core = &mut self.core;
             core.recorder.not_kept(&slot.exchange, &core.window);
         }
-        driver::Engine::rest(self, index, clock::now());
+        driver::Engine::rest_connection(self, index, clock::monotonic_now());
         self.core.free.push(index);
     }
 
     fn connect_and_send(&mut self, index: u32) {
-        let connected = self.connect(index);
-        let now = clock::now();
+        let connected = self.connect_slot(index);
+        let now = clock::monotonic_now();
         let slot = &mut self.slots[index as usize];
         match connected {
             Ok(()) => {
-                slot.phase = Phase::Connecting;
-                slot.exchange.launch(slot.life.opened);
+                slot.phase = ConnectionPhase::Connecting;
+                slot.exchange.launch_at(slot.life.opened);
                 if T::SHAKES {
                     return self.advance_handshake(index);
                 }
@@ -323,16 +332,16 @@ impl<'a, T: Transport> Epoll<'a, T> {
                 self.send(index);
             }
             Err(errno) => {
-                slot.exchange.launch(now);
-                self.fail(index, Failure::System(errno.raw_os_error()), now);
+                slot.exchange.launch_at(now);
+                self.fail_request(index, Failure::System(errno.raw_os_error()), now);
             }
         }
     }
 
-    fn connect(&mut self, index: u32) -> rustix::io::Result<()> {
-        let opened = clock::now();
+    fn connect_slot(&mut self, index: u32) -> rustix::io::Result<()> {
+        let opened = clock::monotonic_now();
         let job = self.core.job;
-        let socket = socket::connect(job.address, !job.new_connections)?;
+        let socket = socket::begin_connect(job.address, !job.new_connections)?;
         let slot = &mut self.slots[index as usize];
         slot.socket = Some(socket);
         slot.used = false;
@@ -341,7 +350,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             opened,
             ..Life::default()
         };
-        self.core.opened();
+        self.core.note_opened();
         Ok(())
     }
 
@@ -352,45 +361,46 @@ impl<'a, T: Transport> Epoll<'a, T> {
         let is_fresh = T::is_fresh(&slot.session);
         if is_fresh {
             // As without TLS: if the server takes the first message at once, it was connected by now.
-            slot.life.connected = clock::now();
+            slot.life.connected = clock::monotonic_now();
         }
         // Of the pool, every connection is registered before it is there.
-        let is_new = is_fresh && slot.life.shaking == 0 && slot.phase == Phase::Connecting;
-        let began = thread_cpu::now();
+        let is_new =
+            is_fresh && slot.life.shaking == 0 && slot.phase == ConnectionPhase::Connecting;
+        let began = thread_cpu::cpu_time_now();
         let shaken = self.transport.advance_handshake(socket, &mut slot.session);
-        slot.life.shaking += (thread_cpu::now() - began).max(1);
-        let waits = slot.phase == Phase::Connecting;
+        slot.life.shaking += (thread_cpu::cpu_time_now() - began).max(1);
+        let waits = slot.phase == ConnectionPhase::Connecting;
         match shaken {
             Ok(true) if waits => {
-                slot.life.shaken = clock::now();
+                slot.life.shaken = clock::monotonic_now();
                 slot.exchange.sent = slot.life.shaken;
                 self.send(index);
             }
             Ok(true) => {
-                slot.life.shaken = clock::now();
-                slot.phase = Phase::Idle;
+                slot.life.shaken = clock::monotonic_now();
+                slot.phase = ConnectionPhase::Idle;
                 self.core.idle.push(index);
             }
             Ok(false) => {
                 let is_full = T::has_unsent(&slot.session);
                 if is_new || is_full {
-                    self.hear(index, is_new, is_full);
+                    self.await_readable(index, is_new, is_full);
                 }
             }
-            Err(failure) if waits => self.fail(index, failure, clock::now()),
+            Err(failure) if waits => self.fail_request(index, failure, clock::monotonic_now()),
             Err(_) => {
-                driver::Engine::rest(self, index, clock::now());
+                driver::Engine::rest_connection(self, index, clock::monotonic_now());
                 self.core.free.push(index);
             }
         }
     }
 
-    fn register(&mut self, index: u32, more: EventFlags) -> rustix::io::Result<()> {
+    fn register_events(&mut self, index: u32, more: EventFlags) -> rustix::io::Result<()> {
         let slot = &mut self.slots[index as usize];
         slot.hears_writable = more.contains(EventFlags::OUT);
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET | more;
         match &slot.socket {
-            Some(socket) => self.poller.add(socket, slot.token(index), flags),
+            Some(socket) => self.poller.add(socket, slot.event_token(index), flags),
             None => Ok(()),
         }
     }
@@ -400,17 +410,17 @@ impl<'a, T: Transport> Epoll<'a, T> {
         let slot = &mut self.slots[index as usize];
         let Some(socket) = &slot.socket else { return };
         let bytes = &self.core.job.requests[slot.request].bytes;
-        let is_new = slot.phase == Phase::Connecting && !T::SHAKES;
+        let is_new = slot.phase == ConnectionPhase::Connecting && !T::SHAKES;
         let mut would_block = false;
         while (slot.written < bytes.len() || T::has_unsent(&slot.session)) && !would_block {
             let rest = &bytes[slot.written..];
             match self.transport.send(socket, &mut slot.session, rest) {
                 Ok(count) => {
                     if slot.written == 0 {
-                        slot.phase = Phase::Busy;
+                        slot.phase = ConnectionPhase::Busy;
                         let core = &mut self.core;
                         core.recorder
-                            .sent(&mut slot.exchange, &mut slot.life, &core.window);
+                            .record_sent(&mut slot.exchange, &mut slot.life, &core.window);
                     }
                     slot.written += count;
                 }
@@ -422,16 +432,16 @@ impl<'a, T: Transport> Epoll<'a, T> {
                     slot.broke = Some(errno);
                     break;
                 }
-                Err(errno) => return self.broken(index, errno),
+                Err(errno) => return self.handle_errno(index, errno),
             }
         }
         if is_new || would_block {
-            self.hear(index, is_new, would_block);
+            self.await_readable(index, is_new, would_block);
         }
     }
 
     /// Have the poller report what this connection still waits for.
-    fn hear(&mut self, index: u32, is_new: bool, would_block: bool) {
+    fn await_readable(&mut self, index: u32, is_new: bool, would_block: bool) {
         let slot = &mut self.slots[index as usize];
         let result = if slot.hears_writable {
             Ok(())
@@ -441,44 +451,54 @@ impl<'a, T: Transport> Epoll<'a, T> {
             } else {
                 EventFlags::empty()
             };
-            self.register(index, more)
+            self.register_events(index, more)
         } else {
             slot.hears_writable = true;
             let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             match &slot.socket {
-                Some(socket) => self.poller.modify(socket, slot.token(index), all),
+                Some(socket) => self
+                    .poller
+                    .modify_events(socket, slot.event_token(index), all),
                 None => Ok(()),
             }
         };
         if let Err(errno) = result {
-            self.fail(index, Failure::System(errno.raw_os_error()), clock::now());
+            self.fail_request(
+                index,
+                Failure::System(errno.raw_os_error()),
+                clock::monotonic_now(),
+            );
         }
     }
 
     fn end_of_stream(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if let Some(errno) = slot.broke {
-            return self.broken(index, errno);
+            return self.handle_errno(index, errno);
         }
-        let now = clock::now();
+        let now = clock::monotonic_now();
         if slot.can_go_again(&self.core.job.requests[slot.request]) && slot.has_crossed(now) {
             return self.launch_again(index);
         }
-        match slot.reply.end() {
-            Ok(()) => self.complete(index, now, true),
-            Err(breach) => self.fail(index, Failure::Protocol(breach), now),
+        match slot.reply.end_stream() {
+            Ok(()) => self.complete_request(index, now, true),
+            Err(breach) => self.fail_request(index, Failure::Protocol(breach), now),
         }
     }
 
     /// A system call on the connection failed. A kernel resets what was closed before the request was read, however long
     /// a server that is busy takes to come to it.
-    fn broken(&mut self, index: u32, errno: Errno) {
+    fn handle_errno(&mut self, index: u32, errno: Errno) {
         let slot = &self.slots[index as usize];
         let closed = matches!(errno, Errno::CONNRESET | Errno::PIPE);
         if closed && slot.can_go_again(&self.core.job.requests[slot.request]) {
             self.launch_again(index);
         } else {
-            self.fail(index, Failure::System(errno.raw_os_error()), clock::now());
+            self.fail_request(
+                index,
+                Failure::System(errno.raw_os_error()),
+                clock::monotonic_now(),
+            );
         }
     }
 
@@ -488,15 +508,15 @@ impl<'a, T: Transport> Epoll<'a, T> {
         let (exchange, request) = (slot.exchange, slot.request);
         let core = &mut self.core;
         core.recorder.sent_again(&exchange, &core.window);
-        driver::Engine::rest(self, index, clock::now());
-        driver::Engine::launch(self, index, exchange, request);
+        driver::Engine::rest_connection(self, index, clock::monotonic_now());
+        driver::Engine::launch_request(self, index, exchange, request);
     }
 
-    fn complete(&mut self, index: u32, now: Nanoseconds, hung_up: bool) {
+    fn complete_request(&mut self, index: u32, now: Nanoseconds, hung_up: bool) {
         let slot = &mut self.slots[index as usize];
         let job = self.core.job;
         self.core
-            .completed(&slot.exchange, &slot.reply, slot.request, now);
+            .note_completed(&slot.exchange, &slot.reply, slot.request, now);
         slot.used = true;
         let is_sent =
             slot.written == job.requests[slot.request].bytes.len() && !T::has_unsent(&slot.session);
@@ -506,17 +526,17 @@ impl<'a, T: Transport> Epoll<'a, T> {
             core.recorder.not_kept(&slot.exchange, &core.window);
         }
         let kept = !job.new_connections && is_open && is_sent;
-        slot.phase = Phase::Idle;
+        slot.phase = ConnectionPhase::Idle;
         if !kept {
-            driver::Engine::rest(self, index, now);
+            driver::Engine::rest_connection(self, index, now);
         }
         driver::after_reply(self, index, now, kept);
     }
 
-    fn fail(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
+    fn fail_request(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
         let exchange = self.slots[index as usize].exchange;
-        self.core.failed(&exchange, failure, now);
-        driver::Engine::rest(self, index, now);
+        self.core.note_failed(&exchange, failure, now);
+        driver::Engine::rest_connection(self, index, now);
         driver::after_failure(self, index, now);
     }
 }
@@ -529,7 +549,7 @@ mod tests {
     use super::super::clock::SECOND;
     use super::*;
 
-    fn job<'a>(listener: &TcpListener, stop: &'a AtomicBool) -> Job<'a> {
+    fn sample_job<'a>(listener: &TcpListener, stop: &'a AtomicBool) -> Job<'a> {
         Job {
             address: listener.local_addr().unwrap(),
             requests: Vec::new(),
@@ -545,17 +565,17 @@ mod tests {
     fn a_connection_of_the_pool_that_can_be_written_to_is_kept() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = AtomicBool::new(false);
-        let job = job(&listener, &stop);
+        let job = sample_job(&listener, &stop);
         let live = Live::default();
         let mut engine = Epoll::new(&job, &live, Plain).unwrap();
         engine.open_pool(1);
         assert_eq!(engine.core.idle, [0]);
-        engine.handle(0, EventFlags::OUT);
+        engine.handle_event(0, EventFlags::OUT);
         assert_eq!(
             (&engine.core.idle[..], engine.core.free.len()),
             (&[0][..], 0)
         );
-        engine.handle(0, EventFlags::OUT | EventFlags::IN | EventFlags::RDHUP);
+        engine.handle_event(0, EventFlags::OUT | EventFlags::IN | EventFlags::RDHUP);
         assert_eq!(
             (engine.core.idle.len(), &engine.core.free[..]),
             (0, &[0][..])
@@ -566,7 +586,7 @@ mod tests {
     fn nobody_is_connected_to_once_the_user_has_ended_the_run() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = AtomicBool::new(true);
-        let job = job(&listener, &stop);
+        let job = sample_job(&listener, &stop);
         let live = Live::default();
         let mut engine = Epoll::new(&job, &live, Plain).unwrap();
         engine.open_pool(64);
@@ -577,7 +597,7 @@ mod tests {
     fn connecting_takes_as_long_however_many_connections_are_opened_after_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = AtomicBool::new(false);
-        let job = job(&listener, &stop);
+        let job = sample_job(&listener, &stop);
         let live = Live::default();
         let mut engine = Epoll::new(&job, &live, Plain).unwrap();
         engine.open_pool(64);

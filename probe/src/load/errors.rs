@@ -57,7 +57,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    pub fn count(&mut self, failure: Failure) {
+    pub fn count_failure(&mut self, failure: Failure) {
         match failure {
             Failure::ClientTimeout => self.client_timeout += 1,
             Failure::Unbegun => self.unbegun += 1,
@@ -111,7 +111,7 @@ impl Errors {
         }
     }
 
-    pub fn total(&self) -> u64 {
+    pub fn count_all(&self) -> u64 {
         self.client_timeout
             + self.socket_timeout
             + self.refused
@@ -126,8 +126,25 @@ impl Errors {
     }
 
     /// Those of the generator and its system: the server never heard of them.
-    pub fn own(&self) -> u64 {
+    pub fn count_own(&self) -> u64 {
         self.fd_unavailable + self.address_unavailable + self.fd_table_full + self.unbegun
+    }
+
+    /// What the generator and its system ran out of, with the remedies.
+    pub fn describe_shortages(&self) -> Option<String> {
+        let mut remedies = Vec::new();
+        if self.fd_unavailable > 0 {
+            remedies.push("this process ran out of descriptors; raise the hard limit (ulimit -Hn)");
+        }
+        if self.fd_table_full > 0 {
+            remedies.push("the system ran out of descriptors; raise fs.file-max");
+        }
+        if self.address_unavailable > 0 {
+            remedies.push(
+                "no local port was left; widen net.ipv4.ip_local_port_range, or keep connections",
+            );
+        }
+        (!remedies.is_empty()).then(|| remedies.join("; "))
     }
 }
 
@@ -152,7 +169,7 @@ mod tests {
     fn the_three_shortages_of_descriptors_are_told_apart() {
         let mut errors = Errors::default();
         for number in [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL] {
-            errors.count(Failure::System(number));
+            errors.count_failure(Failure::System(number));
         }
         assert_eq!(
             (
@@ -162,32 +179,32 @@ mod tests {
             ),
             (1, 1, 1)
         );
-        assert_eq!(errors.total(), 3);
+        assert_eq!(errors.count_all(), 3);
     }
 
     #[test]
     fn what_the_generator_is_short_of_is_told_from_what_the_server_did() {
         let mut errors = Errors::default();
-        errors.count(Failure::Unbegun);
-        errors.count(Failure::System(libc::EMFILE));
-        errors.count(Failure::ClientTimeout);
-        errors.count(Failure::System(libc::ECONNREFUSED));
+        errors.count_failure(Failure::Unbegun);
+        errors.count_failure(Failure::System(libc::EMFILE));
+        errors.count_failure(Failure::ClientTimeout);
+        errors.count_failure(Failure::System(libc::ECONNREFUSED));
         let mut sum = errors.clone();
         sum.merge(&errors);
-        assert_eq!((sum.unbegun, sum.own(), sum.total()), (2, 4, 8));
+        assert_eq!((sum.unbegun, sum.count_own(), sum.count_all()), (2, 4, 8));
     }
 
     #[test]
     fn other_errors_are_named() {
         let mut errors = Errors::default();
-        errors.count(Failure::System(libc::EHOSTUNREACH));
-        errors.count(Failure::Protocol("malformed head"));
-        errors.count(Failure::Certificate("certificate expired"));
-        errors.count(Failure::Tls("not TLS"));
+        errors.count_failure(Failure::System(libc::EHOSTUNREACH));
+        errors.count_failure(Failure::Protocol("malformed head"));
+        errors.count_failure(Failure::Certificate("certificate expired"));
+        errors.count_failure(Failure::Tls("not TLS"));
         let mut sum = errors.clone();
         sum.merge(&errors);
         assert_eq!((sum.certificate, sum.tls, sum.other), (2, 2, 4));
-        assert_eq!(sum.total(), 8);
+        assert_eq!(sum.count_all(), 8);
         assert_eq!(sum.other_reasons["malformed head"], 2);
         assert_eq!(sum.tls_reasons["certificate expired"], 2);
     }

@@ -1,7 +1,7 @@
 //! Numbers as people read them: three digits, and the unit that suits.
 
 /// Nanoseconds in the unit that suits them.
-pub fn duration(nanoseconds: f64) -> String {
+pub fn format_duration(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds {
         n if n < 1e3 => (n, "ns"),
         n if n < 1e6 => (n / 1e3, "us"),
@@ -20,12 +20,12 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-pub fn percent(share: f64) -> String {
+pub fn format_percent(share: f64) -> String {
     format!("{} %", three_digits(share * 100.0))
 }
 
 /// A count with its thousands set apart.
-pub fn count(number: u64) -> String {
+pub fn format_count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -42,7 +42,7 @@ pub fn of_many<'a>(number: &str, one: &'a str, many: &'a str) -> &'a str {
     if number == "1" { one } else { many }
 }
 
-pub fn bytes(number: f64) -> String {
+pub fn format_bytes(number: f64) -> String {
     match number {
         n if n < 1024.0 => format!("{n:.0} B"),
         n if n < 1048576.0 => format!("{} KiB", three_digits(n / 1024.0)),
@@ -51,11 +51,19 @@ pub fn bytes(number: f64) -> String {
     }
 }
 
-pub fn rate(per_second: f64) -> String {
+pub fn format_rate(per_second: f64) -> String {
     match per_second {
         r if r < 1000.0 => format!("{}/s", three_digits(r)),
-        r => format!("{}/s", count(r.round() as u64)),
+        r => format!("{}/s", format_count(r.round() as u64)),
     }
+}
+
+/// The sentence for an open loop or a ramp without a request.
+pub fn describe_none_due(elapsed_ns: u64) -> String {
+    format!(
+        "no request was due within {}",
+        format_duration(elapsed_ns as f64)
+    )
 }
 
 #[cfg(test)]
@@ -64,10 +72,10 @@ mod tests {
 
     #[test]
     fn durations_have_three_digits_and_a_unit() {
-        assert_eq!(duration(0.0), "0 ns");
-        assert_eq!(duration(5_230.0), "5.23 us");
-        assert_eq!(duration(100e6), "100 ms");
-        assert_eq!(duration(12.34e9), "12.3 s");
-        assert_eq!(count(1234567), "1,234,567");
+        assert_eq!(format_duration(0.0), "0 ns");
+        assert_eq!(format_duration(5_230.0), "5.23 us");
+        assert_eq!(format_duration(100e6), "100 ms");
+        assert_eq!(format_duration(12.34e9), "12.3 s");
+        assert_eq!(format_count(1234567), "1,234,567");
     }
 }

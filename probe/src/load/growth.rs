@@ -1,16 +1,12 @@
 //! How much longer requests take the later they are due: what tells a server that falls behind from one that is slow.
 
 use super::clock::Nanoseconds;
-use super::outstanding;
+use super::outstanding::{self, BUCKETS, Cell, OCTAVES, add};
 
 /// Times are kept by slices of the window, each twice as wide whenever it is longer than they reach.
 const SLICES: usize = 32;
 /// Slices of about 1 ms at first, by powers of two.
 const FINEST: u32 = 20;
-/// Latencies are kept by four buckets to an octave, from 2^10 ns (1 us) to 2^40 ns (18 minutes); what is beyond goes to
-/// the nearest. Sums are exact, so that buckets only decide which requests are the slowest.
-const OCTAVES: std::ops::Range<u32> = 10..40;
-pub const BUCKETS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize;
 /// The slowest shares of the requests, which tell of some that fall behind among others that do not, and how much of all
 /// is left out of each: a few that are late by themselves.
 const SLOWEST: [f64; 3] = [0.10, 0.05, 0.025];
@@ -22,9 +18,6 @@ const FEWEST: f64 = 5.0;
 /// The slowest that are due within so small a part of the window, by the standard deviation of when all are, are those
 /// of one pause, which is over.
 const SPREAD: f64 = 0.25;
-
-/// How many requests, the sum of the times at which they were due, and that of their latencies.
-pub type Cell = [f64; 3];
 
 /// When requests were due, and how long they took.
 #[derive(Clone, Debug, Default)]
@@ -38,33 +31,33 @@ pub struct Growth {
 impl Growth {
     /// A request was due at a time since the window's begin.
     #[inline]
-    pub fn record(&mut self, time: Nanoseconds, latency: Nanoseconds) {
+    pub fn record_latency(&mut self, time: Nanoseconds, latency: Nanoseconds) {
         let mut slice = time >> (FINEST + self.doubled);
         if slice >= SLICES as u64 || self.cells.is_empty() {
-            self.reach(time);
+            self.extend_to(time);
             slice = time >> (FINEST + self.doubled);
         }
-        let cell = &mut self.cells[slice as usize * BUCKETS + bucket(latency)];
+        let cell = &mut self.cells[slice as usize * BUCKETS + bucket_index(latency)];
         add(cell, [1.0, time as f64, latency as f64]);
     }
 
     /// Make room for that time.
     #[cold]
-    fn reach(&mut self, time: Nanoseconds) {
+    fn extend_to(&mut self, time: Nanoseconds) {
         if self.cells.is_empty() {
             self.cells = vec![[0.0; 3]; SLICES * BUCKETS];
         }
         while time >> (FINEST + self.doubled) >= SLICES as u64 {
-            self.double();
+            self.halve_resolution();
         }
     }
 
     /// Put neighbours into one.
-    fn double(&mut self) {
+    fn halve_resolution(&mut self) {
         self.doubled += 1;
         for index in BUCKETS..self.cells.len() {
             let cell = std::mem::take(&mut self.cells[index]);
-            add(&mut self.cells[halved(index, 1)], cell);
+            add(&mut self.cells[halved_index(index, 1)], cell);
         }
     }
 
@@ -75,10 +68,10 @@ impl Growth {
             return;
         }
         while self.doubled < other.doubled {
-            self.double();
+            self.halve_resolution();
         }
         for (index, cell) in other.cells.iter().enumerate() {
-            let index = halved(index, self.doubled - other.doubled);
+            let index = halved_index(index, self.doubled - other.doubled);
             add(&mut self.cells[index], *cell);
         }
     }
@@ -86,10 +79,10 @@ impl Growth {
     /// By how much latencies grow within the time of sending: those of all requests, or of the slowest, or as what is
     /// outstanding adds up, whichever is most. Where they shrink, others wait that were due before: a server that serves
     /// the last first.
-    pub fn within(&self, sending: Nanoseconds) -> Nanoseconds {
-        let of_all = Line::through(&self.cells);
+    pub fn growth_within(&self, sending: Nanoseconds) -> Nanoseconds {
+        let of_all = FittedLine::fit_cells(&self.cells);
         let slopes = SLOWEST.map(|share| {
-            let line = Line::through(&self.slowest(share));
+            let line = FittedLine::fit_cells(&self.slowest_cells(share));
             let is_known = line.number >= FEWEST && line.slope.abs() >= ERRORS * line.error;
             let is_everywhere = line.spread >= SPREAD * of_all.spread;
             if is_known && is_everywhere {
@@ -102,11 +95,15 @@ impl Growth {
         let of_all = if is_chance { 0.0 } else { of_all.slope.abs() };
         let grown = slopes.into_iter().fold(of_all, f64::max) * sending as f64;
         let whole = (sending >> (FINEST + self.doubled)) as usize;
-        grown.max(outstanding::lag(&self.cells, whole, sending as f64)) as Nanoseconds
+        grown.max(outstanding::estimate_lag(
+            &self.cells,
+            whole,
+            sending as f64,
+        )) as Nanoseconds
     }
 
     /// Such a share of the slowest but for the latest; of a bucket that lies in it in part, so much of each cell.
-    fn slowest(&self, share: f64) -> Vec<Cell> {
+    fn slowest_cells(&self, share: f64) -> Vec<Cell> {
         let in_bucket = |bucket: usize| self.cells.iter().skip(bucket).step_by(BUCKETS);
         let number = |bucket| in_bucket(bucket).map(|[number, ..]| number).sum::<f64>();
         let all = (0..BUCKETS).map(number).sum::<f64>();
@@ -127,7 +124,7 @@ impl Growth {
 
 /// Where a latency is counted.
 #[inline]
-fn bucket(latency: Nanoseconds) -> usize {
+fn bucket_index(latency: Nanoseconds) -> usize {
     let latency = latency.clamp(1 << OCTAVES.start, (1 << OCTAVES.end) - 1);
     let octave = latency.ilog2();
     let quarter = latency >> (octave - 2) & 3;
@@ -135,18 +132,12 @@ fn bucket(latency: Nanoseconds) -> usize {
 }
 
 /// Where a cell goes when slices become twice as wide so many times.
-fn halved(index: usize, times: u32) -> usize {
+fn halved_index(index: usize, times: u32) -> usize {
     ((index / BUCKETS) >> times) * BUCKETS + index % BUCKETS
 }
 
-pub fn add(cell: &mut Cell, other: Cell) {
-    for (sum, one) in cell.iter_mut().zip(other) {
-        *sum += one;
-    }
-}
-
 /// A least-squares line of latencies over the times at which their requests were due.
-struct Line {
+struct FittedLine {
     slope: f64,
     /// The standard error of the slope; no number where it cannot be told.
     error: f64,
@@ -156,9 +147,9 @@ struct Line {
     spread: f64,
 }
 
-impl Line {
+impl FittedLine {
     /// By the cells' means.
-    fn through(cells: &[Cell]) -> Self {
+    fn fit_cells(cells: &[Cell]) -> Self {
         let cells = cells.iter().filter(|[number, ..]| *number > 0.0);
         let points =
             cells.map(|[number, times, latencies]| (*number, times / number, latencies / number));
@@ -198,15 +189,15 @@ mod tests {
     use super::super::clock::{MILLISECOND, SECOND};
     use super::*;
 
-    fn of(latency: impl Fn(u64) -> Nanoseconds) -> Nanoseconds {
+    fn growth_of(latency: impl Fn(u64) -> Nanoseconds) -> Nanoseconds {
         let mut halves = [Growth::default(), Growth::default()];
         for number in 0..1000 {
             let time = number * 10 * MILLISECOND;
-            halves[number as usize % 2].record(time, latency(number));
+            halves[number as usize % 2].record_latency(time, latency(number));
         }
         let [mut all, other] = halves;
         all.merge(&other);
-        all.within(10 * SECOND)
+        all.growth_within(10 * SECOND)
     }
 
     fn close(found: Nanoseconds, to: Nanoseconds) -> bool {
@@ -215,17 +206,19 @@ mod tests {
 
     #[test]
     fn latencies_that_grow_tell_by_how_much() {
-        let grown = of(|number| MILLISECOND * (7 + number));
+        let grown = growth_of(|number| MILLISECOND * (7 + number));
         assert!(close(grown, SECOND), "{grown}");
     }
 
     #[test]
     fn a_few_that_grow_or_shrink_tell_as_much_as_all() {
         for each in [10, 12, 15, 20, 30, 40] {
-            let grown = of(|number| MILLISECOND * if number % each == 3 { 7 + number } else { 1 });
+            let grown =
+                growth_of(|number| MILLISECOND * if number % each == 3 { 7 + number } else { 1 });
             assert!(close(grown, SECOND), "1 of {each}: {grown}");
-            let shrunk =
-                of(|number| MILLISECOND * if number % each == 3 { 2000 - number } else { 1 });
+            let shrunk = growth_of(|number| {
+                MILLISECOND * if number % each == 3 { 2000 - number } else { 1 }
+            });
             assert!(close(shrunk, SECOND), "1 of {each}: {shrunk}");
         }
     }
@@ -233,19 +226,20 @@ mod tests {
     #[test]
     fn latencies_that_are_unlike_and_do_not_grow_tell_of_none() {
         for each in [2, 10, 20] {
-            let grown = of(|number| MILLISECOND * (1 + 400 * u64::from(number % each == 0)));
+            let grown = growth_of(|number| MILLISECOND * (1 + 400 * u64::from(number % each == 0)));
             assert!(grown < 6 * MILLISECOND, "{each}: {grown}");
         }
-        assert_eq!(Growth::default().within(SECOND), 0);
+        assert_eq!(Growth::default().growth_within(SECOND), 0);
         let mut one = Growth::default();
-        one.record(SECOND, SECOND);
-        assert_eq!(one.within(SECOND), 0);
+        one.record_latency(SECOND, SECOND);
+        assert_eq!(one.growth_within(SECOND), 0);
     }
 
     #[test]
     fn a_few_that_are_late_by_themselves_tell_of_little() {
         for late in 1..=10 {
-            let grown = of(|number| MILLISECOND * if number >= 1000 - late { 8000 } else { 1 });
+            let grown =
+                growth_of(|number| MILLISECOND * if number >= 1000 - late { 8000 } else { 1 });
             assert!(grown < late * SECOND / 20, "{late}: {grown}");
         }
     }
@@ -258,9 +252,12 @@ mod tests {
                 let mut growth = Growth::default();
                 for due in 0..number {
                     let latency = -mean * (1.0 - random.f64()).ln();
-                    growth.record(due * 10 * SECOND / number, (latency * 10e9) as Nanoseconds);
+                    growth.record_latency(
+                        due * 10 * SECOND / number,
+                        (latency * 10e9) as Nanoseconds,
+                    );
                 }
-                growth.within(10 * SECOND) > SECOND / 2
+                growth.growth_within(10 * SECOND) > SECOND / 2
             });
             let grown = grown.count();
             assert!(grown <= 2, "{number} {mean}: {grown} of 200");
@@ -275,9 +272,9 @@ mod tests {
                 let mut growth = Growth::default();
                 for due in 0..number {
                     let slow = u64::from(random.f64() < 0.15) * (900 + random.u64(0..200));
-                    growth.record(due * 10 * SECOND / number, (50 + slow) * MILLISECOND);
+                    growth.record_latency(due * 10 * SECOND / number, (50 + slow) * MILLISECOND);
                 }
-                growth.within(10 * SECOND) > SECOND / 2
+                growth.growth_within(10 * SECOND) > SECOND / 2
             });
             let grown = grown.count();
             assert!(grown <= 4, "{number}: {grown} of 200");
@@ -287,7 +284,7 @@ mod tests {
     #[test]
     fn one_pause_among_pages_that_take_long_tells_of_little() {
         for (pause, begin) in [(1000, 2000), (1000, 5000), (1000, 8000), (2000, 4000)] {
-            let grown = of(|number| {
+            let grown = growth_of(|number| {
                 let due = 10 * number;
                 let waits = (begin..begin + pause).contains(&due);
                 let left = if waits { begin + pause - due } else { 0 };
@@ -304,7 +301,7 @@ mod tests {
         for number in 0..1000 {
             let (time, latency) = (number * MILLISECOND, number * number);
             for growth in [if number < 100 { &mut short } else { &mut long }, &mut one] {
-                growth.record(time, latency);
+                growth.record_latency(time, latency);
             }
         }
         assert!(short.doubled < long.doubled);
@@ -321,7 +318,7 @@ mod tests {
     #[test]
     fn a_latency_of_any_length_has_its_bucket() {
         assert_eq!(
-            [0, 1024, 1280, 2048, u64::MAX].map(bucket),
+            [0, 1024, 1280, 2048, u64::MAX].map(bucket_index),
             [0, 0, 1, 4, BUCKETS - 1]
         );
     }

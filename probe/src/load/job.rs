@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::clock::{NEVER, Nanoseconds};
 use super::plan::{Extent, Mode, OpenLoop, Plan};
 use super::request::Request;
-use super::schedule::{Arrivals, share};
+use super::schedule::{ArrivalSchedule, deal_share};
 use super::spin::Margin;
 use super::trust::Client;
 
@@ -48,8 +48,8 @@ pub enum Pace {
         quota: u64,
     },
     Open {
-        warmup: Arrivals,
-        measured: Arrivals,
+        warmup: ArrivalSchedule,
+        measured: ArrivalSchedule,
         /// Of this thread, per second.
         rate: f64,
         /// With `--spin`.
@@ -61,9 +61,9 @@ impl Pace {
     pub fn new(plan: &Plan, thread: u32, window: Window) -> Self {
         let quota = match plan.extent {
             Extent::Duration(_) => u64::MAX,
-            Extent::Requests(requests) => share(requests, thread, plan.threads),
+            Extent::Requests(requests) => deal_share(requests, thread, plan.threads),
         };
-        let workers = share(u64::from(plan.workers), thread, plan.threads) as u32;
+        let workers = deal_share(u64::from(plan.workers), thread, plan.threads) as u32;
         match &plan.mode {
             Mode::Closed => Self::Closed { workers, quota },
             Mode::Open(open) => Self::open(plan, open, thread, window, quota),
@@ -75,8 +75,8 @@ impl Pace {
         let part = (thread, plan.threads);
         let rate = open.rate / f64::from(plan.threads);
         Self::Open {
-            warmup: Arrivals::new(open, part, (window.begin, window.start), u64::MAX),
-            measured: Arrivals::new(open, part, (window.start, window.end), quota),
+            warmup: ArrivalSchedule::new(open, part, (window.begin, window.start), u64::MAX),
+            measured: ArrivalSchedule::new(open, part, (window.start, window.end), quota),
             rate,
             spin: open.spin.then(|| Margin::new(rate)),
         }
@@ -89,18 +89,18 @@ impl Pace {
 
     /// When the next request of the schedule is due; NEVER in a closed loop, whose replies decide.
     #[inline]
-    pub fn due(&self) -> Nanoseconds {
+    pub fn next_due(&self) -> Nanoseconds {
         match self {
             Self::Closed { .. } => NEVER,
             Self::Open {
                 warmup, measured, ..
-            } => warmup.due().min(measured.due()),
+            } => warmup.next_due().min(measured.next_due()),
         }
     }
 
     /// How long before that time to burn the processor, where this is asked for.
     #[inline]
-    pub fn margin(&mut self) -> Option<&mut Margin> {
+    pub fn spin_margin(&mut self) -> Option<&mut Margin> {
         match self {
             Self::Closed { .. } => None,
             Self::Open { spin, .. } => spin.as_mut(),
@@ -108,19 +108,19 @@ impl Pace {
     }
 
     /// Take the next request off the schedule.
-    pub fn take(&mut self) -> Nanoseconds {
+    pub fn take_request(&mut self) -> Nanoseconds {
         match self {
             Self::Closed { .. } => NEVER,
             Self::Open {
                 warmup, measured, ..
-            } if warmup.due() <= measured.due() => warmup.take(),
-            Self::Open { measured, .. } => measured.take(),
+            } if warmup.next_due() <= measured.next_due() => warmup.take_due(),
+            Self::Open { measured, .. } => measured.take_due(),
         }
     }
 
     /// Whether a worker that is free at `now` has another request to send; counts it.
     #[inline]
-    pub fn another(&mut self, now: Nanoseconds, window: &Window) -> bool {
+    pub fn begin_another(&mut self, now: Nanoseconds, window: &Window) -> bool {
         match self {
             Self::Open { .. } => false,
             Self::Closed { .. } if now < window.start => true,
@@ -170,7 +170,7 @@ pub struct Live {
 }
 
 impl Live {
-    pub fn publish(&self, completed: u64, errors: u64, open: u64) {
+    pub fn publish_counts(&self, completed: u64, errors: u64, open: u64) {
         self.completed.store(completed, Ordering::Relaxed);
         self.errors.store(errors, Ordering::Relaxed);
         self.open.store(open, Ordering::Relaxed);

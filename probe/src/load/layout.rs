@@ -8,7 +8,7 @@ pub const WIDEST: usize = 80;
 const NARROWEST: usize = 40;
 
 /// How wide the terminal is, or WIDEST where there is none.
-pub fn width(stream: impl AsFd) -> usize {
+pub fn terminal_width(stream: impl AsFd) -> usize {
     rustix::termios::tcgetwinsize(stream).map_or(WIDEST, |size| match size.ws_col {
         0 => WIDEST,
         columns => usize::from(columns).clamp(NARROWEST, WIDEST),
@@ -56,12 +56,12 @@ impl<'a> Fitting<'a> {
         Self { columns, shown }
     }
 
-    pub fn headings(&self) -> String {
-        self.row(self.columns.iter().map(|column| column.heading.to_owned()))
+    pub fn format_headings(&self) -> String {
+        self.format_row(self.columns.iter().map(|column| column.heading.to_owned()))
     }
 
     /// One cell for each column, those that are not shown included.
-    pub fn row(&self, cells: impl IntoIterator<Item = String>) -> String {
+    pub fn format_row(&self, cells: impl IntoIterator<Item = String>) -> String {
         self.columns
             .iter()
             .zip(&self.shown)
@@ -73,7 +73,7 @@ impl<'a> Fitting<'a> {
 }
 
 /// `text` behind `first`, broken at spaces; what follows the first line is indented as far as `first` reaches.
-pub fn wrapped(first: &str, text: &str, width: usize) -> String {
+pub fn wrap_text(first: &str, text: &str, width: usize) -> String {
     let indent = first.chars().count();
     let mut lines = first.to_owned();
     let mut length = indent;
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_can_be_spared_is_left_out_first() {
-        let headings = |room| Fitting::new(&COLUMNS, room).headings();
+        let headings = |room| Fitting::new(&COLUMNS, room).format_headings();
         assert_eq!(headings(12), "   a   b   c");
         assert_eq!(headings(11), "   a   c");
         assert_eq!(headings(7), "   a");
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn long_text_is_broken_at_words_and_hangs() {
-        let text = wrapped("warning: ", "word ".repeat(40).trim(), 60);
+        let text = wrap_text("warning: ", "word ".repeat(40).trim(), 60);
         assert!(text.lines().count() > 2);
         assert!(text.lines().all(|line| line.len() <= 60), "{text}");
         assert!(
@@ -122,6 +122,6 @@ mod tests {
                 .skip(1)
                 .all(|line| line.starts_with("         word"))
         );
-        assert_eq!(wrapped("x ", "unbreakable", 5), "x unbreakable\n");
+        assert_eq!(wrap_text("x ", "unbreakable", 5), "x unbreakable\n");
     }
 }

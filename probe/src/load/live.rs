@@ -1,9 +1,9 @@
 //! What a person sees while a load runs: a line that changes, and of a ramp a row for each step.
 
 use super::clock::{Nanoseconds, SECOND};
-use super::figures::{count, duration, percent, rate};
+use super::figures::{format_count, format_duration, format_percent, format_rate};
 use super::layout::{Column, Fitting};
-use super::progress_lines::Line;
+use super::progress_lines::ProgressLine;
 use super::step::Step;
 
 /// "generator failed", and the space before it.
@@ -19,33 +19,34 @@ const STEP_COLUMNS: [Column; 6] = [
 ];
 
 /// The line that changes; it never reaches the last column, where a terminal would begin another.
-pub fn live_line(line: &Line, width: usize) -> String {
-    let step = line
-        .offered
-        .map_or(String::new(), |offered| format!("at {}  ", rate(offered)));
+pub fn live_line(line: &ProgressLine, width: usize) -> String {
+    let step = line.offered.map_or(String::new(), |offered| {
+        format!("at {}  ", format_rate(offered))
+    });
     let errors = match line.errors {
         0 => String::new(),
-        errors => format!("  {} errors", count(errors)),
+        errors => format!("  {} errors", format_count(errors)),
     };
     let whole = format!(
         "{step}{:<7} {:>6}  {:>11}{errors}  {} replies  {} connections",
         line.phase,
         format!("{:.0} s", line.elapsed_ns as f64 / SECOND as f64),
-        rate(line.rate),
-        count(line.completed),
-        count(line.connections),
+        format_rate(line.rate),
+        format_count(line.completed),
+        format_count(line.connections),
     );
     whole.chars().take(width - 1).collect()
 }
 
 /// What stands above the steps of a ramp.
 pub fn step_headings(width: usize) -> String {
-    Fitting::new(&STEP_COLUMNS, width - VERDICT).headings()
+    Fitting::new(&STEP_COLUMNS, width - VERDICT).format_headings()
 }
 
 /// One step of a ramp.
 pub fn step_row(step: &Step, width: usize) -> String {
-    let time = |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| duration(v as f64));
+    let time =
+        |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| format_duration(v as f64));
     let verdict = if step.kept_up {
         "kept up"
     } else if step.requests == 0 {
@@ -58,20 +59,23 @@ pub fn step_row(step: &Step, width: usize) -> String {
         "fell behind"
     };
     let cells = [
-        rate(step.offered),
-        rate(step.request_rate),
-        rate(step.reply_rate),
-        percent(step.error_share),
+        format_rate(step.offered),
+        format_rate(step.request_rate),
+        format_rate(step.reply_rate),
+        format_percent(step.error_share),
         time(step.latency_p50_ns),
         time(step.latency_p99_ns),
     ];
-    let figures = Fitting::new(&STEP_COLUMNS, width - VERDICT).row(cells);
+    let figures = Fitting::new(&STEP_COLUMNS, width - VERDICT).format_row(cells);
     format!("{figures}  {verdict}")
 }
 
 /// What stands below a step after which the server is waited for. It fits into any width.
 pub fn waiting_row(up_to: Nanoseconds) -> String {
-    format!("  waits for the server, up to {}", duration(up_to as f64))
+    format!(
+        "  waits for the server, up to {}",
+        format_duration(up_to as f64)
+    )
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::recorder::Recorder;
 use super::request;
 
 /// What a measurement found.
-pub struct Measured {
+pub struct Measurement {
     pub recorder: Recorder,
     /// Nanoseconds since 1970 at the window's start.
     pub started: Nanoseconds,
@@ -27,7 +27,7 @@ pub struct Measured {
     pub interrupted: bool,
 }
 
-impl Measured {
+impl Measurement {
     /// Replies per second within the window.
     pub fn reply_rate(&self) -> f64 {
         per_second(self.recorder.replies_in_window(), self.elapsed)
@@ -35,16 +35,16 @@ impl Measured {
 }
 
 /// Carry the plan out against `address`.
-pub fn measure(
+pub fn measure_load(
     plan: &Plan,
     address: SocketAddr,
     engine: &Choice,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> anyhow::Result<Measured> {
+) -> anyhow::Result<Measurement> {
     let job = Job {
         address,
-        requests: request::requests(plan),
+        requests: request::build_requests(plan),
         turn: mix::lay_out_turn(
             &plan
                 .mix
@@ -69,7 +69,7 @@ pub fn measure(
             let working = working.clone();
             threads.push(scope.spawn(move || -> anyhow::Result<Recorder> {
                 let _working = working;
-                let worker = Worker::new(engine, job, live, pool(plan, thread));
+                let worker = Worker::new(engine, job, live, pool_share(plan, thread));
                 ready.wait();
                 // The main thread lays down the beginning before it comes to this barrier's second round.
                 ready.wait();
@@ -78,10 +78,13 @@ pub fn measure(
             }));
         }
         ready.wait();
-        let window = Window::new(plan, *begin.get_or_init(|| clock::now() + MILLISECOND));
+        let window = Window::new(
+            plan,
+            *begin.get_or_init(|| clock::monotonic_now() + MILLISECOND),
+        );
         ready.wait();
         drop(working);
-        progress.follow(&lives, window, &at_work);
+        progress.follow_threads(&lives, window, &at_work);
         let mut merged: Option<Recorder> = None;
         for thread in threads {
             let part = thread
@@ -93,21 +96,26 @@ pub fn measure(
             }
         }
         let recorder = merged.context("there was no thread")?;
-        Ok(conclude(plan, recorder, window, stop))
+        Ok(conclude_measurement(plan, recorder, window, stop))
     })
 }
 
-fn pool(plan: &Plan, thread: u32) -> u32 {
+fn pool_share(plan: &Plan, thread: u32) -> u32 {
     use super::plan::Mode;
     match plan.mode {
         Mode::Closed => 0,
         _ if plan.new_connections => 0,
-        _ => super::schedule::share(u64::from(plan.workers), thread, plan.threads) as u32,
+        _ => super::schedule::deal_share(u64::from(plan.workers), thread, plan.threads) as u32,
     }
 }
 
-fn conclude(plan: &Plan, recorder: Recorder, window: Window, stop: &AtomicBool) -> Measured {
-    let now = clock::now();
+fn conclude_measurement(
+    plan: &Plan,
+    recorder: Recorder,
+    window: Window,
+    stop: &AtomicBool,
+) -> Measurement {
+    let now = clock::monotonic_now();
     let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
     let elapsed = match plan.extent {
         Extent::Duration(duration) if !interrupted => duration,
@@ -115,9 +123,9 @@ fn conclude(plan: &Plan, recorder: Recorder, window: Window, stop: &AtomicBool) 
         _ => now.min(window.end).saturating_sub(window.start),
     };
     let lasted = now.saturating_sub(window.start);
-    Measured {
+    Measurement {
         recorder,
-        started: clock::wall().saturating_sub(lasted),
+        started: clock::wall_now().saturating_sub(lasted),
         elapsed,
         lasted,
         interrupted,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{request, target};
+use super::target;
 
 /// So many entries are one mix at most.
 const MOST: usize = 1000;
@@ -33,7 +33,7 @@ impl RequestKind {
         let usual = if body.is_some() { "POST" } else { "GET" };
         let method = method.unwrap_or(usual);
         Ok(Self {
-            method: request::token("the method", method)?.to_owned(),
+            method: parse_token("the method", method)?.to_owned(),
             path: path.to_owned(),
             weight,
             body: body.unwrap_or_default(),
@@ -45,6 +45,18 @@ impl RequestKind {
         let digest = (!self.body.is_empty()).then(|| Sha256::digest(&self.body))?;
         Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
+}
+
+/// A word of HTTP: RFC 9110, section 5.6.2.
+pub fn parse_token<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(valid) {
+        return Err(format!(
+            "{what}: '{}' is not a word of HTTP; write letters, digits and hyphens",
+            text.escape_debug()
+        ));
+    }
+    Ok(text)
 }
 
 /// An entry as it is written.

@@ -16,7 +16,7 @@ mod live;
 mod measure;
 mod mix;
 mod outstanding;
-mod pinned;
+mod pinned_memory;
 mod plan;
 pub mod poller;
 mod progress;
@@ -50,7 +50,7 @@ use self::plan::Mode;
 
 pub use arguments::Args;
 pub use document::Document;
-pub use progress_lines::{Line as ProgressLine, StepLine, WaitingLine};
+pub use progress_lines::{ProgressLine, StepLine, WaitingLine};
 
 use crate::refusal::Refusal;
 use crate::{interrupt, output, usage};
@@ -67,13 +67,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan().map_err(refused)?;
     let resolved = plan
         .target
-        .resolve(Duration::from_nanos(plan.timeout.min(PATIENCE)))
+        .resolve_address(Duration::from_nanos(plan.timeout.min(PATIENCE)))
         .map_err(refused)?;
     let address = resolved.address;
     let agreed = match &plan.tls {
-        Some(client) => client
-            .try_handshake(address, plan.timeout)
-            .map_err(refused)?,
+        Some(client) => {
+            epoll::tls::try_handshake(client, address, plan.timeout).map_err(refused)?
+        }
         None => None,
     };
     let engine = engine::Choice::for_plan(&plan).map_err(refused)?;
@@ -82,11 +82,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut progress = progress::Progress::new(args.progress, args.json);
     let (measured, ramp) = match &plan.mode {
         Mode::Ramp(steps) => {
-            let climbed = ramp::climb(&plan, steps, address, &engine, stop, &mut progress)?;
+            let climbed = ramp::climb_ramp(&plan, steps, address, &engine, stop, &mut progress)?;
             (climbed.measured, Some((climbed.steps, climbed.saturation)))
         }
         Mode::Closed | Mode::Open(_) => (
-            measure::measure(&plan, address, &engine, stop, &mut progress)?,
+            measure::measure_load(&plan, address, &engine, stop, &mut progress)?,
             None,
         ),
     };
@@ -102,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             &document,
             progress.steps_not_seen(&document.steps),
             &measured.recorder.latency,
-            layout::width(std::io::stdout()),
+            layout::terminal_width(std::io::stdout()),
         );
         output::print_line(report.trim_end())?;
     }

@@ -5,8 +5,10 @@
 //! serves all at once as with a thread each, latencies scatter as widely as they grow, and a line through them says
 //! little.
 
-use super::growth::{BUCKETS, Cell, add};
-
+/// Latencies are kept by four buckets to an octave, from 2^10 ns (1 us) to 2^40 ns (18 minutes); what is beyond goes to
+/// the nearest. Sums are exact, so that buckets only decide which requests are the slowest.
+pub const OCTAVES: std::ops::Range<u32> = 10..40;
+pub const BUCKETS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize;
 /// More that are outstanding than so many standard errors are no chance, and so is what tells that they wait.
 const ERRORS: f64 = 2.0;
 /// A request that waits among others is answered at a rate that falls the more there are. By how much it falls, from the
@@ -14,15 +16,24 @@ const ERRORS: f64 = 2.0;
 /// is the first; and not at all where none waits for another, as pages that outlast much of the step, which add up too.
 const FALL: f64 = 1.0;
 
+/// How many requests, the sum of the times at which they were due, and that of their latencies.
+pub type Cell = [f64; 3];
+
+pub fn add(cell: &mut Cell, other: Cell) {
+    for (sum, one) in cell.iter_mut().zip(other) {
+        *sum += one;
+    }
+}
+
 /// By how much the last replies come later than if the server kept up, by how the outstanding requests add up within the
 /// time of sending. Of slices of cells, so many of which are wholly within that time.
-pub fn lag(cells: &[Cell], whole: usize, sending: f64) -> f64 {
+pub fn estimate_lag(cells: &[Cell], whole: usize, sending: f64) -> f64 {
     let (mut due, mut answered) = (0.0, 0.0);
     for [number, times, latencies] in cells.iter().filter(|[number, ..]| *number > 0.0) {
-        due += number * passed(times / number, sending);
-        answered += number * passed((times + latencies) / number, sending);
+        due += number * passed_share(times / number, sending);
+        answered += number * passed_share((times + latencies) / number, sending);
     }
-    let chance = (answered + dispersion(cells, whole) * due).sqrt();
+    let chance = (answered + measure_dispersion(cells, whole) * due).sqrt();
     if due - answered > ERRORS * chance && wait(cells, sending) {
         sending * (due / answered - 1.0)
     } else {
@@ -32,14 +43,14 @@ pub fn lag(cells: &[Cell], whole: usize, sending: f64) -> f64 {
 
 /// How much of what happens at a time is between the second quarter of the time of sending and the last, by their means.
 /// In the first quarter pages that take long add up at any server.
-fn passed(at: f64, sending: f64) -> f64 {
+fn passed_share(at: f64, sending: f64) -> f64 {
     let before_end = |quarter: f64| (quarter - 4.0 * at / sending).clamp(0.0, 1.0);
     before_end(4.0) - before_end(2.0)
 }
 
 /// The variance of how many requests are due in a slice, by their mean: none of those that come evenly, 1 of those of
 /// independent users.
-fn dispersion(cells: &[Cell], whole: usize) -> f64 {
+fn measure_dispersion(cells: &[Cell], whole: usize) -> f64 {
     let counts = cells.chunks(BUCKETS).take(whole);
     let counts = counts.map(|slice| slice.iter().map(|[number, ..]| number).sum::<f64>());
     let mean = counts.clone().sum::<f64>() / whole as f64;
@@ -94,12 +105,17 @@ mod tests {
     const SENDING: Nanoseconds = 10 * SECOND;
 
     /// When so many requests are due, evenly or as independent users have them.
-    fn due(number: usize, poisson: bool, random: &mut Rng) -> Vec<f64> {
+    fn draw_due_times(number: usize, poisson: bool, random: &mut Rng) -> Vec<f64> {
         let interval = SENDING as f64 / number as f64;
         let mut now = 0.0;
         let mut next = || {
             let due = now;
-            now += interval * if poisson { exponential(random) } else { 1.0 };
+            now += interval
+                * if poisson {
+                    draw_exponential(random)
+                } else {
+                    1.0
+                };
             due
         };
         let mut times: Vec<f64> = std::iter::repeat_with(&mut next).take(number).collect();
@@ -107,7 +123,7 @@ mod tests {
         times
     }
 
-    fn exponential(random: &mut Rng) -> f64 {
+    fn draw_exponential(random: &mut Rng) -> f64 {
         -(1.0 - random.f64()).ln()
     }
 
@@ -124,14 +140,14 @@ mod tests {
                 next += 1;
             }
             let taken = waiting.swap_remove(random.usize(..waiting.len()));
-            now += service * exponential(random);
+            now += service * draw_exponential(random);
             latencies[taken] = now - due[taken];
         }
         latencies
     }
 
     /// And of one that serves all at once, each the slower the more there are.
-    fn shared(due: &[f64], service: f64, random: &mut Rng) -> Vec<f64> {
+    fn serve_shared(due: &[f64], service: f64, random: &mut Rng) -> Vec<f64> {
         let mut latencies = vec![0.0; due.len()];
         // By how much work each will have had when it is over, the least last; and how much each had by now.
         let mut under_way: Vec<(f64, usize)> = Vec::new();
@@ -148,7 +164,7 @@ mod tests {
                 _ => {
                     had += (until - now) / shares.max(1.0);
                     now = until;
-                    let work = had + service * exponential(random);
+                    let work = had + service * draw_exponential(random);
                     let place = under_way.partition_point(|(other, _)| *other > work);
                     under_way.insert(place, (work, next));
                     next += 1;
@@ -161,24 +177,24 @@ mod tests {
     type Server = fn(&[f64], f64, &mut Rng) -> Vec<f64>;
 
     /// Of 100 steps of so many requests at such a share of what the server can do: by how much of their time each lags.
-    fn lags(server: Server, number: usize, load: f64, poisson: bool) -> Vec<f64> {
+    fn simulate_lags(server: Server, number: usize, load: f64, poisson: bool) -> Vec<f64> {
         let lag = |seed| {
             let mut random = Rng::with_seed(seed);
-            let due = due(number, poisson, &mut random);
+            let due = draw_due_times(number, poisson, &mut random);
             let service = load * SENDING as f64 / number as f64;
             let latencies = server(&due, service, &mut random);
             let mut growth = Growth::default();
             for (due, latency) in due.iter().zip(latencies) {
-                growth.record(*due as Nanoseconds, latency as Nanoseconds);
+                growth.record_latency(*due as Nanoseconds, latency as Nanoseconds);
             }
-            growth.within(SENDING) as f64 / SENDING as f64
+            growth.growth_within(SENDING) as f64 / SENDING as f64
         };
         let mut lags: Vec<f64> = (0..100).map(lag).collect();
         lags.sort_by(f64::total_cmp);
         lags
     }
 
-    fn behind(lags: &[f64]) -> usize {
+    fn count_behind(lags: &[f64]) -> usize {
         lags.iter().filter(|lag| **lag > 0.05).count()
     }
 
@@ -191,12 +207,16 @@ mod tests {
             (2.0, 200, 97),
             (2.0, 300, 99),
         ];
-        let servers: [(Server, bool); 3] = [(at_random, false), (shared, false), (shared, true)];
+        let servers: [(Server, bool); 3] = [
+            (at_random, false),
+            (serve_shared, false),
+            (serve_shared, true),
+        ];
         for (server, poisson) in servers {
             for (load, number, at_least) in cases {
                 let name = format!("{number} at {load}, Poisson {poisson}");
-                let lags = lags(server, number, load, poisson);
-                let behind = behind(&lags);
+                let lags = simulate_lags(server, number, load, poisson);
+                let behind = count_behind(&lags);
                 assert!(behind >= at_least, "{name}: {behind} of 100");
                 // What is left when all is sent is answered at the server's own rate.
                 let answered = load / (1.0 + lags[50]);
@@ -215,13 +235,13 @@ mod tests {
             }),
             ("some longer", |due, _, random| some_take(1.2, due, random)),
             ("all, now long and now not", |due, _, random| {
-                let long = |_| 0.3 * SENDING as f64 * exponential(random);
+                let long = |_| 0.3 * SENDING as f64 * draw_exponential(random);
                 due.iter().map(long).collect()
             }),
         ];
         for (name, server) in servers {
             for number in [40, 100, 1000] {
-                let behind = behind(&lags(server, number, 0.0, false));
+                let behind = count_behind(&simulate_lags(server, number, 0.0, false));
                 assert!(behind <= 6, "{name}, {number}: {behind} of 100");
             }
         }
@@ -239,7 +259,7 @@ mod tests {
     #[test]
     fn a_server_that_shares_its_processor_and_keeps_up_is_not_seen_to_fall_behind() {
         for (number, at_most) in [(300, 3), (1000, 1)] {
-            let behind = behind(&lags(shared, number, 0.8, false));
+            let behind = count_behind(&simulate_lags(serve_shared, number, 0.8, false));
             assert!(behind <= at_most, "{number}: {behind} of 100");
         }
     }

@@ -83,7 +83,7 @@ impl PerStep {
         }
     }
 
-    pub fn extent(self, rate: f64) -> Extent {
+    pub fn extent_at(self, rate: f64) -> Extent {
         match self {
             Self::Connections(factor) => Extent::Requests(((factor * rate).round() as u64).max(1)),
             Self::Time(time) => Extent::Duration(time),
@@ -128,6 +128,9 @@ mod tests {
         for wrong in ["20", "x", "-1x", "0s", "0x"] {
             assert!(PerStep::parse(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(PerStep::Connections(20.0).extent(3.0), Extent::Requests(60));
+        assert_eq!(
+            PerStep::Connections(20.0).extent_at(3.0),
+            Extent::Requests(60)
+        );
     }
 }

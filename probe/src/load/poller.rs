@@ -34,7 +34,7 @@ impl Poller {
         epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)
     }
 
-    pub fn modify(
+    pub fn modify_events(
         &self,
         source: impl AsFd,
         token: u64,
@@ -96,13 +96,13 @@ impl Poller {
     }
 
     /// How many events the last wait brought.
-    pub fn ready(&self) -> usize {
+    pub fn ready_count(&self) -> usize {
         self.ready
     }
 
     /// The token and flags of an event of the last wait.
     #[inline]
-    pub fn event(&self, index: usize) -> (u64, EventFlags) {
+    pub fn event_at(&self, index: usize) -> (u64, EventFlags) {
         let event = self.events[index];
         (event.u64, EventFlags::from_bits_retain(event.events))
     }
@@ -110,7 +110,7 @@ impl Poller {
 
 /// Burn the processor until `time`.
 pub fn spin_until(time: Nanoseconds) {
-    while clock::now() < time {
+    while clock::monotonic_now() < time {
         std::hint::spin_loop();
     }
 }

@@ -8,7 +8,8 @@ use super::step::Step;
 
 /// One line of `--progress`.
 #[derive(Serialize, JsonSchema)]
-pub struct Line {
+#[schemars(rename = "Line")]
+pub struct ProgressLine {
     /// `load.progress.v1`
     pub schema: &'static str,
     /// `warmup`, `measure` or `drain` (replies to the last requests are awaited).

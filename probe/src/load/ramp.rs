@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::clock::{MILLISECOND, Nanoseconds, SECOND, per_second};
 use super::engine::Choice;
-use super::measure::{self, Measured};
+use super::measure::{self, Measurement};
 use super::plan::{Mode, OpenLoop, Plan, Ramp};
 use super::progress::Progress;
 use super::recorder::Recorder;
-use super::rest::{self, Rest};
+use super::rest;
 use super::saturation::{Outcome, Purpose, Saturation, Search};
-use super::step::Step;
-use super::warnings;
+use super::step::{Rest, Step};
 
 /// Replies keep up when they lag behind by at most this share of the step's time, or by less than one request: no more
 /// than one has then piled up.
@@ -21,25 +20,25 @@ const LAG: f64 = 0.05;
 const LATE: Nanoseconds = 10 * MILLISECOND;
 
 /// What a ramp found: its steps merged into one, each of them, and where the server is saturated.
-pub struct Climbed {
-    pub measured: Measured,
+pub struct RampMeasurement {
+    pub measured: Measurement,
     pub steps: Vec<Step>,
     pub saturation: Saturation,
 }
 
 /// Climb until the server does not keep up, then narrow the rate down.
-pub fn climb(
+pub fn climb_ramp(
     plan: &Plan,
     ramp: &Ramp,
     address: SocketAddr,
     engine: &Choice,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> anyhow::Result<Climbed> {
+) -> anyhow::Result<RampMeasurement> {
     let mut search = Search::new(ramp.from, ramp.step, ramp.to);
     let mut steps: Vec<Step> = Vec::new();
-    let mut all: Option<Measured> = None;
-    let mut pace = rest::Pace::default();
+    let mut all: Option<Measurement> = None;
+    let mut pace = rest::RestPace::default();
     progress.begin_steps();
     while let Some((rate, purpose)) = search.next() {
         progress.offered = Some(rate);
@@ -48,19 +47,19 @@ pub fn climb(
         if !steps.is_empty() {
             step_plan.warmup = 0;
         }
-        let measured = measure::measure(&step_plan, address, engine, stop, progress)?;
+        let measured = measure::measure_load(&step_plan, address, engine, stop, progress)?;
         if !stop.load(Ordering::Relaxed) {
             let found = &measured.recorder;
-            let outcome = outcome(found, ramp.max_errors);
-            let mut step = step(purpose, rate, &measured, outcome, ramp.max_errors);
-            progress.step(&step);
-            search.record(outcome, reached(found, rate));
-            pace.heed(found, &step);
+            let outcome = judge_outcome(found, ramp.max_errors);
+            let mut step = build_step(purpose, rate, &measured, outcome, ramp.max_errors);
+            progress.report_step(&step);
+            search.record_outcome(outcome, reached_rate(found, rate));
+            pace.heed_step(found, &step);
             if rest::is_due(found, step.too_many_errors, &pace) && search.next().is_some() {
                 let length = time_due(found, rate);
                 step.rest = rest::wait(plan, address, engine, stop, progress, (&pace, length))?;
                 if matches!(step.rest, Some(Rest::Gone(_))) {
-                    search.end();
+                    search.end_search();
                 }
             }
             steps.push(step);
@@ -76,10 +75,10 @@ pub fn climb(
     let mut measured = all.ok_or_else(|| anyhow::anyhow!("the ramp has no step"))?;
     // Also where it was not while something was measured.
     measured.interrupted |= stop.load(Ordering::Relaxed);
-    Ok(Climbed {
+    Ok(RampMeasurement {
         measured,
         steps,
-        saturation: search.saturation(),
+        saturation: search.summarize_search(),
     })
 }
 
@@ -92,24 +91,25 @@ fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, attempt: usize) -> Plan {
             seed: ramp.open.seed ^ rate.to_bits() ^ attempt as u64,
             ..ramp.open.clone()
         }),
-        extent: ramp.per_step.extent(rate),
+        extent: ramp.per_step.extent_at(rate),
         ..plan.clone()
     }
 }
 
-fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
-    let (own, unbegun) = (found.errors.own(), found.errors.unbegun);
+fn judge_outcome(found: &Recorder, max_errors: f64) -> Outcome {
+    let (own, unbegun) = (found.errors.count_own(), found.errors.unbegun);
     // Nothing of the server is seen where no request was due, nor by a generator that is behind.
-    if found.attempted == 0 || was_late(found) || over(unbegun, found.attempted) > max_errors {
+    if found.attempted == 0 || was_late(found) || share_over(unbegun, found.attempted) > max_errors
+    {
         return Outcome::GeneratorFailed;
     }
     // By those that were begun, and before what was lacking: a server that does not answer holds on to descriptors and
     // ports until there are none.
     let of_server = found.turned_away().saturating_sub(own);
-    if over(of_server, found.attempted.saturating_sub(own)) > max_errors {
+    if share_over(of_server, found.attempted.saturating_sub(own)) > max_errors {
         return Outcome::Failed;
     }
-    if over(own, found.attempted) > max_errors {
+    if share_over(own, found.attempted) > max_errors {
         return Outcome::GeneratorFailed;
     }
     if keeps_up(found, found.last) && found.completed > 0 && share_turned_away(found) <= max_errors
@@ -122,13 +122,16 @@ fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
 
 /// Whether the generator could not send in time.
 pub fn was_late(found: &Recorder) -> bool {
-    found.lateness.quantile(0.5).is_some_and(|p50| p50 > LATE)
+    found
+        .lateness
+        .find_quantile(0.5)
+        .is_some_and(|p50| p50 > LATE)
 }
 
 /// Whether replies kept up with the requests, of which the last that counts was over at `last`.
 pub fn keeps_up(found: &Recorder, last: Nanoseconds) -> bool {
     let sending = found.last_intended.saturating_sub(found.first_intended);
-    in_time(found.lag(last), sending, found.attempted)
+    in_time(found.reply_lag(last), sending, found.attempted)
 }
 
 /// Whether replies that lag behind so much come soon enough after so many requests were sent in so much time.
@@ -144,31 +147,31 @@ fn in_time(lag: Nanoseconds, sending: Nanoseconds, requests: u64) -> bool {
 /// The rate of the replies to requests at that rate. The last ones may come later than they would, by up to [`LAG`] of
 /// the step, so that this is the server's own rate where the requests' is above it. By shares of that rate, and not of
 /// the one at which the requests happened to come, for which as many others could have been drawn.
-fn reached(found: &Recorder, offered: f64) -> f64 {
+fn reached_rate(found: &Recorder, offered: f64) -> f64 {
     let due = time_due(found, offered);
-    let in_time = over(due, due.max(found.answering()));
-    offered * in_time * over(found.completed, found.attempted)
+    let in_time = share_over(due, due.max(found.answering_time()));
+    offered * in_time * share_over(found.completed, found.attempted)
 }
 
-/// The rate of the replies until the last of them, but for what [`Recorder::lag`] leaves out: that of the requests as long
+/// The rate of the replies until the last of them, but for what [`Recorder::reply_lag`] leaves out: that of the requests as long
 /// as these are answered, however late, and the server's own where they come faster than it answers.
-pub fn answered(found: &Recorder, offered: f64) -> f64 {
-    let time = time_due(found, offered).max(found.answering());
+pub fn answered_rate(found: &Recorder, offered: f64) -> f64 {
+    let time = time_due(found, offered).max(found.answering_time());
     per_second(found.completed, time)
 }
 
-fn over(part: u64, whole: u64) -> f64 {
+fn share_over(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
 fn share_turned_away(found: &Recorder) -> f64 {
-    over(found.turned_away(), found.attempted)
+    share_over(found.turned_away(), found.attempted)
 }
 
-fn step(
+fn build_step(
     purpose: Purpose,
     offered: f64,
-    measured: &Measured,
+    measured: &Measurement,
     outcome: Outcome,
     max_errors: f64,
 ) -> Step {
@@ -178,21 +181,21 @@ fn step(
         purpose,
         offered,
         request_rate: per_second(found.sent, due),
-        reply_rate: answered(found, offered),
+        reply_rate: answered_rate(found, offered),
         error_share: share_turned_away(found),
         error_rate: per_second(found.turned_away(), due),
         requests: found.attempted,
         replies: found.completed,
         connections: found.opened,
         elapsed_ns: measured.elapsed,
-        latency_p50_ns: found.latency.quantile(0.5),
-        latency_p99_ns: found.latency.quantile(0.99),
-        lateness_p99_ns: found.lateness.quantile(0.99),
+        latency_p50_ns: found.latency.find_quantile(0.5),
+        latency_p99_ns: found.latency.find_quantile(0.99),
+        lateness_p99_ns: found.lateness.find_quantile(0.99),
         kept_up: outcome == Outcome::KeptUp,
         generator_failed: outcome == Outcome::GeneratorFailed,
         too_many_errors: outcome == Outcome::Failed && share_turned_away(found) > max_errors,
         shortage: (outcome == Outcome::GeneratorFailed)
-            .then(|| warnings::shortages(found))
+            .then(|| found.errors.describe_shortages())
             .flatten(),
         rest: None,
     }
@@ -210,7 +213,7 @@ fn time_due(found: &Recorder, offered: f64) -> Nanoseconds {
 }
 
 /// Two steps as one measurement.
-fn add(mut sum: Measured, next: Measured) -> Measured {
+fn add(mut sum: Measurement, next: Measurement) -> Measurement {
     let concurrent = sum
         .recorder
         .concurrent_max
@@ -233,7 +236,7 @@ mod tests {
     use super::super::plan::PerStep;
     use super::super::recorder::{Exchange, Life};
     use super::super::reply::{LastHead, Reply};
-    use super::super::schedule::Arrivals;
+    use super::super::schedule::ArrivalSchedule;
     use super::super::statuses::Statuses;
     use super::*;
 
@@ -254,18 +257,18 @@ mod tests {
             PerStep::Connections(_) => NEVER,
             PerStep::Time(time) => SECOND + time,
         };
-        let measured = carried((100.0, 100), each, 0, end);
-        let outcome = outcome(&measured.recorder, 0.01);
-        step(Purpose::Climb, 100.0, &measured, outcome, 0.01)
+        let measured = simulate_step((100.0, 100), each, 0, end);
+        let outcome = judge_outcome(&measured.recorder, 0.01);
+        build_step(Purpose::Climb, 100.0, &measured, outcome, 0.01)
     }
 
     /// So many requests at a rate to such a server, to and from which they are a while on their way.
-    fn carried(
+    fn simulate_step(
         (rate, requests): (f64, u64),
         each: Nanoseconds,
         way: Nanoseconds,
         end: Nanoseconds,
-    ) -> Measured {
+    ) -> Measurement {
         let mut free = 0;
         answered_at((rate, requests), end, |_, due| {
             free = due.max(free) + each;
@@ -278,7 +281,7 @@ mod tests {
         (rate, requests): (f64, u64),
         end: Nanoseconds,
         mut reply_at: impl FnMut(u64, Nanoseconds) -> Nanoseconds,
-    ) -> Measured {
+    ) -> Measurement {
         let (interval, start) = ((SECOND as f64 / rate) as Nanoseconds, SECOND);
         let window = Window {
             begin: start,
@@ -304,11 +307,11 @@ mod tests {
                 first_byte: at,
                 ..Exchange::default()
             };
-            recorder.sent(&mut exchange, &mut Life::default(), &window);
-            recorder.completed(&exchange, &reply, (at, 0), &window);
+            recorder.record_sent(&mut exchange, &mut Life::default(), &window);
+            recorder.record_completed(&exchange, &reply, (at, 0), &window);
         }
         let elapsed = recorder.last.min(end).saturating_sub(start);
-        Measured {
+        Measurement {
             recorder,
             started: 0,
             elapsed,
@@ -335,11 +338,11 @@ mod tests {
             let mut search = Search::new(150.0, 10.0, 300.0);
             while let Some((rate, _)) = search.next() {
                 let requests = (20.0 * rate) as u64;
-                let measured = carried((rate, requests), 5 * MILLISECOND, way, NEVER);
-                let outcome = outcome(&measured.recorder, 0.01);
-                search.record(outcome, reached(&measured.recorder, rate));
+                let measured = simulate_step((rate, requests), 5 * MILLISECOND, way, NEVER);
+                let outcome = judge_outcome(&measured.recorder, 0.01);
+                search.record_outcome(outcome, reached_rate(&measured.recorder, rate));
             }
-            let found = search.saturation();
+            let found = search.summarize_search();
             let [Some(low), Some(high)] = found.interval else {
                 panic!("{found:?}")
             };
@@ -357,14 +360,14 @@ mod tests {
             answered_at((200.0, 600), NEVER, late),
             answered_at((200.0, 600), NEVER, slow),
         ] {
-            assert_eq!(outcome(&found.recorder, 0.01), Outcome::KeptUp);
-            let rate = answered(&found.recorder, 200.0);
+            assert_eq!(judge_outcome(&found.recorder, 0.01), Outcome::KeptUp);
+            let rate = answered_rate(&found.recorder, 200.0);
             assert!((199.7..=200.1).contains(&rate), "{rate}");
         }
     }
 
     /// One path of ten, whose server takes 40 ms for one after the other; the others take none.
-    fn a_slow_path((rate, requests): (f64, u64)) -> Measured {
+    fn a_slow_path((rate, requests): (f64, u64)) -> Measurement {
         let mut free = 0;
         answered_at((rate, requests), NEVER, |number, due| {
             if number % 10 == 9 {
@@ -377,7 +380,7 @@ mod tests {
     }
 
     /// A server that takes 5 ms for each, the last that came first.
-    fn last_come_first_served((rate, requests): (f64, u64)) -> Measured {
+    fn last_come_first_served((rate, requests): (f64, u64)) -> Measurement {
         let each = 5 * MILLISECOND;
         let (mut waiting, mut replies) = (Vec::new(), vec![0; requests as usize]);
         let mut free = 0;
@@ -403,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_server_falls_behind_by_some_of_its_pages_and_by_those_that_it_lets_wait_for_later_ones() {
-        type Server = fn((f64, u64)) -> Measured;
+        type Server = fn((f64, u64)) -> Measurement;
         let servers: [(Server, f64, f64, f64); 2] = [
             (a_slow_path, 250.0, 360.0, 6.0),
             (last_come_first_served, 200.0, 260.0, 3.0),
@@ -411,7 +414,7 @@ mod tests {
         for (server, capacity, rate, seconds) in servers {
             let found = server((rate, (rate * seconds) as u64)).recorder;
             assert!(!keeps_up(&found, found.last_reply));
-            let given = answered(&found, rate);
+            let given = answered_rate(&found, rate);
             assert!(
                 (given / capacity - 1.0).abs() < 0.03,
                 "{given} of {capacity}"
@@ -419,9 +422,9 @@ mod tests {
             let mut search = Search::new(0.8 * capacity, 0.2 * capacity, 3.0 * capacity);
             while let Some((rate, _)) = search.next() {
                 let found = server((rate, (rate * 4.0) as u64)).recorder;
-                search.record(outcome(&found, 0.01), reached(&found, rate));
+                search.record_outcome(judge_outcome(&found, 0.01), reached_rate(&found, rate));
             }
-            let found = search.saturation();
+            let found = search.summarize_search();
             let given = found.rate.unwrap();
             assert!((given / capacity - 1.0).abs() < 0.03, "{found:?}");
         }
@@ -429,15 +432,15 @@ mod tests {
 
     #[test]
     fn a_server_that_turns_requests_away_with_an_error_page_does_not_keep_up() {
-        let measured = carried((100.0, 100), MILLISECOND, 0, NEVER);
+        let measured = simulate_step((100.0, 100), MILLISECOND, 0, NEVER);
         let mut recorder = measured.recorder.clone();
-        assert_eq!(outcome(&recorder, 0.01), Outcome::KeptUp);
-        recorder.statuses = Statuses::of(&[(204, 98), (503, 2)]);
-        assert_eq!(outcome(&recorder, 0.01), Outcome::Failed);
-        let turned_away = step(
+        assert_eq!(judge_outcome(&recorder, 0.01), Outcome::KeptUp);
+        recorder.statuses = Statuses::from_replies(&[(204, 98), (503, 2)]);
+        assert_eq!(judge_outcome(&recorder, 0.01), Outcome::Failed);
+        let turned_away = build_step(
             Purpose::Climb,
             100.0,
-            &Measured {
+            &Measurement {
                 recorder,
                 ..measured
             },
@@ -456,7 +459,7 @@ mod tests {
         let mut found = answered_at((50.0, 60), NEVER, |_, due| due + MILLISECOND).recorder;
         found.attempted = 100;
         found.last_intended = found.first_intended + 99 * 20 * MILLISECOND;
-        assert_eq!(reached(&found, 50.0), 30.0);
+        assert_eq!(reached_rate(&found, 50.0), 30.0);
     }
 
     #[test]
@@ -471,8 +474,8 @@ mod tests {
             _ => panic!("an open loop"),
         };
         let times = |rate, attempt| {
-            let mut arrivals = Arrivals::new(&open(rate, attempt), (0, 1), (0, SECOND), 10);
-            std::array::from_fn::<_, 10, _>(|_| arrivals.take())
+            let mut arrivals = ArrivalSchedule::new(&open(rate, attempt), (0, 1), (0, SECOND), 10);
+            std::array::from_fn::<_, 10, _>(|_| arrivals.take_due())
         };
         assert_eq!(times(110.0, 1), times(110.0, 1));
         assert_ne!(times(110.0, 1), times(110.0, 2));
@@ -483,32 +486,32 @@ mod tests {
     fn requests_that_were_never_begun_are_the_generators() {
         let mut found = answered_at((100.0, 100), NEVER, |_, due| due + MILLISECOND).recorder;
         found.attempted += 2;
-        (0..2).for_each(|_| found.errors.count(Failure::Unbegun));
-        assert_eq!(outcome(&found, 0.01), Outcome::GeneratorFailed);
-        assert_eq!(outcome(&found, 0.02), Outcome::KeptUp);
+        (0..2).for_each(|_| found.errors.count_failure(Failure::Unbegun));
+        assert_eq!(judge_outcome(&found, 0.01), Outcome::GeneratorFailed);
+        assert_eq!(judge_outcome(&found, 0.02), Outcome::KeptUp);
     }
 
     #[test]
     fn what_runs_out_because_the_server_does_not_answer_is_the_servers_failure() {
         let mut found = answered_at((1000.0, 1000), NEVER, |_, due| due + MILLISECOND).recorder;
         found.attempted += 300;
-        (0..300).for_each(|_| found.errors.count(Failure::System(libc::EMFILE)));
-        assert_eq!(outcome(&found, 0.01), Outcome::GeneratorFailed);
+        (0..300).for_each(|_| found.errors.count_failure(Failure::System(libc::EMFILE)));
+        assert_eq!(judge_outcome(&found, 0.01), Outcome::GeneratorFailed);
         found.attempted += 200;
-        (0..200).for_each(|_| found.errors.count(Failure::ClientTimeout));
-        assert_eq!(outcome(&found, 0.01), Outcome::Failed);
+        (0..200).for_each(|_| found.errors.count_failure(Failure::ClientTimeout));
+        assert_eq!(judge_outcome(&found, 0.01), Outcome::Failed);
         // But a generator that is behind by more than the timeout reads replies too late as well.
         found.attempted += 30;
-        (0..30).for_each(|_| found.errors.count(Failure::Unbegun));
-        assert_eq!(outcome(&found, 0.01), Outcome::GeneratorFailed);
+        (0..30).for_each(|_| found.errors.count_failure(Failure::Unbegun));
+        assert_eq!(judge_outcome(&found, 0.01), Outcome::GeneratorFailed);
     }
 
     #[test]
     fn a_step_in_which_no_request_was_due_says_nothing_of_the_server() {
         let measured = answered_at((0.5, 0), SECOND + 1, |_, due| due);
-        let outcome = outcome(&measured.recorder, 0.01);
+        let outcome = judge_outcome(&measured.recorder, 0.01);
         assert_eq!(outcome, Outcome::GeneratorFailed);
-        let found = step(Purpose::Climb, 0.5, &measured, outcome, 0.01);
+        let found = build_step(Purpose::Climb, 0.5, &measured, outcome, 0.01);
         assert_eq!((found.kept_up, found.too_many_errors), (false, false));
     }
 
@@ -517,14 +520,14 @@ mod tests {
         let mut found = answered_at((50.0, 100), NEVER, |_, due| due + MILLISECOND).recorder;
         // As where the other four of five failed.
         found.completed = 20;
-        assert_eq!(answered(&found, 50.0), 10.0);
+        assert_eq!(answered_rate(&found, 50.0), 10.0);
     }
 
     #[test]
     fn a_step_that_is_kept_up_has_the_requests_rate_of_replies_however_long_each_takes() {
         let measured = answered_at((20.0, 20), NEVER, |_, due| due + 300 * MILLISECOND);
-        let outcome = outcome(&measured.recorder, 0.01);
-        let found = step(Purpose::Climb, 20.0, &measured, outcome, 0.01);
+        let outcome = judge_outcome(&measured.recorder, 0.01);
+        let found = build_step(Purpose::Climb, 20.0, &measured, outcome, 0.01);
         assert_eq!((found.kept_up, found.reply_rate), (true, 20.0));
     }
 

@@ -1,13 +1,12 @@
 //! What makes a saturation point doubtful, told at the end of a ramp.
 
-use super::figures::{count, duration, of_many, rate};
-use super::rest::Rest;
-use super::saturation::{Censored, Saturation};
-use super::step::Step;
+use super::figures::{format_count, format_duration, format_rate, of_many};
+use super::saturation::{CensoredRate, Saturation};
+use super::step::{Rest, Step};
 
 /// Each says what was seen, and what it means or how to mend it.
-pub fn of(steps: &[Step], saturation: &Saturation) -> Vec<String> {
-    let end = gone(steps, saturation).or_else(|| end_of_ramp(steps, saturation));
+pub fn list_warnings(steps: &[Step], saturation: &Saturation) -> Vec<String> {
+    let end = warn_gone(steps, saturation).or_else(|| end_of_ramp(steps, saturation));
     let rest = not_at_rest(steps).into_iter().chain(not_asked(steps));
     rest.chain(end).collect()
 }
@@ -23,14 +22,14 @@ fn not_at_rest(steps: &[Step]) -> Option<String> {
     let others = match each.count() {
         0 => String::new(),
         others => {
-            let others = count(others as u64);
+            let others = format_count(others as u64);
             format!(", and {others} more {}", of_many(&others, "step", "steps"))
         }
     };
     Some(format!(
         "{} after the step at {}{others}, the server was still slower than before, perhaps by requests that were given up, or refused what it was asked: the next step measured that too, and the saturation may be too low; give a longer --timeout, or a smaller --step",
-        duration(waited as f64),
-        rate(offered),
+        format_duration(waited as f64),
+        format_rate(offered),
     ))
 }
 
@@ -43,69 +42,72 @@ fn not_asked(steps: &[Step]) -> Option<String> {
     let (offered, waited) = steps.iter().find_map(unknown)?;
     Some(format!(
         "for {} after the step at {} the generator could not ask the server whether it was at rest, perhaps because connections that were given up held all local ports or file descriptors: what the next step measured is doubtful; give a smaller --step",
-        duration(waited as f64),
-        rate(offered),
+        format_duration(waited as f64),
+        format_rate(offered),
     ))
 }
 
 /// Where the ramp ended because no request was answered any more.
-fn gone(steps: &[Step], saturation: &Saturation) -> Option<String> {
+fn warn_gone(steps: &[Step], saturation: &Saturation) -> Option<String> {
     let last = steps.last()?;
     let Some(Rest::Gone(waited)) = last.rest else {
         return None;
     };
     let unknown = match saturation.rate {
-        Some(known) => format!("what it can serve beyond {} is not known", rate(known)),
+        Some(known) => format!(
+            "what it can serve beyond {} is not known",
+            format_rate(known)
+        ),
         None => "its saturation is not known".to_owned(),
     };
     Some(format!(
         "the server stopped answering at {} and gave no reply for {} after it, to single requests: the ramp ended there, and {unknown}; see whether it still runs, and if it was busy with requests that were given up, give a smaller --step or a longer --timeout",
-        rate(last.offered),
-        duration(waited as f64),
+        format_rate(last.offered),
+        format_duration(waited as f64),
     ))
 }
 
 fn end_of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
     let gave_out = steps.last().filter(|step| step.generator_failed);
     match (gave_out, saturation.censored, saturation.interval[1]) {
-        (Some(step), Censored::Above, Some(upper)) => Some(format!(
+        (Some(step), CensoredRate::Above, Some(upper)) => Some(format!(
             "{}, before the place was narrowed down: the saturation lies between {} and {}; {}",
             nothing_seen(step),
-            rate(saturation.rate.unwrap_or(0.0)),
-            rate(upper),
-            remedy(step),
+            format_rate(saturation.rate.unwrap_or(0.0)),
+            format_rate(upper),
+            choose_remedy(step),
         )),
-        (Some(step), Censored::Above, None) => Some(format!(
+        (Some(step), CensoredRate::Above, None) => Some(format!(
             "{}, {}; {}",
             nothing_seen(step),
             match steps.iter().find(|one| is_failure_of_server(one, saturation)) {
                 None => "before the server was saturated".to_owned(),
                 Some(one) => format!(
                     "before it was clear whether the server keeps up with {}, which it did not in one attempt",
-                    rate(one.offered)
+                    format_rate(one.offered)
                 ),
             },
-            remedy(step),
+            choose_remedy(step),
         )),
-        (None, Censored::Above, _) => {
-            let last = steps.last().map_or_else(String::new, |step| format!(", {}", rate(step.offered)));
+        (None, CensoredRate::Above, _) => {
+            let last = steps.last().map_or_else(String::new, |step| format!(", {}", format_rate(step.offered)));
             Some(format!(
                 "the server kept up to the end of the ramp; its saturation lies above the last rate{last}"
             ))
         }
-        (_, Censored::Below, None) => Some(
+        (_, CensoredRate::Below, None) => Some(
             "the server kept up with the first rate in one attempt of three; its saturation lies about --from: begin lower"
                 .into(),
         ),
-        (_, Censored::Below, Some(_)) if steps.iter().all(|step| step.too_many_errors) => Some(
+        (_, CensoredRate::Below, Some(_)) if steps.iter().all(|step| step.too_many_errors) => Some(
             "more requests than --max-errors failed at the first rate, or got an error page: unless its load is why, the server's saturation is not known"
                 .into(),
         ),
-        (_, Censored::Below, Some(_)) => Some(
+        (_, CensoredRate::Below, Some(_)) => Some(
             "the server did not keep up with the first rate; its saturation lies below --from"
                 .into(),
         ),
-        (_, Censored::None | Censored::Interrupted, _) => None,
+        (_, CensoredRate::None | CensoredRate::Interrupted, _) => None,
     }
 }
 
@@ -118,12 +120,12 @@ fn is_failure_of_server(step: &Step, saturation: &Saturation) -> bool {
 /// Of a step that the generator failed in, or had no request.
 fn nothing_seen(step: &Step) -> String {
     match step.requests {
-        0 => format!("no request was due at {}", rate(step.offered)),
-        _ => format!("the generator gave out at {}", rate(step.offered)),
+        0 => format!("no request was due at {}", format_rate(step.offered)),
+        _ => format!("the generator gave out at {}", format_rate(step.offered)),
     }
 }
 
-fn remedy(step: &Step) -> &str {
+fn choose_remedy(step: &Step) -> &str {
     match (step.requests, &step.shortage) {
         (0, _) => "give a longer --per-step",
         (_, Some(shortage)) => shortage,
@@ -166,13 +168,15 @@ mod tests {
         let mut unknown = Saturation {
             rate: None,
             interval: [None, None],
-            censored: Censored::Above,
+            censored: CensoredRate::Above,
         };
         let mut step = Step {
             generator_failed: true,
             ..failed_step()
         };
-        let told = |step: &Step, found: &Saturation| of(std::slice::from_ref(step), found).concat();
+        let told = |step: &Step, found: &Saturation| {
+            list_warnings(std::slice::from_ref(step), found).concat()
+        };
         assert!(told(&step, &unknown).ends_with("; give more --threads or clients"));
         step.shortage = Some("no local port was left; keep connections".into());
         assert!(told(&step, &unknown).ends_with("; no local port was left; keep connections"));
@@ -192,7 +196,7 @@ mod tests {
         let found = Saturation {
             rate: Some(100.0),
             interval: [Some(100.0), Some(200.0)],
-            censored: Censored::Above,
+            censored: CensoredRate::Above,
         };
         let step = |offered, rest| Step {
             offered,
@@ -200,7 +204,7 @@ mod tests {
             ..failed_step()
         };
         let slow = Rest::NotCome(10 * SECOND);
-        let told = of(
+        let told = list_warnings(
             &[
                 step(300.0, slow),
                 step(250.0, Rest::Come),
@@ -220,9 +224,9 @@ mod tests {
         let unknown = Saturation {
             rate: None,
             interval: [None, Some(200.0)],
-            censored: Censored::Below,
+            censored: CensoredRate::Below,
         };
-        let told = of(&[step(200.0, Rest::Gone(20 * SECOND))], &unknown).concat();
+        let told = list_warnings(&[step(200.0, Rest::Gone(20 * SECOND))], &unknown).concat();
         assert!(told.contains("its saturation is not known"), "{told}");
     }
 
@@ -231,7 +235,7 @@ mod tests {
         let found = Saturation {
             rate: Some(20.0),
             interval: [Some(20.0), None],
-            censored: Censored::Above,
+            censored: CensoredRate::Above,
         };
         let failed = Step {
             rest: Some(Rest::NotAsked(10 * SECOND)),
@@ -242,13 +246,13 @@ mod tests {
             generator_failed: true,
             ..failed_step()
         };
-        let told = of(&[failed, gave_out.clone(), gave_out.clone()], &found);
+        let told = list_warnings(&[failed, gave_out.clone(), gave_out.clone()], &found);
         let [asked, end] = &told[..] else {
             panic!("{told:?}")
         };
         assert!(asked.starts_with("for 10 s after the step at 100/s the generator could not ask"));
         assert!(end.contains("whether the server keeps up with 100/s, which it did not in one"));
-        let end = of(&[gave_out.clone(), gave_out], &found).concat();
+        let end = list_warnings(&[gave_out.clone(), gave_out], &found).concat();
         assert!(end.contains("before the server was saturated"), "{end}");
     }
 
@@ -257,13 +261,13 @@ mod tests {
         let below = Saturation {
             rate: None,
             interval: [None, Some(100.0)],
-            censored: Censored::Below,
+            censored: CensoredRate::Below,
         };
         let step = |too_many_errors| Step {
             too_many_errors,
             ..failed_step()
         };
-        let told = |steps: &[Step]| of(steps, &below).concat();
+        let told = |steps: &[Step]| list_warnings(steps, &below).concat();
         assert!(told(&[step(true), step(true)]).ends_with("saturation is not known"));
         assert!(told(&[step(true), step(false)]).starts_with("the server did not keep up"));
     }

@@ -30,7 +30,7 @@ pub struct Exchange {
 impl Exchange {
     /// The generator turns to the request: for the first time, or once more because a connection was closed.
     #[inline]
-    pub fn launch(&mut self, now: Nanoseconds) {
+    pub fn launch_at(&mut self, now: Nanoseconds) {
         if self.launched == 0 {
             self.launched = now;
         }
@@ -61,9 +61,9 @@ pub struct Handshakes {
 }
 
 impl Handshakes {
-    fn record(&mut self, life: &Life) {
-        self.time.record(life.shaken - life.connected);
-        self.cpu.record(life.shaking);
+    fn record_life(&mut self, life: &Life) {
+        self.time.record_duration(life.shaken - life.connected);
+        self.cpu.record_duration(life.shaking);
     }
 }
 
@@ -124,7 +124,7 @@ pub struct Recorder {
 impl Recorder {
     /// A request of the window goes out over this connection.
     #[inline]
-    pub fn sent(&mut self, exchange: &mut Exchange, life: &mut Life, window: &Window) {
+    pub fn record_sent(&mut self, exchange: &mut Exchange, life: &mut Life, window: &Window) {
         if !window.contains(exchange.intended) {
             return;
         }
@@ -133,15 +133,15 @@ impl Recorder {
         if !life.counted {
             life.counted = true;
             self.opened += 1;
-            self.connect.record(life.connected - life.opened);
+            self.connect.record_duration(life.connected - life.opened);
             if life.shaken > 0 {
-                self.handshakes.get_or_insert_default().record(life);
+                self.handshakes.get_or_insert_default().record_life(life);
             }
         }
     }
 
     #[inline]
-    pub fn completed(
+    pub fn record_completed(
         &mut self,
         exchange: &Exchange,
         reply: &Reply,
@@ -149,7 +149,7 @@ impl Recorder {
         window: &Window,
     ) {
         if window.contains(last_byte) {
-            self.statuses_in_window.count(reply.status());
+            self.statuses_in_window.count_status(reply.status());
             let grain = ((last_byte - window.start) / GRAIN) as usize;
             if self.grains.len() <= grain {
                 self.grains.resize(grain + 1, 0);
@@ -159,20 +159,22 @@ impl Recorder {
         if !window.contains(exchange.intended) {
             return;
         }
-        self.attempt(exchange, last_byte);
+        self.record_attempt(exchange, last_byte);
         self.last_reply = last_byte;
         self.completed += 1;
         let latency = last_byte - exchange.intended;
-        self.latency.record(latency);
+        self.latency.record_duration(latency);
         self.growth
-            .record(exchange.intended - window.start, latency);
-        self.service.record(last_byte - exchange.sent);
-        self.first_byte.record(exchange.first_byte - exchange.sent);
-        self.transfer.record(last_byte - exchange.first_byte);
-        self.statuses.count(reply.status());
+            .record_latency(exchange.intended - window.start, latency);
+        self.service.record_duration(last_byte - exchange.sent);
+        self.first_byte
+            .record_duration(exchange.first_byte - exchange.sent);
+        self.transfer
+            .record_duration(last_byte - exchange.first_byte);
+        self.statuses.count_status(reply.status());
         if statuses::is_error(reply.status()) {
             let errors = self.error_latency.get_or_insert_default();
-            errors.record(latency);
+            errors.record_duration(latency);
         }
         self.sent_bytes += request_bytes as u64;
         self.header_bytes += reply.header_bytes();
@@ -181,13 +183,13 @@ impl Recorder {
 
     /// Replies that were complete within the window, whenever they were asked for.
     pub fn replies_in_window(&self) -> u64 {
-        self.statuses_in_window.total()
+        self.statuses_in_window.count_all()
     }
 
     /// How long before the window's end, or before the last request was over, the last reply came.
     ///
     /// A request that is lost alone makes no silence: replies to the others go on until the window ends.
-    pub fn silence(&self, elapsed: Nanoseconds) -> Nanoseconds {
+    pub fn last_silence(&self, elapsed: Nanoseconds) -> Nanoseconds {
         let since = |at: Nanoseconds| at.saturating_sub(self.first_intended);
         let heard = if self.completed > 0 {
             since(self.last_reply)
@@ -199,7 +201,7 @@ impl Recorder {
 
     /// Requests that no page was got for: they failed, or an error page came.
     pub fn turned_away(&self) -> u64 {
-        self.errors.total() + self.statuses.errors().values().sum::<u64>()
+        self.errors.count_all() + self.statuses.list_errors().values().sum::<u64>()
     }
 
     /// By how much the last of the replies is later than it would be if the server kept up, where it came at `last`: each
@@ -210,24 +212,24 @@ impl Recorder {
     ///   server's rate. One that falls behind makes requests wait the longer the later they were due.
     /// - That growth, of all, of the slowest tenth, or of how many are outstanding: pages that take long among some that do
     ///   not have none.
-    pub fn lag(&self, last: Nanoseconds) -> Nanoseconds {
-        let quickest = self.latency.quantile(0.0).unwrap_or(0);
-        let most = self.latency.quantile(MOST).unwrap_or(0);
+    pub fn reply_lag(&self, last: Nanoseconds) -> Nanoseconds {
+        let quickest = self.latency.find_quantile(0.0).unwrap_or(0);
+        let most = self.latency.find_quantile(MOST).unwrap_or(0);
         let sending = self.last_intended.saturating_sub(self.first_intended);
         last.saturating_sub(self.last_intended)
             .saturating_sub(quickest)
             .min((most.saturating_sub(quickest) as f64 / MOST) as Nanoseconds)
-            .min(self.growth.within(sending))
+            .min(self.growth.growth_within(sending))
     }
 
     /// How long replies took to come, from the first on and an interval after the last included, as one is in the time in
-    /// which requests are due. Those that are late by themselves are left out, as in [`Self::lag`].
-    pub fn answering(&self) -> Nanoseconds {
+    /// which requests are due. Those that are late by themselves are left out, as in [`Self::reply_lag`].
+    pub fn answering_time(&self) -> Nanoseconds {
         let span = self
             .last_intended
             .min(self.last_reply)
             .saturating_sub(self.first_intended)
-            + self.lag(self.last_reply);
+            + self.reply_lag(self.last_reply);
         // An interval is that of all requests: those between the replies may have failed.
         match self.attempted.checked_sub(1) {
             Some(intervals) if intervals > 0 => span + span / intervals,
@@ -236,7 +238,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn begun(&mut self, exchange: &Exchange) {
+    fn record_begun(&mut self, exchange: &Exchange) {
         if self.attempted == 0 || exchange.intended < self.first_intended {
             self.first_intended = exchange.intended;
         }
@@ -244,12 +246,12 @@ impl Recorder {
     }
 
     #[inline]
-    fn attempt(&mut self, exchange: &Exchange, now: Nanoseconds) {
-        self.begun(exchange);
+    fn record_attempt(&mut self, exchange: &Exchange, now: Nanoseconds) {
+        self.record_begun(exchange);
         self.last_intended = self.last_intended.max(exchange.intended);
         self.last_launched = self.last_launched.max(exchange.launched);
         self.lateness
-            .record(exchange.launched.saturating_sub(exchange.intended));
+            .record_duration(exchange.launched.saturating_sub(exchange.intended));
         self.last = now;
     }
 
@@ -263,7 +265,7 @@ impl Recorder {
         self.resent += u64::from(window.contains(exchange.intended));
     }
 
-    pub fn failed(
+    pub fn record_failed(
         &mut self,
         exchange: &Exchange,
         failure: Failure,
@@ -271,24 +273,24 @@ impl Recorder {
         window: &Window,
     ) {
         if window.contains(exchange.intended) {
-            self.attempt(exchange, now);
-            self.errors.count(failure);
+            self.record_attempt(exchange, now);
+            self.errors.count_failure(failure);
         }
     }
 
     /// A request still under way when the user ended the run.
-    pub fn abandoned(&mut self, exchange: &Exchange, now: Nanoseconds, window: &Window) {
+    pub fn record_abandoned(&mut self, exchange: &Exchange, now: Nanoseconds, window: &Window) {
         if window.contains(exchange.intended) {
-            self.begun(exchange);
+            self.record_begun(exchange);
             self.abandoned += 1;
             let waited = now.saturating_sub(exchange.intended);
             self.abandoned_after = self.abandoned_after.max(waited);
         }
     }
 
-    pub fn closed(&mut self, life: &Life, now: Nanoseconds) {
+    pub fn record_closed(&mut self, life: &Life, now: Nanoseconds) {
         if life.counted {
-            self.connection.record(now - life.opened);
+            self.connection.record_duration(now - life.opened);
         }
     }
 
@@ -383,13 +385,18 @@ mod tests {
                 first_byte: last_byte,
                 ..Exchange::default()
             };
-            found.completed(&exchange, &reply, (last_byte, 0), &window);
+            found.record_completed(&exchange, &reply, (last_byte, 0), &window);
         }
         assert_eq!((found.completed, found.replies_in_window()), (3, 2));
-        let seen = |statuses: &Statuses| statuses.seen().into_values().collect::<Vec<_>>();
+        let seen = |statuses: &Statuses| statuses.list_seen().into_values().collect::<Vec<_>>();
         assert_eq!(seen(&found.statuses), [2, 1]);
-        let errors = |found: &Recorder| found.error_latency.as_ref().map(|errors| errors.summary());
-        assert_eq!(found.latency.count(), 3);
+        let errors = |found: &Recorder| {
+            found
+                .error_latency
+                .as_ref()
+                .map(|errors| errors.summarize_durations())
+        };
+        assert_eq!(found.latency.count_all(), 3);
         assert_eq!(errors(&found).map(|errors| errors.count), Some(1));
         assert_eq!(seen(&found.statuses_in_window), [1, 1]);
         let mut both = found.clone();
@@ -409,7 +416,7 @@ mod tests {
                 first_intended: 100,
                 ..Recorder::default()
             };
-            found.silence(1000)
+            found.last_silence(1000)
         };
         assert_eq!(silence(9, 1090, 1090), 0);
         assert_eq!(silence(9, 1090, 6000), 10, "one that was lost alone");
@@ -430,9 +437,9 @@ mod tests {
             ..Exchange::default()
         };
         let mut found = Recorder::default();
-        found.failed(&due(120), Failure::ClientTimeout, 150, &window);
+        found.record_failed(&due(120), Failure::ClientTimeout, 150, &window);
         let mut other = Recorder::default();
-        other.abandoned(&due(130), 180, &window);
+        other.record_abandoned(&due(130), 180, &window);
         found.merge(&other);
         assert_eq!((found.attempted, found.first_intended), (2, 120));
         assert_eq!((found.abandoned, found.abandoned_after), (1, 50));

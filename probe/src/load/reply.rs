@@ -1,6 +1,6 @@
 //! Replies, read as they come in: where the head ends, how long the body is, whether the connection may be kept.
 //!
-//! No input or output here. Bytes that need not be looked at are announced by [`Reply::skippable`], so that the caller
+//! No input or output here. Bytes that need not be looked at are announced by [`Reply::skippable_bytes`], so that the caller
 //! can have the kernel discard them.
 
 use super::chunked::Chunks;
@@ -33,14 +33,14 @@ pub struct LastHead {
 }
 
 impl LastHead {
-    fn recall(&self, bytes: &[u8]) -> Option<(Head, usize)> {
+    fn recall_head(&self, bytes: &[u8]) -> Option<(Head, usize)> {
         let head = self.head?;
         bytes
             .starts_with(&self.bytes)
             .then_some((head, self.bytes.len()))
     }
 
-    fn remember(&mut self, bytes: &[u8], head: Head) {
+    fn remember_head(&mut self, bytes: &[u8], head: Head) {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         self.head = Some(head);
@@ -48,7 +48,7 @@ impl LastHead {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReplyState {
     Head,
     Sized { remaining: u64 },
     Chunked(Chunks),
@@ -59,7 +59,7 @@ enum State {
 /// One reply, and how much of it is there.
 #[derive(Debug)]
 pub struct Reply {
-    state: State,
+    state: ReplyState,
     to_head: bool,
     /// A head that came in pieces, so far.
     pieces: Vec<u8>,
@@ -73,7 +73,7 @@ pub struct Reply {
 impl Default for Reply {
     fn default() -> Self {
         Self {
-            state: State::Head,
+            state: ReplyState::Head,
             to_head: false,
             pieces: Vec::new(),
             heads: 0,
@@ -88,8 +88,8 @@ impl Default for Reply {
 impl Reply {
     /// Make ready for the reply to a new request; `to_head` when its method is HEAD, whose replies have no body.
     #[inline]
-    pub fn begin(&mut self, to_head: bool) {
-        self.state = State::Head;
+    pub fn begin_reply(&mut self, to_head: bool) {
+        self.state = ReplyState::Head;
         self.to_head = to_head;
         self.pieces.clear();
         self.heads = 0;
@@ -100,7 +100,7 @@ impl Reply {
     }
 
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ReplyState::Done
     }
 
     /// Whether not a single byte has come.
@@ -129,48 +129,48 @@ impl Reply {
 
     /// Bytes that follow and need not be looked at.
     #[inline]
-    pub fn skippable(&self) -> u64 {
+    pub fn skippable_bytes(&self) -> u64 {
         match self.state {
-            State::Sized { remaining } => remaining,
-            State::UntilClose => u64::MAX,
+            ReplyState::Sized { remaining } => remaining,
+            ReplyState::UntilClose => u64::MAX,
             _ => 0,
         }
     }
 
-    /// Account for `count` bytes, at most [`Reply::skippable`], that were discarded unseen.
-    pub fn skip(&mut self, count: u64) {
+    /// Account for `count` bytes, at most [`Reply::skippable_bytes`], that were discarded unseen.
+    pub fn skip_bytes(&mut self, count: u64) {
         self.received += count;
         self.body += count;
-        if let State::Sized { remaining } = self.state {
+        if let ReplyState::Sized { remaining } = self.state {
             self.state = match remaining - count {
-                0 => State::Done,
-                remaining => State::Sized { remaining },
+                0 => ReplyState::Done,
+                remaining => ReplyState::Sized { remaining },
             };
         }
     }
 
     /// Read on: how many of the bytes belong to this reply. The error names the server's fault.
-    pub fn feed(&mut self, bytes: &[u8], last: &mut LastHead) -> Result<usize, &'static str> {
+    pub fn feed_bytes(&mut self, bytes: &[u8], last: &mut LastHead) -> Result<usize, &'static str> {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
             at += match &mut self.state {
-                State::Head => self.feed_head(rest, last)?,
-                State::Chunked(chunks) => {
-                    let fed = chunks.feed(rest)?;
+                ReplyState::Head => self.feed_head(rest, last)?,
+                ReplyState::Chunked(chunks) => {
+                    let fed = chunks.feed_bytes(rest)?;
                     self.received += fed.consumed as u64;
                     self.body += fed.content;
                     if chunks.is_done() {
-                        self.state = State::Done;
+                        self.state = ReplyState::Done;
                     }
                     fed.consumed
                 }
-                State::Sized { .. } | State::UntilClose => {
-                    let count = self.skippable().min(rest.len() as u64);
-                    self.skip(count);
+                ReplyState::Sized { .. } | ReplyState::UntilClose => {
+                    let count = self.skippable_bytes().min(rest.len() as u64);
+                    self.skip_bytes(count);
                     count as usize
                 }
-                State::Done => break,
+                ReplyState::Done => break,
             };
         }
         Ok(at)
@@ -179,18 +179,18 @@ impl Reply {
     /// Read on where nothing may follow the reply: the next one has not been asked for.
     #[inline]
     pub fn feed_all(&mut self, bytes: &[u8], last: &mut LastHead) -> Result<(), &'static str> {
-        match self.feed(bytes, last)? {
+        match self.feed_bytes(bytes, last)? {
             taken if taken < bytes.len() => Err("more bytes than the reply has"),
             _ => Ok(()),
         }
     }
 
     /// The server closed its side.
-    pub fn end(&mut self) -> Result<(), &'static str> {
+    pub fn end_stream(&mut self) -> Result<(), &'static str> {
         match self.state {
-            State::Done => Ok(()),
-            State::UntilClose => {
-                self.state = State::Done;
+            ReplyState::Done => Ok(()),
+            ReplyState::UntilClose => {
+                self.state = ReplyState::Done;
                 Ok(())
             }
             _ => Err("closed before the reply was complete"),
@@ -199,12 +199,12 @@ impl Reply {
 
     fn feed_head(&mut self, bytes: &[u8], last: &mut LastHead) -> Result<usize, &'static str> {
         if self.pieces.is_empty() {
-            if let Some((head, length)) = last.recall(bytes) {
+            if let Some((head, length)) = last.recall_head(bytes) {
                 self.apply(head, length)?;
                 return Ok(length);
             }
             if let Some((head, length)) = parse_head(bytes)? {
-                last.remember(&bytes[..length], head);
+                last.remember_head(&bytes[..length], head);
                 self.apply(head, length)?;
                 return Ok(length);
             }
@@ -249,13 +249,13 @@ impl Reply {
         self.keep_alive = head.keep_alive;
         let bodiless = self.to_head || matches!(head.status, 101 | 204 | 304);
         self.state = match head.body {
-            _ if bodiless => State::Done,
-            Body::Sized(0) => State::Done,
-            Body::Sized(remaining) => State::Sized { remaining },
-            Body::Chunked => State::Chunked(Chunks::new()),
-            Body::UntilClose => State::UntilClose,
+            _ if bodiless => ReplyState::Done,
+            Body::Sized(0) => ReplyState::Done,
+            Body::Sized(remaining) => ReplyState::Sized { remaining },
+            Body::Chunked => ReplyState::Chunked(Chunks::new()),
+            Body::UntilClose => ReplyState::UntilClose,
         };
-        if self.state == State::UntilClose {
+        if self.state == ReplyState::UntilClose {
             self.keep_alive = false;
         }
         Ok(())
@@ -294,16 +294,16 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
 }
 
 fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
-    if let Some(coding) = values(headers, "transfer-encoding").last() {
-        return Ok(match tokens(coding).last() {
+    if let Some(coding) = header_values(headers, "transfer-encoding").last() {
+        return Ok(match split_tokens(coding).last() {
             Some(last) if last.eq_ignore_ascii_case("chunked") => Body::Chunked,
             _ => Body::UntilClose,
         });
     }
     let mut length = None;
     // RFC 9112 6.3: a list of one value again and again is that value.
-    for value in values(headers, "content-length").flat_map(tokens) {
-        let this = decimal(value).ok_or("bad content-length")?;
+    for value in header_values(headers, "content-length").flat_map(split_tokens) {
+        let this = parse_decimal(value).ok_or("bad content-length")?;
         if length.is_some_and(|length| length != this) {
             return Err("conflicting content-lengths");
         }
@@ -313,14 +313,14 @@ fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
 }
 
 /// Digits alone: no signs, which `str::parse` would take.
-fn decimal(text: &str) -> Option<u64> {
+fn parse_decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
 fn keep_alive(headers: &[httparse::Header], is_http_1_1: bool) -> bool {
     let mut keep_alive = is_http_1_1;
-    for token in values(headers, "connection").flat_map(tokens) {
+    for token in header_values(headers, "connection").flat_map(split_tokens) {
         if token.eq_ignore_ascii_case("close") {
             return false;
         }
@@ -329,7 +329,7 @@ fn keep_alive(headers: &[httparse::Header], is_http_1_1: bool) -> bool {
     keep_alive
 }
 
-fn values<'a>(
+fn header_values<'a>(
     headers: &'a [httparse::Header<'a>],
     name: &'static str,
 ) -> impl Iterator<Item = &'a str> {
@@ -340,7 +340,7 @@ fn values<'a>(
         .map(str::trim)
 }
 
-fn tokens(value: &str) -> impl Iterator<Item = &str> {
+fn split_tokens(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim)
 }
 

@@ -20,17 +20,17 @@ fn read_in_pieces(
     to_head: bool,
 ) -> Result<(u16, u64, bool), &'static str> {
     let mut reply = Reply::default();
-    reply.begin(to_head);
+    reply.begin_reply(to_head);
     let mut last = LastHead::default();
     let mut consumed = 0;
     for part in stream.chunks(piece) {
-        consumed += reply.feed(part, &mut last)?;
+        consumed += reply.feed_bytes(part, &mut last)?;
         if reply.is_done() {
             break;
         }
     }
     if !reply.is_done() {
-        reply.end()?;
+        reply.end_stream()?;
     }
     assert_eq!(
         reply.header_bytes() + reply.body_bytes(),
@@ -185,7 +185,7 @@ fn an_endless_head_is_given_up() {
 fn bytes_beyond_the_reply_are_not_taken() {
     let mut reply = Reply::default();
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 ";
-    let consumed = reply.feed(stream, &mut LastHead::default()).unwrap();
+    let consumed = reply.feed_bytes(stream, &mut LastHead::default()).unwrap();
     assert_eq!(&stream[consumed..], b"HTTP/1.1 ");
 }
 
@@ -195,12 +195,12 @@ fn a_head_that_was_seen_before_means_the_same_again() {
     let mut last = LastHead::default();
     for _ in 0..2 {
         let mut reply = Reply::default();
-        assert_eq!(reply.feed(stream, &mut last), Ok(stream.len()));
+        assert_eq!(reply.feed_bytes(stream, &mut last), Ok(stream.len()));
         assert_eq!((reply.status(), reply.body_bytes()), (200, 5));
     }
     let mut other = Reply::default();
     other
-        .feed(
+        .feed_bytes(
             b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",
             &mut last,
         )

@@ -1,6 +1,6 @@
 //! What is sent: the words that may stand in a request, and its bytes, put together before any clock starts.
 
-use super::mix::RequestKind;
+use super::mix::{RequestKind, parse_token};
 use super::plan::Plan;
 
 /// One request, ready to send.
@@ -14,11 +14,14 @@ pub struct Request {
 }
 
 /// A request for each entry of the plan's mix, in order.
-pub fn requests(plan: &Plan) -> Vec<Request> {
-    plan.mix.iter().map(|asked| request(plan, asked)).collect()
+pub fn build_requests(plan: &Plan) -> Vec<Request> {
+    plan.mix
+        .iter()
+        .map(|asked| build_request(plan, asked))
+        .collect()
 }
 
-fn request(plan: &Plan, asked: &RequestKind) -> Request {
+fn build_request(plan: &Plan, asked: &RequestKind) -> Request {
     let method = asked.method.as_str();
     let mut head = format!("{method} {} HTTP/1.1\r\n", asked.path);
     let given = |name: &str| {
@@ -51,23 +54,11 @@ fn request(plan: &Plan, asked: &RequestKind) -> Request {
     }
 }
 
-/// A word of HTTP: RFC 9110, section 5.6.2.
-pub fn token<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
-    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if text.is_empty() || !text.bytes().all(valid) {
-        return Err(format!(
-            "{what}: '{}' is not a word of HTTP; write letters, digits and hyphens",
-            text.escape_debug()
-        ));
-    }
-    Ok(text)
-}
-
 /// Headers, each written as `Accept: text/html`, to their names and values.
-pub fn headers(texts: &[String]) -> Result<Vec<(String, String)>, String> {
+pub fn parse_headers(texts: &[String]) -> Result<Vec<(String, String)>, String> {
     let headers: Vec<_> = texts
         .iter()
-        .map(|text| header(text))
+        .map(|text| parse_header(text))
         .collect::<Result<_, _>>()?;
     let hosts = headers
         .iter()
@@ -82,11 +73,11 @@ pub fn headers(texts: &[String]) -> Result<Vec<(String, String)>, String> {
 }
 
 /// A header's name and value, such as `Accept: text/html`.
-fn header(text: &str) -> Result<(String, String), String> {
+fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')
         .ok_or_else(|| format!("--header '{text}' has no colon; write it as 'Name: value'"))?;
-    token("--header", name)?;
+    parse_token("--header", name)?;
     let framing = ["content-length", "transfer-encoding", "connection"];
     if framing.iter().any(|own| name.eq_ignore_ascii_case(own)) {
         return Err(format!(

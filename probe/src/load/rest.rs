@@ -10,7 +10,7 @@ use super::measure;
 use super::plan::{Extent, Mode, Plan};
 use super::progress::Progress;
 use super::recorder::Recorder;
-use super::step::Step;
+use super::step::{Rest, Step};
 
 /// So many quick replies in turn are a server at rest: one may have passed by what others wait for.
 const IN_TURN: u32 = 3;
@@ -22,38 +22,25 @@ const AT_LEAST: Nanoseconds = 10 * SECOND;
 /// Between a request that failed and the next.
 const PAUSE: Nanoseconds = 50 * MILLISECOND;
 
-/// What became of a server that left requests unanswered, or refused them, and how long it was waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
-    /// As quick as before.
-    Come,
-    /// It answers, and is slower, or refuses.
-    NotCome(Nanoseconds),
-    /// Not one reply.
-    Gone(Nanoseconds),
-    /// Not known: the generator itself could not ask it, and no reply came where it could.
-    NotAsked(Nanoseconds),
-}
-
 /// How long replies take in the quickest of a ramp's steps, whichever page of ten is the slowest.
 #[derive(Default)]
-pub struct Pace {
+pub struct RestPace {
     kept_up: Option<Nanoseconds>,
     any: Option<Nanoseconds>,
 }
 
-impl Pace {
+impl RestPace {
     /// Heed a step that is over.
-    pub fn heed(&mut self, found: &Recorder, step: &Step) {
+    pub fn heed_step(&mut self, found: &Recorder, step: &Step) {
         let least = |known: Option<Nanoseconds>, seen| known.into_iter().chain(seen).min();
         if step.kept_up {
-            self.kept_up = least(self.kept_up, found.service.quantile(0.9));
+            self.kept_up = least(self.kept_up, found.service.find_quantile(0.9));
         }
-        self.any = least(self.any, found.service.quantile(0.0));
+        self.any = least(self.any, found.service.find_quantile(0.0));
     }
 
     /// What a quick reply takes at most; None where there was none at all, and nothing to come back to.
-    fn quick(&self) -> Option<Nanoseconds> {
+    fn quick_latency(&self) -> Option<Nanoseconds> {
         let usual = self.kept_up.or(self.any)?;
         Some(usual + usual.max(SLACK))
     }
@@ -61,8 +48,8 @@ impl Pace {
 
 /// Whether requests that were begun got no reply: then the server may still have them. Or more got an error page than may,
 /// of a server that had pages: it may go on to refuse what it could answer, as one does that protects itself.
-pub fn is_due(found: &Recorder, too_many_errors: bool, pace: &Pace) -> bool {
-    let is_unanswered = found.attempted - found.errors.own() > found.completed;
+pub fn is_due(found: &Recorder, too_many_errors: bool, pace: &RestPace) -> bool {
+    let is_unanswered = found.attempted - found.errors.count_own() > found.completed;
     is_unanswered || (too_many_errors && pace.kept_up.is_some())
 }
 
@@ -73,16 +60,16 @@ pub fn wait(
     engine: &Choice,
     stop: &AtomicBool,
     progress: &Progress,
-    (pace, length): (&Pace, Nanoseconds),
+    (pace, length): (&RestPace, Nanoseconds),
 ) -> anyhow::Result<Option<Rest>> {
-    let Some(quick) = pace.quick() else {
+    let Some(quick) = pace.quick_latency() else {
         return Ok(None);
     };
     let bound = length.max(AT_LEAST);
-    progress.waiting(bound);
+    progress.report_waiting(bound);
     let mut silent = Progress::new(false, true);
     until_quick(quick, bound, |number, left| {
-        let begin = clock::now();
+        let begin = clock::monotonic_now();
         let one = Plan {
             mode: Mode::Closed,
             workers: 1,
@@ -94,18 +81,18 @@ pub fn wait(
             mix: vec![plan.mix[number % plan.mix.len()].clone()],
             ..plan.clone()
         };
-        let found = measure::measure(&one, address, engine, stop, &mut silent)?.recorder;
-        let asked = Answer::of(&found);
-        if !matches!(asked, Answer::Page(_)) {
-            clock::sleep_until(clock::now() + PAUSE);
+        let found = measure::measure_load(&one, address, engine, stop, &mut silent)?.recorder;
+        let asked = RestAnswer::from_recorder(&found);
+        if !matches!(asked, RestAnswer::Page(_)) {
+            clock::sleep_until(clock::monotonic_now() + PAUSE);
         }
         let is_over = stop.load(Ordering::Relaxed);
-        Ok((!is_over).then_some((asked, clock::now() - begin)))
+        Ok((!is_over).then_some((asked, clock::monotonic_now() - begin)))
     })
 }
 
 /// What became of one request.
-enum Answer {
+enum RestAnswer {
     Page(Nanoseconds),
     ErrorPage,
     NoReply,
@@ -113,12 +100,12 @@ enum Answer {
     NotAsked,
 }
 
-impl Answer {
-    fn of(found: &Recorder) -> Self {
-        if found.errors.own() > 0 {
+impl RestAnswer {
+    fn from_recorder(found: &Recorder) -> Self {
+        if found.errors.count_own() > 0 {
             return Self::NotAsked;
         }
-        match found.service.quantile(1.0) {
+        match found.service.find_quantile(1.0) {
             Some(service) if found.turned_away() == 0 => Self::Page(service),
             Some(_) => Self::ErrorPage,
             None => Self::NoReply,
@@ -131,7 +118,7 @@ impl Answer {
 fn until_quick(
     quick: Nanoseconds,
     bound: Nanoseconds,
-    mut ask: impl FnMut(usize, Nanoseconds) -> anyhow::Result<Option<(Answer, Nanoseconds)>>,
+    mut ask: impl FnMut(usize, Nanoseconds) -> anyhow::Result<Option<(RestAnswer, Nanoseconds)>>,
 ) -> anyhow::Result<Option<Rest>> {
     let (mut spent, mut in_turn) = (0, 0);
     let (mut is_there, mut could_ask) = (false, true);
@@ -143,10 +130,10 @@ fn until_quick(
             return Ok(None);
         };
         spent += took;
-        is_there |= matches!(asked, Answer::Page(_) | Answer::ErrorPage);
-        could_ask &= !matches!(asked, Answer::NotAsked);
+        is_there |= matches!(asked, RestAnswer::Page(_) | RestAnswer::ErrorPage);
+        could_ask &= !matches!(asked, RestAnswer::NotAsked);
         in_turn = match asked {
-            Answer::Page(service) if service <= quick => in_turn + 1,
+            RestAnswer::Page(service) if service <= quick => in_turn + 1,
             _ => 0,
         };
         if in_turn == IN_TURN {
@@ -165,7 +152,7 @@ mod tests {
     use super::*;
 
     /// After so many requests, of 2 s each, to which this is the answer.
-    fn waited(answers: impl Fn(usize) -> Answer) -> (usize, Option<Rest>) {
+    fn rest_through(answers: impl Fn(usize) -> RestAnswer) -> (usize, Option<Rest>) {
         let mut asked = 0;
         let found = until_quick(15 * MILLISECOND, AT_LEAST, |number, left| {
             assert_eq!(left, AT_LEAST - number as u64 * 2 * SECOND);
@@ -177,29 +164,29 @@ mod tests {
 
     #[test]
     fn a_server_is_at_rest_when_replies_are_quick_again_several_times_in_turn() {
-        let page = |milliseconds| Answer::Page(milliseconds * MILLISECOND);
-        assert_eq!(waited(|_| page(15)), (3, Some(Rest::Come)));
+        let page = |milliseconds| RestAnswer::Page(milliseconds * MILLISECOND);
+        assert_eq!(rest_through(|_| page(15)), (3, Some(Rest::Come)));
         let (slow, gone) = (Rest::NotCome(AT_LEAST), Rest::Gone(AT_LEAST));
-        assert_eq!(waited(|_| page(16)), (5, Some(slow)));
+        assert_eq!(rest_through(|_| page(16)), (5, Some(slow)));
         let one_slips_by = |number| page(if number == 2 { 400 } else { 5 });
-        assert_eq!(waited(one_slips_by), (5, Some(slow)));
+        assert_eq!(rest_through(one_slips_by), (5, Some(slow)));
         let late = |number| page(if number == 1 { 400 } else { 5 });
-        assert_eq!(waited(late), (5, Some(Rest::Come)));
-        assert_eq!(waited(|_| Answer::ErrorPage), (5, Some(slow)));
-        assert_eq!(waited(|_| Answer::NoReply), (5, Some(gone)));
+        assert_eq!(rest_through(late), (5, Some(Rest::Come)));
+        assert_eq!(rest_through(|_| RestAnswer::ErrorPage), (5, Some(slow)));
+        assert_eq!(rest_through(|_| RestAnswer::NoReply), (5, Some(gone)));
         // Of a server that could not be asked nothing is known.
         let unknown = (5, Some(Rest::NotAsked(AT_LEAST)));
-        assert_eq!(waited(|_| Answer::NotAsked), unknown);
+        assert_eq!(rest_through(|_| RestAnswer::NotAsked), unknown);
         let asked_once = |number| match number {
-            1 => Answer::NoReply,
-            _ => Answer::NotAsked,
+            1 => RestAnswer::NoReply,
+            _ => RestAnswer::NotAsked,
         };
-        assert_eq!(waited(asked_once), unknown);
+        assert_eq!(rest_through(asked_once), unknown);
         let seen_once = |number| match number {
             1 => page(400),
-            _ => Answer::NotAsked,
+            _ => RestAnswer::NotAsked,
         };
-        assert_eq!(waited(seen_once), (5, Some(slow)));
+        assert_eq!(rest_through(seen_once), (5, Some(slow)));
     }
 
     #[test]
@@ -215,9 +202,9 @@ mod tests {
             (true, had_not, false),
             (true, had, true),
         ] {
-            let pace = Pace {
+            let pace = RestPace {
                 kept_up,
-                ..Pace::default()
+                ..RestPace::default()
             };
             assert_eq!(is_due(&found, too_many_errors, &pace), due);
         }
@@ -225,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_is_quick_goes_by_the_steps_that_were_kept_up() {
-        let pace = |kept_up, any| Pace { kept_up, any }.quick();
+        let pace = |kept_up, any| RestPace { kept_up, any }.quick_latency();
         assert_eq!(pace(None, None), None);
         assert_eq!(pace(None, Some(MILLISECOND)), Some(11 * MILLISECOND));
         let kept = Some(40 * MILLISECOND);

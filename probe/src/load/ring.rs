@@ -36,13 +36,13 @@ impl SocketAddress {
         Self {
             storage,
             length,
-            family: i32::from(socket::family(address).as_raw()),
+            family: i32::from(socket::address_family(address).as_raw()),
         }
     }
 }
 
 /// A ring with a table of so many direct descriptors.
-pub fn ring(capacity: u32) -> std::io::Result<IoUring> {
+pub fn open_ring(capacity: u32) -> std::io::Result<IoUring> {
     let ring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
@@ -53,14 +53,14 @@ pub fn ring(capacity: u32) -> std::io::Result<IoUring> {
 }
 
 /// How many direct descriptors may be registered: as many as this process may have open.
-pub fn capacity() -> u32 {
+pub fn file_capacity() -> u32 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.unwrap_or(u64::MAX).min(u64::from(MOST_CONNECTIONS)) as u32
 }
 
 /// Why this kernel cannot carry the engine, if it cannot.
-pub fn obstacle() -> Option<String> {
-    let ring = match ring(1) {
+pub fn find_obstacle() -> Option<String> {
+    let ring = match open_ring(1) {
         Ok(ring) => ring,
         Err(error) => return Some(format!("io_uring cannot be set up here: {error}")),
     };

@@ -34,12 +34,13 @@ pub struct Saturation {
     /// `none`; `above` when the last rate of the ramp was still kept up, or the generator gave out: before the server, or
     /// before the place was narrowed down, and then `interval` has an upper end; likewise when the server answered no more,
     /// at whatever rate; `below` when the first was not kept up; `interrupted`.
-    pub censored: Censored,
+    pub censored: CensoredRate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Censored {
+#[schemars(rename = "Censored")]
+pub enum CensoredRate {
     None,
     Above,
     Below,
@@ -122,7 +123,7 @@ impl Search {
     }
 
     /// Tell the outcome at the rate that [`Search::next`] named, and the rate of the replies.
-    pub fn record(&mut self, outcome: Outcome, reached: f64) {
+    pub fn record_outcome(&mut self, outcome: Outcome, reached: f64) {
         let Some((rate, _)) = self.next() else { return };
         if outcome == Outcome::GeneratorFailed {
             self.gave_out += 1;
@@ -144,34 +145,34 @@ impl Search {
     }
 
     /// Try nothing more: the server does not answer, at whatever rate.
-    pub fn end(&mut self) {
+    pub fn end_search(&mut self) {
         self.has_ended = true;
     }
 
     /// What is known by now.
-    pub fn saturation(&self) -> Saturation {
+    pub fn summarize_search(&self) -> Saturation {
         let censored = if self.gave_out == AGREEING {
-            Censored::Above
+            CensoredRate::Above
         } else if self.next().is_some() {
-            Censored::Interrupted
+            CensoredRate::Interrupted
         } else {
             match (self.good, self.bad) {
-                (None, _) if self.has_ended => Censored::Below,
-                (_, None) => Censored::Above,
-                (None, _) => Censored::Below,
-                _ if self.has_ended => Censored::Above,
-                _ => Censored::None,
+                (None, _) if self.has_ended => CensoredRate::Below,
+                (_, None) => CensoredRate::Above,
+                (None, _) => CensoredRate::Below,
+                _ if self.has_ended => CensoredRate::Above,
+                _ => CensoredRate::None,
             }
         };
-        let rate = self.good.and_then(|good| self.reached(good));
-        let lower = self.lower().and_then(|lower| self.reached(lower));
+        let rate = self.good.and_then(|good| self.reached_at(good));
+        let lower = self.lower_bound().and_then(|lower| self.reached_at(lower));
         Saturation {
             rate,
             interval: [
                 lower.map(|lower| rate.map_or(lower, |rate| lower.min(rate))),
                 // A failure that was not confirmed may be a hiccup, but for the last of a server that answers no more.
                 (self.bad.is_some() || self.has_ended)
-                    .then(|| self.upper())
+                    .then(|| self.upper_bound())
                     .flatten(),
             ],
             censored,
@@ -179,28 +180,28 @@ impl Search {
     }
 
     /// The highest rate that was kept up below the lowest that ever failed.
-    fn lower(&self) -> Option<f64> {
-        let lowest_failed = self.rates(false).fold(f64::INFINITY, f64::min);
-        self.rates(true)
+    fn lower_bound(&self) -> Option<f64> {
+        let lowest_failed = self.list_rates(false).fold(f64::INFINITY, f64::min);
+        self.list_rates(true)
             .filter(|rate| *rate < lowest_failed)
             .reduce(f64::max)
     }
 
     /// The lowest rate that failed above the highest that was ever kept up.
-    fn upper(&self) -> Option<f64> {
-        let highest_kept = self.rates(true).fold(0.0, f64::max);
-        self.rates(false)
+    fn upper_bound(&self) -> Option<f64> {
+        let highest_kept = self.list_rates(true).fold(0.0, f64::max);
+        self.list_rates(false)
             .filter(|rate| *rate > highest_kept)
             .reduce(f64::min)
     }
 
     /// The rate of the replies when a rate was kept up last.
-    fn reached(&self, rate: f64) -> Option<f64> {
+    fn reached_at(&self, rate: f64) -> Option<f64> {
         let mut latest = self.attempts.iter().rev();
         latest.find_map(|(tried, reached)| reached.filter(|_| *tried == rate))
     }
 
-    fn rates(&self, kept_up: bool) -> impl Iterator<Item = f64> {
+    fn list_rates(&self, kept_up: bool) -> impl Iterator<Item = f64> {
         self.attempts
             .iter()
             .filter(move |(_, reached)| reached.is_some() == kept_up)
@@ -212,27 +213,27 @@ impl Search {
 mod tests {
     use super::*;
 
-    fn search(search: &mut Search, mut server: impl FnMut(f64) -> bool) -> Saturation {
+    fn search_rate(search: &mut Search, mut server: impl FnMut(f64) -> bool) -> Saturation {
         while let Some((rate, _)) = search.next() {
             let outcome = if server(rate) {
                 Outcome::KeptUp
             } else {
                 Outcome::Failed
             };
-            search.record(outcome, rate);
+            search.record_outcome(outcome, rate);
             assert!(search.attempts.len() < 100, "the search ends");
         }
-        search.saturation()
+        search.summarize_search()
     }
 
     #[test]
     fn a_sharp_limit_is_bracketed() {
         for limit in [1.3, 7.9, 18.4, 49.99] {
-            let found = search(&mut Search::new(1.0, 1.0, 50.0), |rate| rate <= limit);
+            let found = search_rate(&mut Search::new(1.0, 1.0, 50.0), |rate| rate <= limit);
             let [Some(low), Some(high)] = found.interval else {
                 panic!("{found:?}")
             };
-            assert_eq!(found.censored, Censored::None);
+            assert_eq!(found.censored, CensoredRate::None);
             assert!(low <= limit && limit < high, "{limit}: {found:?}");
             assert!(high - low <= f64::max(0.125, low * 0.01), "{found:?}");
             assert_eq!(found.rate, Some(low));
@@ -241,18 +242,21 @@ mod tests {
 
     #[test]
     fn a_limit_outside_the_ramp_is_censored() {
-        let above = search(&mut Search::new(1.0, 1.0, 5.0), |_| true);
-        assert_eq!((above.rate, above.censored), (Some(5.0), Censored::Above));
+        let above = search_rate(&mut Search::new(1.0, 1.0, 5.0), |_| true);
+        assert_eq!(
+            (above.rate, above.censored),
+            (Some(5.0), CensoredRate::Above)
+        );
         assert_eq!(above.interval, [Some(5.0), None]);
-        let below = search(&mut Search::new(1.0, 1.0, 5.0), |_| false);
-        assert_eq!((below.rate, below.censored), (None, Censored::Below));
+        let below = search_rate(&mut Search::new(1.0, 1.0, 5.0), |_| false);
+        assert_eq!((below.rate, below.censored), (None, CensoredRate::Below));
         assert_eq!(below.interval, [None, Some(1.0)]);
     }
 
     #[test]
     fn one_hiccup_does_not_end_the_ramp_but_widens_the_interval() {
         let mut tries = 0;
-        let found = search(&mut Search::new(1.0, 1.0, 20.0), |rate| {
+        let found = search_rate(&mut Search::new(1.0, 1.0, 20.0), |rate| {
             tries += 1;
             tries != 5 && rate <= 10.0
         });
@@ -272,23 +276,29 @@ mod tests {
             (Outcome::KeptUp, 105.5),
             (Outcome::KeptUp, 105.0),
         ] {
-            search.record(outcome, reached);
+            search.record_outcome(outcome, reached);
         }
-        let found = search.saturation();
-        assert_eq!((found.rate, found.censored), (Some(105.0), Censored::Above));
+        let found = search.summarize_search();
+        assert_eq!(
+            (found.rate, found.censored),
+            (Some(105.0), CensoredRate::Above)
+        );
         assert_eq!(found.interval, [Some(105.0), None]);
     }
 
     #[test]
     fn a_generator_that_gives_out_leaves_the_limit_open() {
         let mut search = Search::new(1.0, 1.0, 9.0);
-        search.record(Outcome::KeptUp, 1.0);
-        search.record(Outcome::GeneratorFailed, 2.0);
+        search.record_outcome(Outcome::KeptUp, 1.0);
+        search.record_outcome(Outcome::GeneratorFailed, 2.0);
         assert_eq!(search.next(), Some((2.0, Purpose::Confirm)));
-        search.record(Outcome::GeneratorFailed, 2.0);
+        search.record_outcome(Outcome::GeneratorFailed, 2.0);
         assert_eq!(search.next(), None);
-        let found = search.saturation();
-        assert_eq!((found.rate, found.censored), (Some(1.0), Censored::Above));
+        let found = search.summarize_search();
+        assert_eq!(
+            (found.rate, found.censored),
+            (Some(1.0), CensoredRate::Above)
+        );
     }
 
     #[test]
@@ -301,36 +311,36 @@ mod tests {
             (Outcome::GeneratorFailed, 0.0),
             (Outcome::GeneratorFailed, 0.0),
         ] {
-            search.record(outcome, reached);
+            search.record_outcome(outcome, reached);
         }
-        let found = search.saturation();
-        assert_eq!((search.next(), found.censored), (None, Censored::Above));
+        let found = search.summarize_search();
+        assert_eq!((search.next(), found.censored), (None, CensoredRate::Above));
         assert_eq!(found.interval, [Some(100.0), Some(200.0)]);
     }
 
     #[test]
     fn a_server_that_answers_no_more_leaves_the_limit_open() {
-        type Found = (Option<f64>, [Option<f64>; 2], Censored);
+        type Found = (Option<f64>, [Option<f64>; 2], CensoredRate);
         let ended = |outcomes: &[Outcome]| -> Found {
             let mut search = Search::new(100.0, 100.0, 900.0);
             for outcome in outcomes {
                 let (rate, _) = search.next().unwrap();
-                search.record(*outcome, rate);
+                search.record_outcome(*outcome, rate);
             }
-            search.end();
+            search.end_search();
             assert_eq!(search.next(), None);
-            let found = search.saturation();
+            let found = search.summarize_search();
             (found.rate, found.interval, found.censored)
         };
         let (kept, failed) = (Outcome::KeptUp, Outcome::Failed);
         let (hundred, two) = (Some(100.0), Some(200.0));
-        let above = (hundred, [hundred, two], Censored::Above);
+        let above = (hundred, [hundred, two], CensoredRate::Above);
         assert_eq!(ended(&[kept, failed]), above);
-        let narrower = (hundred, [hundred, Some(150.0)], Censored::Above);
+        let narrower = (hundred, [hundred, Some(150.0)], CensoredRate::Above);
         assert_eq!(ended(&[kept, failed, failed, failed]), narrower);
-        let open = (hundred, [hundred, None], Censored::Above);
+        let open = (hundred, [hundred, None], CensoredRate::Above);
         assert_eq!(ended(&[kept]), open);
-        let below = (None, [None, hundred], Censored::Below);
+        let below = (None, [None, hundred], CensoredRate::Below);
         assert_eq!(ended(&[failed]), below);
     }
 
@@ -343,10 +353,13 @@ mod tests {
             Outcome::GeneratorFailed,
             Outcome::KeptUp,
         ] {
-            search.record(outcome, 1.0);
+            search.record_outcome(outcome, 1.0);
         }
-        let found = search.saturation();
-        assert_eq!((found.rate, found.censored), (Some(1.0), Censored::Above));
+        let found = search.summarize_search();
+        assert_eq!(
+            (found.rate, found.censored),
+            (Some(1.0), CensoredRate::Above)
+        );
         assert_eq!(search.attempts, [(1.0, Some(1.0)), (2.0, Some(1.0))]);
     }
 }

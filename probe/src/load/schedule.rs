@@ -4,7 +4,7 @@ use super::clock::{NEVER, Nanoseconds, SECOND};
 use super::plan::{OpenLoop, Spacing};
 
 /// The arrivals that one thread of an open loop is to make.
-pub struct Arrivals {
+pub struct ArrivalSchedule {
     start: Nanoseconds,
     end: Nanoseconds,
     spacing: Due,
@@ -28,7 +28,7 @@ enum Due {
     },
 }
 
-impl Arrivals {
+impl ArrivalSchedule {
     /// The share of `thread` out of `threads`, from `start` on; at most `limit`, none at or after `end`.
     pub fn new(
         open: &OpenLoop,
@@ -56,21 +56,21 @@ impl Arrivals {
             made: 0,
             limit,
         };
-        arrivals.advance();
+        arrivals.advance_schedule();
         arrivals
     }
 
     /// When the next request is due; NEVER when there is none.
     #[inline]
-    pub fn due(&self) -> Nanoseconds {
+    pub fn next_due(&self) -> Nanoseconds {
         self.next
     }
 
     /// Take the next request off the schedule.
-    pub fn take(&mut self) -> Nanoseconds {
+    pub fn take_due(&mut self) -> Nanoseconds {
         let due = self.next;
         self.made += 1;
-        self.advance();
+        self.advance_schedule();
         due
     }
 
@@ -80,7 +80,7 @@ impl Arrivals {
         self.limit = self.made;
     }
 
-    fn advance(&mut self) {
+    fn advance_schedule(&mut self) {
         let offset = match &mut self.spacing {
             Due::Constant {
                 period,
@@ -107,7 +107,7 @@ impl Arrivals {
 }
 
 /// The share of `thread` when `total` things are dealt out to `threads`.
-pub fn share(total: u64, thread: u32, threads: u32) -> u64 {
+pub fn deal_share(total: u64, thread: u32, threads: u32) -> u64 {
     let (threads, thread) = (u64::from(threads), u64::from(thread));
     total / threads + u64::from(thread < total % threads)
 }
@@ -132,14 +132,14 @@ mod tests {
         }
     }
 
-    fn all(mut arrivals: Arrivals) -> Vec<Nanoseconds> {
-        std::iter::from_fn(|| (arrivals.due() != NEVER).then(|| arrivals.take())).collect()
+    fn list_due_times(mut arrivals: ArrivalSchedule) -> Vec<Nanoseconds> {
+        std::iter::from_fn(|| (arrivals.next_due() != NEVER).then(|| arrivals.take_due())).collect()
     }
 
     #[test]
     fn constant_arrivals_do_not_drift() {
         let open = open(3.0, Spacing::Constant);
-        let due = all(Arrivals::new(&open, (0, 1), (0, NEVER), 3_000_001));
+        let due = list_due_times(ArrivalSchedule::new(&open, (0, 1), (0, NEVER), 3_000_001));
         assert_eq!(due[1], 333_333_333);
         assert_eq!(due[3_000_000], 1_000_000 * SECOND);
     }
@@ -147,9 +147,21 @@ mod tests {
     #[test]
     fn threads_together_make_the_schedule_of_one() {
         let open = open(1000.0, Spacing::Constant);
-        let whole = all(Arrivals::new(&open, (0, 1), (5, 5 + SECOND), u64::MAX));
+        let whole = list_due_times(ArrivalSchedule::new(
+            &open,
+            (0, 1),
+            (5, 5 + SECOND),
+            u64::MAX,
+        ));
         let mut parts: Vec<_> = (0..3)
-            .flat_map(|thread| all(Arrivals::new(&open, (thread, 3), (5, 5 + SECOND), u64::MAX)))
+            .flat_map(|thread| {
+                list_due_times(ArrivalSchedule::new(
+                    &open,
+                    (thread, 3),
+                    (5, 5 + SECOND),
+                    u64::MAX,
+                ))
+            })
             .collect();
         parts.sort_unstable();
         assert_eq!(whole.len(), 1000);
@@ -165,7 +177,7 @@ mod tests {
                     ..open(2000.0, Spacing::Poisson)
                 };
                 let of = |thread| {
-                    all(Arrivals::new(
+                    list_due_times(ArrivalSchedule::new(
                         &open,
                         (thread, 16),
                         (0, SECOND / 10),
@@ -186,7 +198,12 @@ mod tests {
     #[test]
     fn poisson_arrivals_have_the_rate_and_the_spread_of_their_name() {
         let open = open(1000.0, Spacing::Poisson);
-        let due = all(Arrivals::new(&open, (0, 1), (0, 100 * SECOND), u64::MAX));
+        let due = list_due_times(ArrivalSchedule::new(
+            &open,
+            (0, 1),
+            (0, 100 * SECOND),
+            u64::MAX,
+        ));
         // The count's standard deviation is its root, 316; the seed is fixed, so this cannot fail by chance.
         assert!((99_000..101_000).contains(&due.len()), "{}", due.len());
         let gaps: Vec<f64> = due
@@ -201,7 +218,7 @@ mod tests {
     #[test]
     fn shares_add_up() {
         assert_eq!(
-            (0..3).map(|t| share(10, t, 3)).collect::<Vec<_>>(),
+            (0..3).map(|t| deal_share(10, t, 3)).collect::<Vec<_>>(),
             [4, 3, 3]
         );
     }

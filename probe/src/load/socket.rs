@@ -7,9 +7,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// Begin to connect; the socket never blocks. `kept` for a connection that carries more than one request.
-pub fn connect(address: SocketAddr, kept: bool) -> rustix::io::Result<OwnedFd> {
+pub fn begin_connect(address: SocketAddr, kept: bool) -> rustix::io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(
-        family(address),
+        address_family(address),
         SocketType::STREAM,
         SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
         None,
@@ -23,7 +23,7 @@ pub fn connect(address: SocketAddr, kept: bool) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-pub fn family(address: SocketAddr) -> AddressFamily {
+pub fn address_family(address: SocketAddr) -> AddressFamily {
     match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,

@@ -29,12 +29,12 @@ impl Margin {
         }
     }
 
-    pub fn now(&self) -> Nanoseconds {
+    pub fn current_margin(&self) -> Nanoseconds {
         self.now as Nanoseconds
     }
 
     /// A sleep ended by so much after its time: the margin moves towards that quantile of these.
-    pub fn overslept(&mut self, by: Nanoseconds) {
+    pub fn note_oversleep(&mut self, by: Nanoseconds) {
         let missed = by as f64 > self.now;
         self.now += STEP * if missed { IN_TIME } else { IN_TIME - 1.0 };
         self.now = self.now.clamp(LEAST.min(self.most), self.most);
@@ -45,30 +45,30 @@ impl Margin {
 mod tests {
     use super::*;
 
-    fn learnt(rate: f64, oversleep: impl Fn(&mut fastrand::Rng) -> f64) -> f64 {
+    fn learn_margin(rate: f64, oversleep: impl Fn(&mut fastrand::Rng) -> f64) -> f64 {
         let mut random = fastrand::Rng::with_seed(1);
         let mut margin = Margin::new(rate);
         for _ in 0..10_000 {
             let by = oversleep(&mut random);
-            margin.overslept(by as Nanoseconds);
+            margin.note_oversleep(by as Nanoseconds);
         }
-        margin.now() as f64
+        margin.current_margin() as f64
     }
 
     #[test]
     fn the_margin_becomes_the_quantile_of_what_is_seen() {
-        let learnt = learnt(100.0, |random| 100_000.0 * random.f64());
+        let learnt = learn_margin(100.0, |random| 100_000.0 * random.f64());
         assert!((90_000.0..100_000.0).contains(&learnt), "{learnt}");
     }
 
     #[test]
     fn a_machine_that_wakes_at_once_needs_none() {
-        assert_eq!(learnt(100.0, |_| 500.0), LEAST);
+        assert_eq!(learn_margin(100.0, |_| 500.0), LEAST);
     }
 
     #[test]
     fn there_is_always_time_left_to_sleep() {
-        assert_eq!(learnt(10_000.0, |_| 1e9), 75_000.0);
-        assert_eq!(learnt(1e8, |_| 1e9), 7.0);
+        assert_eq!(learn_margin(10_000.0, |_| 1e9), 75_000.0);
+        assert_eq!(learn_margin(1e8, |_| 1e9), 7.0);
     }
 }

@@ -34,7 +34,7 @@ impl Default for Durations {
 impl Durations {
     /// Such as take memory only for what comes, and time to make room for it: not where time is being measured. Those cannot
     /// be merged with others.
-    pub fn growing() -> Self {
+    pub fn new_growing() -> Self {
         let growing = Histogram::new(SIGNIFICANT_DIGITS);
         Self::kept_in(growing.expect("the number of digits is a valid constant"))
     }
@@ -50,7 +50,7 @@ impl Durations {
     }
 
     #[inline]
-    pub fn record(&mut self, duration: Nanoseconds) {
+    pub fn record_duration(&mut self, duration: Nanoseconds) {
         self.histogram.saturating_record(duration.min(LONGEST));
         self.sum += u128::from(duration);
         self.sum_of_squares += duration as f64 * duration as f64;
@@ -58,9 +58,9 @@ impl Durations {
         self.max = self.max.max(duration);
     }
 
-    /// One half of recording a duration so many times: all but the histogram. [`Durations::place`] is the other.
+    /// One half of recording a duration so many times: all but the histogram. [`Durations::place_duration`] is the other.
     #[inline]
-    pub fn weigh(&mut self, duration: Nanoseconds, times: u64) {
+    pub fn weigh_duration(&mut self, duration: Nanoseconds, times: u64) {
         let square = duration as f64 * duration as f64;
         if times == 1 {
             self.sum += u128::from(duration);
@@ -78,7 +78,7 @@ impl Durations {
     }
 
     /// The other half: the histogram does not mind in which order, or how many at once.
-    pub fn place(&mut self, duration: Nanoseconds, times: u64) {
+    pub fn place_duration(&mut self, duration: Nanoseconds, times: u64) {
         let mut left = times;
         while left > 0 {
             let count = u32::try_from(left).unwrap_or(u32::MAX);
@@ -98,13 +98,13 @@ impl Durations {
         self.max = self.max.max(other.max);
     }
 
-    pub fn count(&self) -> u64 {
+    pub fn count_all(&self) -> u64 {
         self.histogram.len()
     }
 
     /// The smallest duration that at least the share `quantile` of all does not exceed.
-    pub fn quantile(&self, quantile: f64) -> Option<Nanoseconds> {
-        (self.count() > 0).then(|| {
+    pub fn find_quantile(&self, quantile: f64) -> Option<Nanoseconds> {
+        (self.count_all() > 0).then(|| {
             self.histogram
                 .value_at_quantile(quantile)
                 .clamp(self.min, self.max)
@@ -125,13 +125,13 @@ impl Durations {
             .collect()
     }
 
-    pub fn summary(&self) -> Summary {
-        let count = self.count();
+    pub fn summarize_durations(&self) -> Summary {
+        let count = self.count_all();
         if count == 0 {
             return Summary::default();
         }
         let mean = self.sum as f64 / count as f64;
-        let median = self.quantile(0.5);
+        let median = self.find_quantile(0.5);
         let variance = (self.sum_of_squares / count as f64 - mean * mean).max(0.0);
         Summary {
             min: Some(self.min),
@@ -139,17 +139,17 @@ impl Durations {
             stddev: Some(variance.sqrt()),
             median,
             p50: median,
-            p90: self.quantile(0.9),
-            p95: self.quantile(0.95),
-            p99: self.quantile(0.99),
-            p999: self.quantile(0.999),
+            p90: self.find_quantile(0.9),
+            p95: self.find_quantile(0.95),
+            p99: self.find_quantile(0.99),
+            p999: self.find_quantile(0.999),
             max: Some(self.max),
             count,
         }
     }
 
     /// The histogram in the HdrHistogram V2 format, compressed and in base64, as histogram logs hold it.
-    pub fn encoded(&self) -> anyhow::Result<String> {
+    pub fn encode_histogram(&self) -> anyhow::Result<String> {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()
             .serialize(&self.histogram, &mut bytes)
@@ -187,7 +187,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    pub fn of(values: &[f64]) -> Self {
+    pub fn from_values(values: &[f64]) -> Self {
         if values.is_empty() {
             return Self::default();
         }
@@ -212,9 +212,9 @@ mod tests {
     fn moments_are_exact_and_percentiles_within_a_thousandth() {
         let mut durations = Durations::default();
         for microseconds in 1..=1000 {
-            durations.record(microseconds * 1000);
+            durations.record_duration(microseconds * 1000);
         }
-        let summary = durations.summary();
+        let summary = durations.summarize_durations();
         assert_eq!(summary.min, Some(1000));
         assert_eq!(summary.max, Some(1_000_000));
         assert_eq!(summary.mean, Some(500_500.0));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_null_and_never_zero() {
-        let summary = Durations::default().summary();
+        let summary = Durations::default().summarize_durations();
         assert_eq!((summary.min, summary.p99, summary.count), (None, None, 0));
     }
 
@@ -237,37 +237,48 @@ mod tests {
             Durations::default(),
         );
         for value in 1..500u64 {
-            one.record(value * 7919);
-            both.record(value * 7919);
-            other.record(value * value);
-            both.record(value * value);
+            one.record_duration(value * 7919);
+            both.record_duration(value * 7919);
+            other.record_duration(value * value);
+            both.record_duration(value * value);
         }
         one.merge(&other);
-        assert_eq!(one.encoded().unwrap(), both.encoded().unwrap());
-        assert_eq!(one.summary().mean, both.summary().mean);
+        assert_eq!(
+            one.encode_histogram().unwrap(),
+            both.encode_histogram().unwrap()
+        );
+        assert_eq!(
+            one.summarize_durations().mean,
+            both.summarize_durations().mean
+        );
     }
 
     #[test]
     fn the_encoding_is_the_format_of_histogram_logs() {
         let mut durations = Durations::default();
-        durations.record(1_000_000);
-        assert!(durations.encoded().unwrap().starts_with("HISTFAAA"));
+        durations.record_duration(1_000_000);
+        assert!(
+            durations
+                .encode_histogram()
+                .unwrap()
+                .starts_with("HISTFAAA")
+        );
     }
 
     #[test]
     fn counts_between_bounds_add_up() {
         let mut durations = Durations::default();
         for value in [10, 20, 30, 1000, 5000] {
-            durations.record(value);
+            durations.record_duration(value);
         }
         assert_eq!(durations.counts_up_to(&[15, 100, 10_000]), [1, 2, 2]);
     }
 
     #[test]
     fn rates_have_the_spread_of_a_sample() {
-        let rates = Rates::of(&[9.0, 11.0]);
+        let rates = Rates::from_values(&[9.0, 11.0]);
         assert_eq!(rates.mean, Some(10.0));
         assert!((rates.stddev.unwrap() - 2f64.sqrt()).abs() < 1e-12);
-        assert_eq!(Rates::of(&[9.0]).stddev, None);
+        assert_eq!(Rates::from_values(&[9.0]).stddev, None);
     }
 }

@@ -23,7 +23,7 @@ impl Default for Statuses {
 
 impl Statuses {
     #[inline]
-    pub fn count(&mut self, status: u16) {
+    pub fn count_status(&mut self, status: u16) {
         self.0[usize::from(status).min(LAST)] += 1;
     }
 
@@ -33,17 +33,17 @@ impl Statuses {
         }
     }
 
-    pub fn total(&self) -> u64 {
+    pub fn count_all(&self) -> u64 {
         self.0.iter().sum()
     }
 
     /// Those that there were.
-    pub fn seen(&self) -> BTreeMap<String, u64> {
+    pub fn list_seen(&self) -> BTreeMap<String, u64> {
         self.from(0)
     }
 
     /// Those that there were and that say that the client or the server erred.
-    pub fn errors(&self) -> BTreeMap<String, u64> {
+    pub fn list_errors(&self) -> BTreeMap<String, u64> {
         self.from(FIRST_ERROR)
     }
 
@@ -58,7 +58,7 @@ impl Statuses {
     }
 
     /// By the first digit: `1xx` to `5xx`, each of them, and beyond these the ones that there were.
-    pub fn classes(&self) -> BTreeMap<String, u64> {
+    pub fn list_classes(&self) -> BTreeMap<String, u64> {
         let hundreds = self.0.chunks(100).enumerate().skip(1);
         hundreds
             .map(|(digit, statuses)| (digit, statuses.iter().sum()))
@@ -70,7 +70,7 @@ impl Statuses {
 
 #[cfg(test)]
 impl Statuses {
-    pub fn of(replies: &[(u16, u64)]) -> Self {
+    pub fn from_replies(replies: &[(u16, u64)]) -> Self {
         let mut statuses = Self::default();
         for (status, count) in replies {
             statuses.0[usize::from(*status)] += count;
@@ -85,23 +85,26 @@ mod tests {
 
     #[test]
     fn each_status_counts_by_itself_and_in_its_class() {
-        let mut statuses = Statuses::of(&[(599, 1)]);
+        let mut statuses = Statuses::from_replies(&[(599, 1)]);
         for status in [100, 200, 200, 299, 404, 500] {
-            statuses.count(status);
+            statuses.count_status(status);
         }
-        statuses.merge(&Statuses::of(&[(404, 3)]));
-        let classes: Vec<_> = statuses.classes().into_iter().collect();
+        statuses.merge(&Statuses::from_replies(&[(404, 3)]));
+        let classes: Vec<_> = statuses.list_classes().into_iter().collect();
         let wanted = [("1xx", 1), ("2xx", 3), ("3xx", 0), ("4xx", 4), ("5xx", 2)];
         assert_eq!(classes, wanted.map(|(class, n)| (class.to_string(), n)));
-        assert_eq!(statuses.seen()["404"], 4);
+        assert_eq!(statuses.list_seen()["404"], 4);
         assert_eq!(
-            statuses.errors().into_iter().collect::<Vec<_>>(),
+            statuses.list_errors().into_iter().collect::<Vec<_>>(),
             [("404".into(), 4), ("500".into(), 1), ("599".into(), 1)]
         );
-        assert_eq!((statuses.seen().len(), statuses.total()), (6, 10));
-        statuses.count(999);
+        assert_eq!((statuses.list_seen().len(), statuses.count_all()), (6, 10));
+        statuses.count_status(999);
         assert_eq!(
-            (statuses.classes()["9xx"], statuses.errors()["999"]),
+            (
+                statuses.list_classes()["9xx"],
+                statuses.list_errors()["999"]
+            ),
             (1, 1)
         );
     }

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::clock::Nanoseconds;
-use super::rest::Rest;
 use super::saturation::Purpose;
 
 /// One step of a ramp.
@@ -44,4 +43,17 @@ pub struct Step {
     /// What became of the server afterwards, where it left requests unanswered or refused them; likewise.
     #[serde(skip)]
     pub rest: Option<Rest>,
+}
+
+/// What became of a server that left requests unanswered, or refused them, and how long it was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// As quick as before.
+    Come,
+    /// It answers, and is slower, or refuses.
+    NotCome(Nanoseconds),
+    /// Not one reply.
+    Gone(Nanoseconds),
+    /// Not known: the generator itself could not ask it, and no reply came where it could.
+    NotAsked(Nanoseconds),
 }

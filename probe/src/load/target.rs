@@ -70,7 +70,7 @@ impl Target {
 
     /// The address to load. If the name has several, the first that takes a connection within `patience`; else the
     /// first, so that the load reports what is wrong with it.
-    pub fn resolve(&self, patience: Duration) -> Result<Resolved, String> {
+    pub fn resolve_address(&self, patience: Duration) -> Result<ResolvedAddress, String> {
         let found = (self.host.as_str(), self.port)
             .to_socket_addrs()
             .map_err(|error| {
@@ -88,19 +88,19 @@ impl Target {
         match addresses[..] {
             [] => Err(format!("'{}' has no address; give one", self.host)),
             [address] => Ok(address.into()),
-            _ => Ok(Resolved::choose(&addresses, patience)),
+            _ => Ok(ResolvedAddress::choose_address(&addresses, patience)),
         }
     }
 }
 
 /// The one address that is loaded, and those of the same name that took no connection, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedAddress {
     pub address: SocketAddr,
     pub passed_over: Vec<String>,
 }
 
-impl From<SocketAddr> for Resolved {
+impl From<SocketAddr> for ResolvedAddress {
     fn from(address: SocketAddr) -> Self {
         Self {
             address,
@@ -109,8 +109,8 @@ impl From<SocketAddr> for Resolved {
     }
 }
 
-impl Resolved {
-    fn choose(addresses: &[SocketAddr], patience: Duration) -> Self {
+impl ResolvedAddress {
+    fn choose_address(addresses: &[SocketAddr], patience: Duration) -> Self {
         let mut passed_over = Vec::new();
         for &address in addresses {
             match TcpStream::connect_timeout(&address, patience) {
@@ -190,23 +190,23 @@ fn split_authority(authority: &str, usual: u16) -> Result<(String, u16), String>
 mod tests {
     use super::*;
 
-    fn parts(url: &str) -> (String, u16, String) {
+    fn parse_parts(url: &str) -> (String, u16, String) {
         let target = Target::parse(url).unwrap();
         (target.host, target.port, target.path)
     }
 
     #[test]
     fn urls_are_taken_apart() {
-        assert_eq!(parts("http://a.b"), ("a.b".into(), 80, "/".into()));
+        assert_eq!(parse_parts("http://a.b"), ("a.b".into(), 80, "/".into()));
         assert_eq!(
-            parts("http://a:81/x?y=1#z"),
+            parse_parts("http://a:81/x?y=1#z"),
             ("a".into(), 81, "/x?y=1".into())
         );
-        assert_eq!(parts("HTTP://a/"), ("a".into(), 80, "/".into()));
-        assert_eq!(parts("hTTpS://a/"), ("a".into(), 443, "/".into()));
-        assert_eq!(parts("http://a?q"), ("a".into(), 80, "/?q".into()));
+        assert_eq!(parse_parts("HTTP://a/"), ("a".into(), 80, "/".into()));
+        assert_eq!(parse_parts("hTTpS://a/"), ("a".into(), 443, "/".into()));
+        assert_eq!(parse_parts("http://a?q"), ("a".into(), 80, "/?q".into()));
         assert_eq!(
-            parts("http://[::1]:8080/"),
+            parse_parts("http://[::1]:8080/"),
             ("::1".into(), 8080, "/".into())
         );
     }
@@ -240,15 +240,15 @@ mod tests {
         let gone = silent.local_addr().unwrap();
         drop(silent);
         let patience = Duration::from_secs(5);
-        let chosen = Resolved::choose(&[gone, there], patience);
+        let chosen = ResolvedAddress::choose_address(&[gone, there], patience);
         assert_eq!(chosen.address, there);
         assert!(
             chosen.passed_over[0].starts_with(&gone.to_string()),
             "{chosen:?}"
         );
-        let first = Resolved::choose(&[there, gone], patience);
+        let first = ResolvedAddress::choose_address(&[there, gone], patience);
         assert_eq!((first.address, first.passed_over.len()), (there, 0));
-        let none = Resolved::choose(&[gone, gone], patience);
+        let none = ResolvedAddress::choose_address(&[gone, gone], patience);
         assert_eq!((none.address, none.passed_over.len()), (gone, 0));
     }
 

@@ -4,11 +4,14 @@ use std::fmt::Write;
 
 use super::clock::Nanoseconds;
 use super::document::Document;
-use super::figures::{bytes, count, duration, of_many, percent, rate, three_digits};
-use super::layout::{Column, Fitting, wrapped};
+use super::figures::{
+    describe_none_due, format_bytes, format_count, format_duration, format_percent, format_rate,
+    of_many, three_digits,
+};
+use super::layout::{Column, Fitting, wrap_text};
 use super::live::{step_headings, step_row};
 use super::plan::{Extent, Mode, PerStep, Plan};
-use super::saturation::{Censored, Saturation};
+use super::saturation::{CensoredRate, Saturation};
 use super::statistics::{Durations, Summary};
 use super::step::Step;
 
@@ -40,7 +43,7 @@ pub fn report(
     width: usize,
 ) -> String {
     let mut text = String::new();
-    headline(&mut text, plan, document, width);
+    write_headline(&mut text, plan, document, width);
     for passed_over in &document.passed_over {
         _ = writeln!(
             text,
@@ -49,36 +52,36 @@ pub fn report(
         );
     }
     if let Some(saturation) = &document.saturation {
-        ramp(&mut text, steps, saturation, width);
+        write_ramp(&mut text, steps, saturation, width);
     }
     requests_and_tls(&mut text, document, width);
     // Of one that was told to end while it warmed up there is nothing to tell.
     if document.elapsed_ns > 0 {
-        summary(&mut text, document, width);
-        phases(&mut text, document, width);
-        histogram(&mut text, latency, width);
+        write_summary(&mut text, document, width);
+        write_phases(&mut text, document, width);
+        write_histogram(&mut text, latency, width);
     }
-    warnings(&mut text, &document.warnings, width);
+    write_warnings(&mut text, &document.warnings, width);
     text
 }
 
-fn headline(text: &mut String, plan: &Plan, document: &Document, width: usize) {
+fn write_headline(text: &mut String, plan: &Plan, document: &Document, width: usize) {
     let how = match &plan.mode {
         Mode::Closed => {
-            let workers = count(plan.workers.into());
+            let workers = format_count(plan.workers.into());
             let noun = of_many(&workers, "worker", "workers");
             format!("closed loop, {workers} {noun}")
         }
         Mode::Open(open) => format!(
             "open loop, {} {}",
-            rate(open.rate),
+            format_rate(open.rate),
             document.arrivals.unwrap_or_default()
         ),
         Mode::Ramp(ramp) => format!(
             "ramp from {} by {} to {}",
-            rate(ramp.from),
-            rate(ramp.step),
-            rate(ramp.to)
+            format_rate(ramp.from),
+            format_rate(ramp.step),
+            format_rate(ramp.to)
         ),
     };
     let connections = if plan.new_connections {
@@ -92,10 +95,10 @@ fn headline(text: &mut String, plan: &Plan, document: &Document, width: usize) {
     };
     let how = format!(
         "{how}, {connections}, {}, {}{priority}",
-        extent(plan),
+        describe_extent(plan),
         document.engine.name,
     );
-    _ = writeln!(text, "{}\n{}", document.url, wrapped("  ", &how, width));
+    _ = writeln!(text, "{}\n{}", document.url, wrap_text("  ", &how, width));
 }
 
 /// What is sent where the URL does not say it.
@@ -107,12 +110,16 @@ fn requests_and_tls(text: &mut String, document: &Document, width: usize) {
             value = format!("{} x {value}", sent.weight);
         }
         if let Some(sha256) = &sent.sha256 {
-            value += &format!(", {} of SHA-256 {}", bytes(sent.body as f64), &sha256[..16]);
+            value += &format!(
+                ", {} of SHA-256 {}",
+                format_bytes(sent.body as f64),
+                &sha256[..16]
+            );
         }
-        row(text, "sent", &value, width);
+        write_row(text, "sent", &value, width);
     }
     if let Some(more @ 1..) = document.mix.len().checked_sub(SHOWN) {
-        row(text, "sent", &format!("and {more} more"), width);
+        write_row(text, "sent", &format!("and {more} more"), width);
     }
     if let Some(tls) = &document.tls {
         let cipher = tls.cipher.as_deref().unwrap_or("no handshake came about");
@@ -121,28 +128,28 @@ fn requests_and_tls(text: &mut String, document: &Document, width: usize) {
         } else {
             ", certificate unchecked"
         };
-        row(text, "TLS", &format!("{cipher}{checked}"), width);
+        write_row(text, "TLS", &format!("{cipher}{checked}"), width);
     }
 }
 
-fn extent(plan: &Plan) -> String {
+fn describe_extent(plan: &Plan) -> String {
     match (&plan.mode, plan.extent) {
         (Mode::Ramp(ramp), _) => match ramp.per_step {
             PerStep::Connections(factor) => format!("{factor} x rate a step"),
-            PerStep::Time(time) => format!("{} a step", duration(time as f64)),
+            PerStep::Time(time) => format!("{} a step", format_duration(time as f64)),
         },
-        (_, Extent::Duration(time)) => duration(time as f64),
+        (_, Extent::Duration(time)) => format_duration(time as f64),
         (_, Extent::Requests(requests)) => of_requests(requests),
     }
 }
 
 fn of_requests(number: u64) -> String {
-    let number = count(number);
+    let number = format_count(number);
     let noun = of_many(&number, "request", "requests");
     format!("{number} {noun}")
 }
 
-fn ramp(text: &mut String, steps: &[Step], saturation: &Saturation, width: usize) {
+fn write_ramp(text: &mut String, steps: &[Step], saturation: &Saturation, width: usize) {
     if !steps.is_empty() {
         _ = writeln!(text, "{}", step_headings(width));
         for step in steps {
@@ -150,37 +157,37 @@ fn ramp(text: &mut String, steps: &[Step], saturation: &Saturation, width: usize
         }
         text.push('\n');
     }
-    row(text, "saturation", &limit(saturation), width);
+    write_row(text, "saturation", &describe_limit(saturation), width);
     text.push_str("\n  all steps together\n");
 }
 
-fn limit(saturation: &Saturation) -> String {
-    let end = |value: Option<f64>| value.map_or("unknown".to_owned(), rate);
+fn describe_limit(saturation: &Saturation) -> String {
+    let end = |value: Option<f64>| value.map_or("unknown".to_owned(), format_rate);
     let [low, high] = saturation.interval;
     match saturation.censored {
-        Censored::None => format!(
+        CensoredRate::None => format!(
             "{} (between {} and {})",
             end(saturation.rate),
             end(low),
             end(high)
         ),
-        Censored::Above => match saturation.rate {
-            Some(kept_up) => format!("above {}", rate(kept_up)),
+        CensoredRate::Above => match saturation.rate {
+            Some(kept_up) => format!("above {}", format_rate(kept_up)),
             None => "unknown: the first rate showed nothing of the server".into(),
         },
-        Censored::Below => match high {
-            Some(high) => format!("below {}", rate(high)),
+        CensoredRate::Below => match high {
+            Some(high) => format!("below {}", format_rate(high)),
             None => "about the first rate, which was kept up in one attempt of three".into(),
         },
-        Censored::Interrupted => "not found".into(),
+        CensoredRate::Interrupted => "not found".into(),
     }
 }
 
-fn row(text: &mut String, name: &str, value: &str, width: usize) {
-    text.push_str(&wrapped(&format!("  {name:<12} "), value, width));
+fn write_row(text: &mut String, name: &str, value: &str, width: usize) {
+    text.push_str(&wrap_text(&format!("  {name:<12} "), value, width));
 }
 
-fn summary(text: &mut String, document: &Document, width: usize) {
+fn write_summary(text: &mut String, document: &Document, width: usize) {
     let in_time = document.status_in_window.values().sum();
     let connections = &document.connections;
     let each = connections.replies_each.map_or("no".into(), three_digits);
@@ -189,35 +196,35 @@ fn summary(text: &mut String, document: &Document, width: usize) {
             "replies",
             format!(
                 "{} in {} = {}{}",
-                count(in_time),
-                duration(document.elapsed_ns as f64),
-                rate(document.rate.achieved),
-                after(in_time, document.requests.completed),
+                format_count(in_time),
+                format_duration(document.elapsed_ns as f64),
+                format_rate(document.rate.achieved),
+                describe_late(in_time, document.requests.completed),
             ),
         ),
-        ("status", status(document)),
-        ("errors", errors(document)),
+        ("status", describe_statuses(document)),
+        ("errors", describe_errors(document)),
         (
             "connections",
             format!(
                 "{} used, at most {} open at once, {each} {} each",
-                count(connections.opened),
-                count(connections.concurrent_max),
+                format_count(connections.opened),
+                format_count(connections.concurrent_max),
                 of_many(&each, "reply", "replies")
             ),
         ),
-        ("received", received(document)),
-        ("processor", processor(document)),
+        ("received", describe_received(document)),
+        ("processor", describe_processor(document)),
     ] {
-        row(text, name, &value, width);
+        write_row(text, name, &value, width);
     }
 }
 
-fn status(document: &Document) -> String {
+fn describe_statuses(document: &Document) -> String {
     let seen: Vec<String> = document
         .status_codes
         .iter()
-        .map(|(status, replies)| format!("{status}: {}", count(*replies)))
+        .map(|(status, replies)| format!("{status}: {}", format_count(*replies)))
         .collect();
     match seen.is_empty() {
         true => "no reply".into(),
@@ -225,39 +232,39 @@ fn status(document: &Document) -> String {
     }
 }
 
-fn received(document: &Document) -> String {
+fn describe_received(document: &Document) -> String {
     let all = (document.bytes.header + document.bytes.body) as f64;
     let replies = document.requests.completed.max(1) as f64;
     format!(
         "{}, {}/s; {} of content each",
-        bytes(all),
-        bytes(all / replies * document.rate.achieved),
-        bytes(document.bytes.body as f64 / replies)
+        format_bytes(all),
+        format_bytes(all / replies * document.rate.achieved),
+        format_bytes(document.bytes.body as f64 / replies)
     )
 }
 
 /// What came later than in time, where it is more than the last few, which always do.
-fn after(in_time: u64, all: u64) -> String {
+fn describe_late(in_time: u64, all: u64) -> String {
     let late = all.saturating_sub(in_time);
     match late as f64 > LATE * all as f64 {
-        true => format!(", and {} after it", count(late)),
+        true => format!(", and {} after it", format_count(late)),
         false => String::new(),
     }
 }
 
-fn processor(document: &Document) -> String {
+fn describe_processor(document: &Document) -> String {
     let used = (document.cpu_ns.user + document.cpu_ns.system) as f64;
     let each = used / document.requests.attempted.max(1) as f64;
     format!(
         "{} of one for the generator, {} a request",
-        percent(used / document.cpu_ns.lasted.max(1) as f64),
-        duration(each)
+        format_percent(used / document.cpu_ns.lasted.max(1) as f64),
+        format_duration(each)
     )
 }
 
-fn errors(document: &Document) -> String {
+fn describe_errors(document: &Document) -> String {
     let errors = &document.errors;
-    if errors.total() == 0 {
+    if errors.count_all() == 0 {
         return "none".into();
     }
     let mut named: Vec<String> = [
@@ -272,14 +279,14 @@ fn errors(document: &Document) -> String {
     ]
     .into_iter()
     .filter(|(_, failed)| *failed > 0)
-    .map(|(name, failed)| format!("{} {name}", count(failed)))
+    .map(|(name, failed)| format!("{} {name}", format_count(failed)))
     .collect();
     named.extend(
         errors
             .tls_reasons
             .iter()
             .chain(&errors.other_reasons)
-            .map(|(reason, failed)| format!("{} {reason}", count(*failed))),
+            .map(|(reason, failed)| format!("{} {reason}", format_count(*failed))),
     );
     named.join(", ")
 }
@@ -287,23 +294,18 @@ fn errors(document: &Document) -> String {
 /// Why there is nothing to show: a load that not one reply came to.
 pub fn no_reply(document: &Document) -> String {
     if document.mode != "closed" && document.requests.attempted == 0 {
-        return none_due(document.elapsed_ns);
+        return describe_none_due(document.elapsed_ns);
     }
     format!(
         "not one reply came from {}, to {} ({})",
         document.address,
         of_requests(document.requests.attempted),
-        errors(document)
+        describe_errors(document)
     )
 }
 
-/// Of an open loop or a ramp without a request.
-pub fn none_due(elapsed: Nanoseconds) -> String {
-    format!("no request was due within {}", duration(elapsed as f64))
-}
-
 /// Those of which there was at least one observation.
-fn phases(text: &mut String, document: &Document, width: usize) {
+fn write_phases(text: &mut String, document: &Document, width: usize) {
     let lateness = (document.mode != "closed").then_some(("lateness", &document.lateness_ns));
     let observed: Vec<(&str, &Summary)> = [
         ("latency", &document.latency_ns),
@@ -334,15 +336,15 @@ fn phases(text: &mut String, document: &Document, width: usize) {
         return;
     }
     let columns = Fitting::new(&PHASE_COLUMNS, width - NAMES);
-    _ = writeln!(text, "\n{:NAMES$}{}", "", columns.headings());
+    _ = writeln!(text, "\n{:NAMES$}{}", "", columns.format_headings());
     for (name, phase) in observed {
-        let cells = columns.row(phase_cells(phase));
+        let cells = columns.format_row(phase_cells(phase));
         _ = writeln!(text, "  {name:<width$}{cells}", width = NAMES - 2);
     }
 }
 
 fn phase_cells(phase: &Summary) -> [String; 7] {
-    let cell = |value: Option<f64>| value.map_or("-".to_owned(), duration);
+    let cell = |value: Option<f64>| value.map_or("-".to_owned(), format_duration);
     let whole = |value: Option<Nanoseconds>| cell(value.map(|value| value as f64));
     [
         whole(phase.min),
@@ -356,11 +358,11 @@ fn phase_cells(phase: &Summary) -> [String; 7] {
 }
 
 /// The latencies in steps of 1, 2, 5, 10 …
-fn histogram(text: &mut String, latency: &Durations, width: usize) {
-    let (Some(min), Some(max)) = (latency.quantile(0.0), latency.quantile(1.0)) else {
+fn write_histogram(text: &mut String, latency: &Durations, width: usize) {
+    let (Some(min), Some(max)) = (latency.find_quantile(0.0), latency.find_quantile(1.0)) else {
         return;
     };
-    let bounds = bounds(min, max);
+    let bounds = list_bounds(min, max);
     let counts = latency.counts_up_to(&bounds);
     let most = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
     let longest = BAR.min(width.saturating_sub(BEFORE_BAR)) as f64;
@@ -369,15 +371,15 @@ fn histogram(text: &mut String, latency: &Durations, width: usize) {
         let filled = (replies as f64 / most * longest).ceil() as usize;
         let line = format!(
             "  {:>12} {:>13}  {}",
-            duration(*bound as f64),
-            count(replies),
+            format_duration(*bound as f64),
+            format_count(replies),
             "#".repeat(filled)
         );
         _ = writeln!(text, "{}", line.trim_end());
     }
 }
 
-fn bounds(min: Nanoseconds, max: Nanoseconds) -> Vec<Nanoseconds> {
+fn list_bounds(min: Nanoseconds, max: Nanoseconds) -> Vec<Nanoseconds> {
     let steps = (0..)
         .flat_map(|power| [1, 2, 5].map(|step| step * 10u64.pow(power)))
         .skip_while(|bound| *bound < min);
@@ -391,12 +393,12 @@ fn bounds(min: Nanoseconds, max: Nanoseconds) -> Vec<Nanoseconds> {
     bounds
 }
 
-fn warnings(text: &mut String, warnings: &[String], width: usize) {
+fn write_warnings(text: &mut String, warnings: &[String], width: usize) {
     if !warnings.is_empty() {
         text.push('\n');
     }
     for warning in warnings {
-        text.push_str(&wrapped("warning: ", warning, width));
+        text.push_str(&wrap_text("warning: ", warning, width));
     }
 }
 

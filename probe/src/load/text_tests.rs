@@ -2,7 +2,7 @@ use super::super::arguments::tests::plan;
 use super::super::clock::SECOND;
 use super::super::engine::Choice;
 use super::super::errors::Failure;
-use super::super::measure::Measured;
+use super::super::measure::Measurement;
 use super::super::recorder::Recorder;
 use super::super::statuses::Statuses;
 use super::*;
@@ -11,15 +11,15 @@ use super::*;
 fn the_histogram_covers_every_reply() {
     let mut latency = Durations::default();
     for microseconds in 3..3000 {
-        latency.record(microseconds * 1000);
+        latency.record_duration(microseconds * 1000);
     }
-    let bounds = bounds(3_000, 2_999_000);
+    let bounds = list_bounds(3_000, 2_999_000);
     assert_eq!(bounds.first(), Some(&5_000));
     assert_eq!(latency.counts_up_to(&bounds).iter().sum::<u64>(), 2997);
 }
 
-fn shown(recorder: Recorder, width: usize) -> String {
-    let measured = Measured {
+fn render_text(recorder: Recorder, width: usize) -> String {
+    let measured = Measurement {
         recorder,
         started: 0,
         elapsed: 10 * SECOND,
@@ -29,7 +29,7 @@ fn shown(recorder: Recorder, width: usize) -> String {
     shown_of(&measured, width)
 }
 
-fn shown_of(measured: &Measured, width: usize) -> String {
+fn shown_of(measured: &Measurement, width: usize) -> String {
     let plan = plan("http://a/ --mode open --rate 100000 --new-connections").unwrap();
     let engine = Choice {
         name: "io_uring",
@@ -45,11 +45,11 @@ fn everything_fits_into_the_width() {
     for width in 40..=80 {
         let mut recorder = Recorder::default();
         for microseconds in 3..300_000 {
-            recorder.latency.record(microseconds * 1000);
-            recorder.lateness.record(microseconds * 1000);
+            recorder.latency.record_duration(microseconds * 1000);
+            recorder.lateness.record_duration(microseconds * 1000);
         }
         (recorder.attempted, recorder.completed) = (1_000_000, 900_000);
-        recorder.statuses = Statuses::of(&[
+        recorder.statuses = Statuses::from_replies(&[
             (200, 800_000),
             (301, 50_000),
             (404, 20_000),
@@ -57,9 +57,9 @@ fn everything_fits_into_the_width() {
             (503, 25_000),
         ]);
         for number in [libc::EMFILE, libc::ECONNREFUSED, libc::EHOSTUNREACH] {
-            recorder.errors.count(Failure::System(number));
+            recorder.errors.count_failure(Failure::System(number));
         }
-        let text = shown(recorder, width);
+        let text = render_text(recorder, width);
         let too_long: Vec<_> = text.lines().filter(|l| l.chars().count() > width).collect();
         assert!(too_long.is_empty(), "{width}: {too_long:?}");
     }
@@ -71,8 +71,10 @@ fn a_load_without_a_reply_shows_no_empty_tables() {
         attempted: 1,
         ..Recorder::default()
     };
-    recorder.errors.count(Failure::System(libc::ECONNREFUSED));
-    let text = shown(recorder, 80);
+    recorder
+        .errors
+        .count_failure(Failure::System(libc::ECONNREFUSED));
+    let text = render_text(recorder, 80);
     assert!(text.contains("status       no reply"), "{text}");
     assert!(!text.contains("p99"), "{text}");
 }
@@ -85,7 +87,7 @@ fn one_of_a_thing_is_not_called_many() {
             completed,
             ..Recorder::default()
         };
-        shown(recorder, 80)
+        render_text(recorder, 80)
     };
     let each = |text: &str| text.lines().any(|line| line.ends_with(", 1 reply each"));
     assert!(each(&shown_with(1000)));
@@ -100,20 +102,20 @@ fn a_bound_of_saturation_is_called_one() {
     let saturation = Saturation {
         rate: Some(500.0),
         interval: [Some(500.0), None],
-        censored: Censored::Above,
+        censored: CensoredRate::Above,
     };
-    assert_eq!(limit(&saturation), "above 500/s");
+    assert_eq!(describe_limit(&saturation), "above 500/s");
     let none = Saturation {
         rate: None,
         interval: [None, None],
         ..saturation
     };
-    assert!(limit(&none).starts_with("unknown: "));
+    assert!(describe_limit(&none).starts_with("unknown: "));
     let below = |high| {
-        limit(&Saturation {
+        describe_limit(&Saturation {
             rate: None,
             interval: [None, high],
-            censored: Censored::Below,
+            censored: CensoredRate::Below,
         })
     };
     assert_eq!(below(Some(500.0)), "below 500/s");
@@ -122,7 +124,7 @@ fn a_bound_of_saturation_is_called_one() {
 
 #[test]
 fn of_one_that_was_told_to_end_while_it_warmed_up_no_figure_is_shown() {
-    let measured = Measured {
+    let measured = Measurement {
         recorder: Recorder::default(),
         started: 0,
         elapsed: 0,
@@ -141,17 +143,17 @@ fn of_one_that_was_told_to_end_while_it_warmed_up_no_figure_is_shown() {
 fn replies_that_came_after_the_window_are_told_beside_those_within_it() {
     let mut recorder = Recorder {
         completed: 100,
-        statuses_in_window: Statuses::of(&[(200, 49)]),
+        statuses_in_window: Statuses::from_replies(&[(200, 49)]),
         ..Recorder::default()
     };
-    assert!(shown(recorder.clone(), 80).contains("49 in 10 s = 4.90/s, and 51 after it"));
-    recorder.statuses_in_window = Statuses::of(&[(200, 99)]);
-    assert!(!shown(recorder, 80).contains("after it"));
+    assert!(render_text(recorder.clone(), 80).contains("49 in 10 s = 4.90/s, and 51 after it"));
+    recorder.statuses_in_window = Statuses::from_replies(&[(200, 99)]);
+    assert!(!render_text(recorder, 80).contains("after it"));
 }
 
 #[test]
 fn the_processor_is_told_by_the_time_for_which_it_was_used() {
-    let measured = Measured {
+    let measured = Measurement {
         recorder: Recorder {
             cpu: (2 * SECOND, SECOND),
             ..Recorder::default()
@@ -166,7 +168,7 @@ fn the_processor_is_told_by_the_time_for_which_it_was_used() {
 
 #[test]
 fn where_no_request_was_due_nothing_is_said_of_the_server() {
-    let measured = Measured {
+    let measured = Measurement {
         recorder: Recorder::default(),
         started: 0,
         elapsed: SECOND,

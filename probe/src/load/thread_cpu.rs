@@ -12,9 +12,9 @@ pub struct Meter {
 
 impl Meter {
     pub fn start() -> Self {
-        let (user, system) = used();
+        let (user, system) = cpu_time_used();
         Self {
-            since: clock::now(),
+            since: clock::monotonic_now(),
             user,
             system,
         }
@@ -22,19 +22,19 @@ impl Meter {
 
     /// User and system time, and their share of one processor.
     pub fn stop(&self) -> ((Nanoseconds, Nanoseconds), f64) {
-        let (user, system) = used();
+        let (user, system) = cpu_time_used();
         let (user, system) = (user - self.user, system - self.system);
-        let elapsed = (clock::now() - self.since).max(1);
+        let elapsed = (clock::monotonic_now() - self.since).max(1);
         ((user, system), (user + system) as f64 / elapsed as f64)
     }
 }
 
 /// Processor time of the calling thread, user and system together.
-pub fn now() -> Nanoseconds {
+pub fn cpu_time_now() -> Nanoseconds {
     timing::thread_cpu_ns() as Nanoseconds
 }
 
-fn used() -> (Nanoseconds, Nanoseconds) {
+fn cpu_time_used() -> (Nanoseconds, Nanoseconds) {
     // SAFETY: an all-zero rusage is a valid value, and the call only writes to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -1,9 +1,6 @@
-//! Whom a client trusts, and the handshake that is tried before any clock starts.
+//! Whom a client trusts.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
@@ -12,8 +9,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::clock::Nanoseconds;
-use super::epoll::tls::Session;
 use super::errors::Failure;
 use super::target::Target;
 
@@ -71,64 +66,9 @@ impl Client {
     pub fn new_connection(&self) -> Result<UnbufferedClientConnection, Error> {
         UnbufferedClientConnection::new(self.config.clone(), self.name.clone())
     }
-
-    /// Connect once, before anything is measured: an error if the server's certificate is refused, or it does not speak
-    /// TLS, for then every request would fail. None if no handshake came about for any other reason, which is counted
-    /// when requests are sent.
-    pub fn try_handshake(
-        &self,
-        address: SocketAddr,
-        timeout: Nanoseconds,
-    ) -> Result<Option<Agreement>, String> {
-        let timeout = Duration::from_nanos(timeout);
-        let stream = TcpStream::connect_timeout(&address, timeout).and_then(|stream| {
-            stream.set_read_timeout(Some(timeout))?;
-            stream.set_write_timeout(Some(timeout))?;
-            Ok(stream)
-        });
-        let (Ok(mut stream), Ok(mut session)) = (stream, Session::new(self)) else {
-            return Ok(None);
-        };
-        let mut buffer = vec![0; 64 << 10];
-        let mut filled = 0;
-        loop {
-            let mut outgoing = Vec::new();
-            let processed =
-                session.process_records(&mut buffer[..filled], &mut outgoing, |_| Ok(()));
-            if processed.is_err() {
-                session.write_farewell(&mut outgoing);
-            }
-            let _ = stream.write_all(&outgoing);
-            match processed {
-                Err(Failure::Certificate(reason)) => {
-                    return Err(format!(
-                        "{address} has a {reason}; {}",
-                        choose_remedy(reason)
-                    ));
-                }
-                Err(Failure::Tls(NOT_TLS)) => {
-                    return Err(format!(
-                        "{address} does not speak TLS; write the URL with http://, or name its port for https://"
-                    ));
-                }
-                Err(_) => return Ok(None),
-                Ok(()) if session.is_shaken() => break,
-                Ok(()) => {}
-            }
-            let kept = session.restore_incoming(&mut buffer);
-            match stream.read(&mut buffer[kept..]) {
-                Ok(0) | Err(_) => return Ok(None),
-                Ok(count) => filled = kept + count,
-            }
-        }
-        let mut outgoing = Vec::new();
-        session.write_farewell(&mut outgoing);
-        let _ = stream.write_all(&outgoing);
-        Ok(Some(session.read_agreement()))
-    }
 }
 
-fn choose_remedy(reason: &str) -> &'static str {
+pub fn choose_remedy(reason: &str) -> &'static str {
     match reason {
         CA_AS_SERVER => {
             "give the server one that is not a CA's own (CA:FALSE), or --insecure to leave it unchecked"

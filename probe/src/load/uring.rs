@@ -8,7 +8,7 @@ use super::clock::{self, Nanoseconds, SECOND};
 use super::driver::{self, Core};
 use super::errors::Failure;
 use super::job::{Job, Live};
-use super::pinned::Pinned;
+use super::pinned_memory::PinnedMemory;
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
@@ -24,7 +24,7 @@ const POLL_FIRST: u16 = 1;
 /// The parts of a request's chain, as completions name them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Step {
+enum RingStep {
     Socket,
     Connect,
     /// Told of only where it was not whole.
@@ -34,7 +34,7 @@ enum Step {
     Clean,
 }
 
-impl Step {
+impl RingStep {
     const ALL: [Self; 5] = [
         Self::Socket,
         Self::Connect,
@@ -45,7 +45,7 @@ impl Step {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum RingPhase {
     Empty,
     Connecting,
     Busy,
@@ -53,8 +53,8 @@ enum Phase {
     Cancelling,
 }
 
-struct Slot {
-    phase: Phase,
+struct RingSlot {
+    phase: RingPhase,
     /// Tells completions of this request from those of its predecessors.
     generation: u32,
     life: Life,
@@ -68,7 +68,7 @@ struct Slot {
 
 /// What operations point to.
 struct Memory {
-    slots: Vec<Slot>,
+    slots: Vec<RingSlot>,
     address: SocketAddress,
     /// The requests' bytes.
     requests: Vec<Box<[u8]>>,
@@ -77,7 +77,7 @@ struct Memory {
 
 pub struct Uring<'a> {
     core: Core<'a>,
-    pinned: Pinned<Memory>,
+    pinned: PinnedMemory<Memory>,
     capacity: u32,
     last_head: LastHead,
     completions: Vec<(u64, i32)>,
@@ -91,8 +91,8 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
 
     fn take_slot(&mut self) -> u32 {
         self.core.free.pop().unwrap_or_else(|| {
-            self.pinned.slots.push(Slot {
-                phase: Phase::Empty,
+            self.pinned.slots.push(RingSlot {
+                phase: RingPhase::Empty,
                 generation: 0,
                 life: Life::default(),
                 exchange: Exchange::default(),
@@ -105,8 +105,8 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
         })
     }
 
-    fn launch(&mut self, index: u32, mut exchange: Exchange, request: usize) {
-        let now = clock::now();
+    fn launch_request(&mut self, index: u32, mut exchange: Exchange, request: usize) {
+        let now = clock::monotonic_now();
         exchange.launched = now;
         let slot = &mut self.pinned.slots[index as usize];
         slot.exchange = exchange;
@@ -114,20 +114,21 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
         slot.broke = false;
         if index >= self.capacity {
             // The table of direct descriptors is full, which is the same shortage.
-            return self.fail(index, Failure::System(libc::EMFILE), now);
+            return self.fail_request(index, Failure::System(libc::EMFILE), now);
         }
-        slot.reply.begin(self.core.job.requests[request].is_head);
-        slot.phase = Phase::Connecting;
+        slot.reply
+            .begin_reply(self.core.job.requests[request].is_head);
+        slot.phase = RingPhase::Connecting;
         slot.life = Life {
             opened: now,
             ..Life::default()
         };
-        self.core.opened();
+        self.core.note_opened();
         self.submit_chain(index);
     }
 
-    fn rest(&mut self, index: u32, _now: Nanoseconds) {
-        self.pinned.slots[index as usize].phase = Phase::Empty;
+    fn rest_connection(&mut self, index: u32, _now: Nanoseconds) {
+        self.pinned.slots[index as usize].phase = RingPhase::Empty;
     }
 
     fn wait(&mut self, timeout: Nanoseconds) -> bool {
@@ -146,7 +147,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
         );
         let any = !completions.is_empty();
         for (token, result) in completions.drain(..) {
-            self.handle(token, result);
+            self.handle_event(token, result);
             driver::send_between(self);
         }
         self.completions = completions;
@@ -156,18 +157,20 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {
         for index in 0..self.pinned.slots.len() {
             let slot = &mut self.pinned.slots[index];
-            let under_way = matches!(slot.phase, Phase::Busy | Phase::Connecting);
+            let under_way = matches!(slot.phase, RingPhase::Busy | RingPhase::Connecting);
             if under_way && slot.exchange.launched <= limit {
-                slot.phase = Phase::Cancelling;
+                slot.phase = RingPhase::Cancelling;
                 let exchange = slot.exchange;
-                self.core.failed(&exchange, Failure::ClientTimeout, now);
-                self.cancel(index as u32);
+                self.core
+                    .note_failed(&exchange, Failure::ClientTimeout, now);
+                self.cancel_slot(index as u32);
             }
         }
     }
 
     fn under_way(&self) -> Vec<Exchange> {
-        let under_way = |slot: &&Slot| matches!(slot.phase, Phase::Busy | Phase::Connecting);
+        let under_way =
+            |slot: &&RingSlot| matches!(slot.phase, RingPhase::Busy | RingPhase::Connecting);
         self.pinned
             .slots
             .iter()
@@ -183,18 +186,18 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     /// What is under way ends as a client's would, as far as a second has room for it.
     fn close_all(&mut self) {
         for index in 0..self.pinned.slots.len() {
-            if !matches!(self.pinned.slots[index].phase, Phase::Empty) {
-                self.pinned.slots[index].phase = Phase::Cancelling;
-                self.cancel(index as u32);
+            if !matches!(self.pinned.slots[index].phase, RingPhase::Empty) {
+                self.pinned.slots[index].phase = RingPhase::Cancelling;
+                self.cancel_slot(index as u32);
             }
         }
-        let limit = clock::now() + SECOND;
+        let limit = clock::monotonic_now() + SECOND;
         while self
             .pinned
             .slots
             .iter()
-            .any(|slot| slot.phase != Phase::Empty)
-            && clock::now() < limit
+            .any(|slot| slot.phase != RingPhase::Empty)
+            && clock::monotonic_now() < limit
         {
             driver::Engine::wait(self, driver::LONGEST_WAIT);
         }
@@ -203,7 +206,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
 
 impl<'a> Uring<'a> {
     pub fn new(job: &'a Job<'a>, live: &'a Live) -> std::io::Result<Self> {
-        let capacity = ring::capacity();
+        let capacity = ring::file_capacity();
         let bytes = |request: &Request| request.bytes.clone().into();
         let memory = Memory {
             slots: Vec::new(),
@@ -213,14 +216,14 @@ impl<'a> Uring<'a> {
         };
         Ok(Self {
             core: Core::new(job, live),
-            pinned: Pinned::new(ring::ring(capacity)?, memory),
+            pinned: PinnedMemory::new(ring::open_ring(capacity)?, memory),
             capacity,
             last_head: LastHead::default(),
             completions: Vec::new(),
         })
     }
 
-    fn token(&self, index: u32, step: Step) -> u64 {
+    fn event_token(&self, index: u32, step: RingStep) -> u64 {
         let generation = self.pinned.slots[index as usize].generation & 0xff_ffff;
         u64::from(generation) << 40 | u64::from(step as u8) << 32 | u64::from(index)
     }
@@ -258,18 +261,18 @@ impl<'a> Uring<'a> {
             .file_index(slot)
             .build()
             .flags(quiet)
-            .user_data(self.token(index, Step::Socket));
+            .user_data(self.event_token(index, RingStep::Socket));
         let storage = std::ptr::from_ref(&*self.pinned.address.storage).cast();
         let connected = opcode::Connect::new(fixed, storage, self.pinned.address.length)
             .build()
             .flags(squeue::Flags::IO_LINK)
-            .user_data(self.token(index, Step::Connect));
+            .user_data(self.event_token(index, RingStep::Connect));
         let bytes = &self.pinned.requests[self.pinned.slots[index as usize].request];
         let sent = opcode::Send::new(fixed, bytes.as_ptr(), bytes.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
             .flags(quiet)
-            .user_data(self.token(index, Step::Send));
+            .user_data(self.event_token(index, RingStep::Send));
         self.push(opened);
         self.push(connected);
         self.push(sent);
@@ -278,9 +281,9 @@ impl<'a> Uring<'a> {
     }
 
     fn receive_entry(&mut self, index: u32) -> squeue::Entry {
-        let token = self.token(index, Step::Receive);
+        let token = self.event_token(index, RingStep::Receive);
         let slot = &mut self.pinned.slots[index as usize];
-        let skippable = slot.reply.skippable();
+        let skippable = slot.reply.skippable_bytes();
         let (pointer, length, flags) = if skippable > 0 {
             // All discards share one buffer: the kernel does not write to it. Whatever is there is taken: told to wait for
             // all of it as well (MSG_WAITALL), the ring forgets what it has discarded, and waits until the server closes.
@@ -304,64 +307,64 @@ impl<'a> Uring<'a> {
 
     fn close(&mut self, index: u32, now: Nanoseconds) {
         let slot = &mut self.pinned.slots[index as usize];
-        slot.phase = Phase::Empty;
+        slot.phase = RingPhase::Empty;
         slot.generation = slot.generation.wrapping_add(1);
-        self.core.closed(&slot.life, now);
+        self.core.note_closed(&slot.life, now);
         self.make_room(1);
         let entry = opcode::Close::new(Fixed(index))
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS)
-            .user_data(self.token(index, Step::Clean));
+            .user_data(self.event_token(index, RingStep::Clean));
         self.push(entry);
     }
 
-    fn cancel(&mut self, index: u32) {
+    fn cancel_slot(&mut self, index: u32) {
         self.make_room(1);
         let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(Fixed(index)).all())
             .build()
-            .user_data(self.token(index, Step::Clean));
+            .user_data(self.event_token(index, RingStep::Clean));
         self.push(entry);
     }
 
-    fn handle(&mut self, token: u64, result: i32) {
+    fn handle_event(&mut self, token: u64, result: i32) {
         let index = token as u32;
-        let Some(step) = Step::ALL.get((token >> 32 & 0xff) as usize) else {
+        let Some(step) = RingStep::ALL.get((token >> 32 & 0xff) as usize) else {
             return;
         };
-        if *step == Step::Clean || token != self.token(index, *step) {
+        if *step == RingStep::Clean || token != self.event_token(index, *step) {
             return;
         }
-        let now = clock::now();
+        let now = clock::monotonic_now();
         let phase = self.pinned.slots[index as usize].phase;
-        if phase == Phase::Cancelling {
+        if phase == RingPhase::Cancelling {
             // The first operation to end breaks the chain; what follows it has not begun. A send that was cancelled after a
             // part of the request tells how much that was.
-            if result < 0 || matches!(step, Step::Send | Step::Receive) {
+            if result < 0 || matches!(step, RingStep::Send | RingStep::Receive) {
                 self.close(index, now);
                 driver::after_failure(self, index, now);
             }
         } else if result < 0 {
             self.close(index, now);
-            self.fail(index, Failure::System(-result), now);
+            self.fail_request(index, Failure::System(-result), now);
         } else {
             match step {
-                Step::Connect => self.connected(index, now),
-                Step::Receive => self.received(index, result as usize, now),
-                Step::Send => self.broke_off(index),
-                Step::Socket | Step::Clean => {}
+                RingStep::Connect => self.note_connected(index, now),
+                RingStep::Receive => self.note_received(index, result as usize, now),
+                RingStep::Send => self.broke_off(index),
+                RingStep::Socket | RingStep::Clean => {}
             }
         }
     }
 
-    fn connected(&mut self, index: u32, now: Nanoseconds) {
+    fn note_connected(&mut self, index: u32, now: Nanoseconds) {
         let slot = &mut self.pinned.slots[index as usize];
-        slot.phase = Phase::Busy;
+        slot.phase = RingPhase::Busy;
         slot.life.connected = now;
         // The kernel sends as soon as it is connected.
         slot.exchange.sent = now;
         let core = &mut self.core;
         core.recorder
-            .sent(&mut slot.exchange, &mut slot.life, &core.window);
+            .record_sent(&mut slot.exchange, &mut slot.life, &core.window);
     }
 
     /// The connection broke after a part of the request. The server may have answered before, and the chain, which would
@@ -374,16 +377,16 @@ impl<'a> Uring<'a> {
         self.receive_more(index);
     }
 
-    fn received(&mut self, index: u32, count: usize, now: Nanoseconds) {
+    fn note_received(&mut self, index: u32, count: usize, now: Nanoseconds) {
         let slot = &mut self.pinned.slots[index as usize];
         let fed = if count == 0 {
-            slot.reply.end()
+            slot.reply.end_stream()
         } else {
             if slot.reply.is_untouched() {
                 slot.exchange.first_byte = now;
             }
-            if slot.reply.skippable() > 0 {
-                slot.reply.skip(count as u64);
+            if slot.reply.skippable_bytes() > 0 {
+                slot.reply.skip_bytes(count as u64);
                 Ok(())
             } else {
                 slot.reply
@@ -393,29 +396,29 @@ impl<'a> Uring<'a> {
         if count == 0 && slot.broke {
             // Why it broke the kernel has not said, but that a part was sent.
             self.close(index, now);
-            self.fail(index, Failure::System(libc::ECONNRESET), now);
+            self.fail_request(index, Failure::System(libc::ECONNRESET), now);
         } else if let Err(breach) = fed {
             self.close(index, now);
-            self.fail(index, Failure::Protocol(breach), now);
+            self.fail_request(index, Failure::Protocol(breach), now);
         } else if self.pinned.slots[index as usize].reply.is_done() {
-            self.complete(index, now);
+            self.complete_request(index, now);
         } else {
             self.receive_more(index);
         }
     }
 
-    fn complete(&mut self, index: u32, now: Nanoseconds) {
+    fn complete_request(&mut self, index: u32, now: Nanoseconds) {
         self.close(index, now);
         let slot = &mut self.pinned.slots[index as usize];
         self.core
-            .completed(&slot.exchange, &slot.reply, slot.request, now);
+            .note_completed(&slot.exchange, &slot.reply, slot.request, now);
         driver::after_reply(self, index, now, false);
     }
 
     /// Write a failure down; the slot's connection is closed.
-    fn fail(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
+    fn fail_request(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
         let exchange = self.pinned.slots[index as usize].exchange;
-        self.core.failed(&exchange, failure, now);
+        self.core.note_failed(&exchange, failure, now);
         driver::after_failure(self, index, now);
     }
 }

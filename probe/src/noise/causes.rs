@@ -82,7 +82,11 @@ impl ThreadCounts {
     }
 }
 
-pub fn between(cpu: u32, machine: [&MachineCounts; 2], thread: &[ThreadCounts; 2]) -> Causes {
+pub fn causes_between(
+    cpu: u32,
+    machine: [&MachineCounts; 2],
+    thread: &[ThreadCounts; 2],
+) -> Causes {
     let [before, after] = machine;
     let earlier = |name: &str| {
         before
@@ -117,7 +121,7 @@ pub fn between(cpu: u32, machine: [&MachineCounts; 2], thread: &[ThreadCounts; 2
 mod tests {
     use super::*;
 
-    fn counts(timer: u64, steal: u64) -> MachineCounts {
+    fn sample_counts(timer: u64, steal: u64) -> MachineCounts {
         let interrupts =
             format!("CPU0 CPU1\n  5: 1 1 chip disk\nLOC: 9 {timer} Local timer interrupts\n");
         let stat = format!("cpu 0\ncpu0 1 2 3\ncpu1 1 2 3 4 5 6 7 {steal} 9 10\n");
@@ -130,7 +134,11 @@ mod tests {
     #[test]
     fn only_lines_that_fired_on_this_cpu_are_told() {
         let thread = ThreadCounts::default();
-        let causes = between(1, [&counts(100, 0), &counts(102, 3)], &[thread, thread]);
+        let causes = causes_between(
+            1,
+            [&sample_counts(100, 0), &sample_counts(102, 3)],
+            &[thread, thread],
+        );
         assert_eq!((causes.local_timer, causes.interrupts.len()), (Some(2), 1));
         assert_eq!(
             (
@@ -148,7 +156,11 @@ mod tests {
     #[test]
     fn what_cannot_be_known_is_absent() {
         let thread = ThreadCounts::default();
-        let causes = between(7, [&counts(1, 0), &counts(2, 0)], &[thread, thread]);
+        let causes = causes_between(
+            7,
+            [&sample_counts(1, 0), &sample_counts(2, 0)],
+            &[thread, thread],
+        );
         assert_eq!(
             (causes.local_timer, causes.steal_ns, causes.waited_ns),
             (None, None, None)

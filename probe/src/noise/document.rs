@@ -94,7 +94,7 @@ pub fn cpu_noise(kernel: &Kernel, listener: Listener, causes: Causes, epoch_ns: 
             p99: resolution.p99_ns,
         },
         threshold_ns,
-        gaps: gaps(&heard, epoch_ns),
+        gaps: build_gaps(&heard, epoch_ns),
         causes,
     }
 }
@@ -105,7 +105,7 @@ fn is_listed(kernel: &Kernel, list: &str, cpu: u32) -> bool {
         .is_some_and(|cpus| cpus.as_slice().contains(&(cpu as usize)))
 }
 
-fn gaps(heard: &Heard, epoch_ns: i64) -> Gaps {
+fn build_gaps(heard: &Heard, epoch_ns: i64) -> Gaps {
     let longest = heard.longest.iter().map(|gap| GapDocument {
         time_ns: gap.begin_ns + epoch_ns,
         length_ns: gap.length_ns,
@@ -117,13 +117,13 @@ fn gaps(heard: &Heard, epoch_ns: i64) -> Gaps {
         longest_ns: heard.longest.first().map_or(0, |gap| gap.length_ns),
         p50_ns: heard.histogram.value_at_quantile(0.5),
         p99_ns: heard.histogram.value_at_quantile(0.99),
-        histogram: buckets(&heard.histogram),
+        histogram: build_buckets(&heard.histogram),
         longest: longest.collect(),
     }
 }
 
 /// Counts between 1, 2, 5, 10 ... microseconds, up to 10 s and beyond.
-fn buckets(histogram: &Histogram<u64>) -> Vec<Bucket> {
+fn build_buckets(histogram: &Histogram<u64>) -> Vec<Bucket> {
     let decades = (0..7).map(|decade| 10_u64.pow(decade) * 1_000);
     let bounds: Vec<u64> = decades
         .flat_map(|decade| [decade, 2 * decade, 5 * decade])
@@ -168,7 +168,7 @@ mod tests {
         ] {
             histogram.record(value).unwrap();
         }
-        let buckets = buckets(&histogram);
+        let buckets = build_buckets(&histogram);
         assert_eq!(
             buckets.iter().map(|bucket| bucket.count).sum::<u64>(),
             histogram.len()

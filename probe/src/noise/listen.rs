@@ -13,7 +13,7 @@ pub struct Gap {
 
 /// How finely a listener hears: the time from one reading of the clock to the next when nothing is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resolution {
+pub struct ClockResolution {
     pub min_ns: i64,
     pub median_ns: i64,
     pub p99_ns: i64,
@@ -34,7 +34,7 @@ const LONGEST_KEPT: usize = 20;
 const CALIBRATION_READINGS: usize = 20_000;
 
 /// Read the clock in a row, and tell how far readings are apart.
-pub fn calibrate(now: impl Fn() -> i64) -> Resolution {
+pub fn calibrate_clock(now: impl Fn() -> i64) -> ClockResolution {
     let mut steps = vec![0; CALIBRATION_READINGS];
     let mut last = now();
     for step in &mut steps {
@@ -44,7 +44,7 @@ pub fn calibrate(now: impl Fn() -> i64) -> Resolution {
     }
     steps.sort_unstable();
     let quantile = |share: f64| steps[((steps.len() - 1) as f64 * share) as usize];
-    Resolution {
+    ClockResolution {
         min_ns: steps[0],
         median_ns: quantile(0.5),
         p99_ns: quantile(0.99),
@@ -52,13 +52,13 @@ pub fn calibrate(now: impl Fn() -> i64) -> Resolution {
 }
 
 /// Spin for a time, and note every gap of at least `threshold_ns`. A gap that begins before the end counts whole.
-pub fn listen(
+pub fn listen_for_gaps(
     now: impl Fn() -> i64,
     duration_ns: i64,
     threshold_ns: i64,
     stop: &AtomicBool,
 ) -> Heard {
-    let (histogram, longest) = (histogram(), Vec::with_capacity(LONGEST_KEPT + 1));
+    let (histogram, longest) = (new_histogram(), Vec::with_capacity(LONGEST_KEPT + 1));
     let begin_ns = now();
     let end_ns = begin_ns.saturating_add(duration_ns);
     let mut heard = Heard {
@@ -74,7 +74,7 @@ pub fn listen(
         let reading = now();
         heard.readings += 1;
         if reading - last >= threshold_ns {
-            heard.note(Gap {
+            heard.note_gap(Gap {
                 begin_ns: last,
                 length_ns: reading - last,
             });
@@ -86,7 +86,7 @@ pub fn listen(
 }
 
 impl Heard {
-    fn note(&mut self, gap: Gap) {
+    fn note_gap(&mut self, gap: Gap) {
         self.total_ns += gap.length_ns;
         self.histogram.saturating_record(gap.length_ns as u64);
         let rank = self
@@ -98,7 +98,7 @@ impl Heard {
 }
 
 /// Made whole beforehand, so that noting a gap does not make one.
-fn histogram() -> Histogram<u64> {
+fn new_histogram() -> Histogram<u64> {
     const LONGEST_NS: u64 = 3_600_000_000_000;
     Histogram::new_with_bounds(1, LONGEST_NS, 3)
         .expect("the bounds are in order, and three digits are allowed")
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     /// A clock that moves on by the given steps, and by 100 ns when they are used up.
-    fn clock(steps: Vec<i64>) -> impl Fn() -> i64 {
+    fn stepping_clock(steps: Vec<i64>) -> impl Fn() -> i64 {
         let (time, next) = (Cell::new(0), Cell::new(0));
         move || {
             time.set(time.get() + steps.get(next.get()).copied().unwrap_or(100));
@@ -120,14 +120,19 @@ mod tests {
         }
     }
 
-    fn heard(steps: Vec<i64>, duration_ns: i64) -> Heard {
-        listen(clock(steps), duration_ns, 1_000, &AtomicBool::new(false))
+    fn hear_steps(steps: Vec<i64>, duration_ns: i64) -> Heard {
+        listen_for_gaps(
+            stepping_clock(steps),
+            duration_ns,
+            1_000,
+            &AtomicBool::new(false),
+        )
     }
 
     #[test]
     fn gaps_at_and_above_the_threshold_are_noted() {
         // The first reading is the begin.
-        let heard = heard(vec![0, 100, 999, 1_000, 100, 50_000, 2_000], 100_000);
+        let heard = hear_steps(vec![0, 100, 999, 1_000, 100, 50_000, 2_000], 100_000);
         assert_eq!((heard.histogram.len(), heard.total_ns), (3, 53_000));
         let lengths: Vec<_> = heard.longest.iter().map(|gap| gap.length_ns).collect();
         assert_eq!(lengths, [50_000, 2_000, 1_000]);
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_gap_over_the_end_counts_whole() {
-        let heard = heard(vec![0, 900_000], 100_000);
+        let heard = hear_steps(vec![0, 900_000], 100_000);
         assert_eq!(
             (heard.elapsed_ns, heard.total_ns, heard.readings),
             (900_000, 900_000, 1)
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn only_the_longest_are_kept_but_all_are_counted() {
-        let heard = heard(
+        let heard = hear_steps(
             [vec![0], (1..=100).map(|n| n * 1_000).collect()].concat(),
             1_000_000_000,
         );
@@ -162,10 +167,10 @@ mod tests {
 
     #[test]
     fn the_resolution_is_that_of_the_clock() {
-        let resolution = calibrate(clock(vec![0]));
+        let resolution = calibrate_clock(stepping_clock(vec![0]));
         assert_eq!(
             resolution,
-            Resolution {
+            ClockResolution {
                 min_ns: 100,
                 median_ns: 100,
                 p99_ns: 100

@@ -20,7 +20,7 @@ mod text;
 
 use causes::{MachineCounts, ThreadCounts};
 pub use document::Document;
-use listen::{Heard, Resolution};
+use listen::{ClockResolution, Heard};
 
 /// Listen to CPUs: how often, and for how long, does a program that wants to run there not run?
 ///
@@ -51,14 +51,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("--duration is nothing; there is nothing to hear in no time");
     }
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
-    let document = hear(&args, stop)?;
+    let document = hear_noise(&args, stop)?;
     match args.json {
         true => output::print_document(&document)?,
         false => output::print_line(
             document
                 .cpus
                 .iter()
-                .map(text::describe)
+                .map(text::describe_noise)
                 .collect::<String>()
                 .trim_end(),
         )?,
@@ -69,13 +69,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// A thread's share of the work: its own counts from before and after, and what it heard in between.
 struct Listener {
     cpu: u32,
-    resolution: Resolution,
+    resolution: ClockResolution,
     threshold_ns: i64,
     heard: Heard,
     counts: [ThreadCounts; 2],
 }
 
-fn hear(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
+fn hear_noise(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
     let kernel = Kernel::running();
     let cpus: Vec<u32> = args.cpus.as_slice().iter().map(|&cpu| cpu as u32).collect();
     let asked_ns = i64::try_from(args.duration.as_nanos()).unwrap_or(i64::MAX / 2);
@@ -100,7 +100,7 @@ fn hear(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
     // Both clocks are read at one moment, after the listening, so that gaps can be told in time that machines share.
     let epoch_ns = realtime_ns() - monotonic_ns();
     let told = listeners.into_iter().map(|listener| {
-        let causes = causes::between(listener.cpu, [&before, &after], &listener.counts);
+        let causes = causes::causes_between(listener.cpu, [&before, &after], &listener.counts);
         document::cpu_noise(&kernel, listener, causes, epoch_ns)
     });
     Ok(Document {
@@ -119,7 +119,7 @@ fn listen_on(
 ) -> anyhow::Result<Listener> {
     let kernel = Kernel::running();
     let pinned = place::pin_this_thread(&CpuList::from_single(cpu as usize));
-    let resolution = listen::calibrate(monotonic_ns);
+    let resolution = listen::calibrate_clock(monotonic_ns);
     let threshold_ns = match threshold {
         Some(threshold) => i64::try_from(threshold.as_nanos())
             .unwrap_or(i64::MAX)
@@ -130,7 +130,7 @@ fn listen_on(
     together.wait();
     pinned?;
     let before = ThreadCounts::read(&kernel);
-    let heard = listen::listen(monotonic_ns, duration_ns, threshold_ns, stop);
+    let heard = listen::listen_for_gaps(monotonic_ns, duration_ns, threshold_ns, stop);
     let counts = [before, ThreadCounts::read(&kernel)];
     Ok(Listener {
         cpu,

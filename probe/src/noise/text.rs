@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::document::CpuNoise;
 
 /// A CPU's noise for people.
-pub fn describe(noise: &CpuNoise) -> String {
+pub fn describe_noise(noise: &CpuNoise) -> String {
     let duration = |nanoseconds: i64| Duration::from_nanos(nanoseconds.unsigned_abs());
     let nature = match (noise.isolated, noise.nohz_full) {
         (true, true) => " (isolated, nohz_full)",

@@ -35,7 +35,9 @@ impl BlockLayers {
             .lines()
             .filter_map(|line| {
                 let device = line.split_ascii_whitespace().next()?;
-                device.contains(':').then(|| (self.layer(device), line))
+                device
+                    .contains(':')
+                    .then(|| (self.read_layer(device), line))
             })
             .collect();
         let has = |wanted| lines.iter().any(|&(layer, _)| layer == wanted);
@@ -53,7 +55,7 @@ impl BlockLayers {
             .collect()
     }
 
-    fn layer(&mut self, device: &str) -> BlockLayer {
+    fn read_layer(&mut self, device: &str) -> BlockLayer {
         if let Some(&layer) = self.known.get(device) {
             return layer;
         }

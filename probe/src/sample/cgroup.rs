@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::kernel::{Kernel, value_of};
 
 use super::block_layers::BlockLayers;
-use super::reader::Reader;
+use super::reader::FileReader;
 
 /// A control group to sample, written `DIR` or `NAME=DIR`.
 ///
@@ -94,17 +94,17 @@ impl CgroupCounters {
 
 /// Every file that a controller of either version may have in the directory; those that are not there read as nothing.
 pub struct CgroupReader {
-    cpu_stat: Reader,
-    cpuacct_usage: Reader,
-    cpuacct_stat: Reader,
-    memory_current: Reader,
-    memory_max: Reader,
-    memory_stat: Reader,
-    io_stat: Reader,
-    blkio_bytes: Reader,
-    pids_current: Reader,
-    pids_max: Reader,
-    threads: Reader,
+    cpu_stat: FileReader,
+    cpuacct_usage: FileReader,
+    cpuacct_stat: FileReader,
+    memory_current: FileReader,
+    memory_max: FileReader,
+    memory_stat: FileReader,
+    io_stat: FileReader,
+    blkio_bytes: FileReader,
+    pids_current: FileReader,
+    pids_max: FileReader,
+    threads: FileReader,
     layers: BlockLayers,
 }
 
@@ -113,10 +113,10 @@ impl CgroupReader {
         let open = |names: &[&str]| {
             let mut readers = names
                 .iter()
-                .map(|name| Reader::open(kernel, directory.join(name)));
+                .map(|name| FileReader::open(kernel, directory.join(name)));
             readers
-                .find(Reader::is_there)
-                .unwrap_or_else(|| Reader::open(kernel, directory.join(names[0])))
+                .find(FileReader::is_there)
+                .unwrap_or_else(|| FileReader::open(kernel, directory.join(names[0])))
         };
         CgroupReader {
             cpu_stat: open(&["cpu.stat"]),
@@ -148,63 +148,71 @@ impl CgroupReader {
             &self.pids_current,
         ]
         .into_iter()
-        .any(Reader::is_there)
+        .any(FileReader::is_there)
     }
 
     pub fn read(&mut self) -> CgroupCounters {
         let mut counters = CgroupCounters::default();
-        cpu(self.cpu_stat.text().unwrap_or_default(), &mut counters);
-        cpu_version_1(self.cpuacct_stat.text().unwrap_or_default(), &mut counters);
-        counters.cpu_ns = counters.cpu_ns.or_else(|| number(&mut self.cpuacct_usage));
-        counters.memory_bytes = number(&mut self.memory_current);
+        parse_cpu(self.cpu_stat.read_text().unwrap_or_default(), &mut counters);
+        cpu_version_1(
+            self.cpuacct_stat.read_text().unwrap_or_default(),
+            &mut counters,
+        );
+        counters.cpu_ns = counters
+            .cpu_ns
+            .or_else(|| read_number(&mut self.cpuacct_usage));
+        counters.memory_bytes = read_number(&mut self.memory_current);
         // Version 1 writes "no limit" as the largest number of whole pages.
-        counters.memory_limit_bytes = number(&mut self.memory_max).filter(|&limit| limit < 1 << 62);
-        let memory = self.memory_stat.text().unwrap_or_default();
-        counters.inactive_file_bytes =
-            field(memory, "total_inactive_file").or_else(|| field(memory, "inactive_file"));
+        counters.memory_limit_bytes =
+            read_number(&mut self.memory_max).filter(|&limit| limit < 1 << 62);
+        let memory = self.memory_stat.read_text().unwrap_or_default();
+        counters.inactive_file_bytes = find_field(memory, "total_inactive_file")
+            .or_else(|| find_field(memory, "inactive_file"));
         let layers = &mut self.layers;
         read_io(
-            self.io_stat.text().unwrap_or_default(),
+            self.io_stat.read_text().unwrap_or_default(),
             layers,
             &mut counters,
         );
         read_io_version_1(
-            self.blkio_bytes.text().unwrap_or_default(),
+            self.blkio_bytes.read_text().unwrap_or_default(),
             layers,
             &mut counters,
         );
-        counters.processes = number(&mut self.pids_current).or_else(|| lines(&mut self.threads));
-        counters.processes_limit = number(&mut self.pids_max);
+        counters.processes =
+            read_number(&mut self.pids_current).or_else(|| count_lines(&mut self.threads));
+        counters.processes_limit = read_number(&mut self.pids_max);
         counters
     }
 }
 
-fn number(reader: &mut Reader) -> Option<u64> {
-    reader.text()?.trim().parse().ok()
+fn read_number(reader: &mut FileReader) -> Option<u64> {
+    reader.read_text()?.trim().parse().ok()
 }
 
 /// The controller that counts threads may be absent; every group lists its own.
-fn lines(reader: &mut Reader) -> Option<u64> {
-    Some(reader.text()?.lines().count() as u64)
+fn count_lines(reader: &mut FileReader) -> Option<u64> {
+    Some(reader.read_text()?.lines().count() as u64)
 }
 
-fn field(text: &str, key: &str) -> Option<u64> {
+fn find_field(text: &str, key: &str) -> Option<u64> {
     value_of(text, key)?.parse().ok()
 }
 
-fn cpu(text: &str, counters: &mut CgroupCounters) {
-    let nanoseconds = |key: &str| field(text, key).map(|microseconds| microseconds * 1_000);
+fn parse_cpu(text: &str, counters: &mut CgroupCounters) {
+    let nanoseconds = |key: &str| find_field(text, key).map(|microseconds| microseconds * 1_000);
     counters.cpu_ns = nanoseconds("usage_usec");
     counters.user_ns = nanoseconds("user_usec");
     counters.system_ns = nanoseconds("system_usec");
-    counters.throttled = field(text, "nr_throttled");
+    counters.throttled = find_field(text, "nr_throttled");
     // Version 1 counts this one in nanoseconds.
-    counters.throttled_ns = nanoseconds("throttled_usec").or_else(|| field(text, "throttled_time"));
+    counters.throttled_ns =
+        nanoseconds("throttled_usec").or_else(|| find_field(text, "throttled_time"));
 }
 
 fn cpu_version_1(text: &str, counters: &mut CgroupCounters) {
     let nanoseconds = |key: &str| {
-        Some(field(text, key)? * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+        Some(find_field(text, key)? * 1_000_000_000 / rustix::param::clock_ticks_per_second())
     };
     counters.user_ns = counters.user_ns.or_else(|| nanoseconds("user"));
     counters.system_ns = counters.system_ns.or_else(|| nanoseconds("system"));
@@ -243,7 +251,7 @@ fn add_all(values: impl Iterator<Item = u64>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laid::Laid;
+    use crate::sample_kernel::Laid;
 
     #[test]
     fn a_group_may_have_a_name() {
@@ -288,7 +296,7 @@ mod tests {
     fn both_versions_tell_the_same() {
         let mut layers = BlockLayers::new(&Kernel::at_root("/nowhere"));
         let mut version_2 = CgroupCounters::default();
-        cpu(
+        parse_cpu(
             "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 9\n",
             &mut version_2,
         );
@@ -304,7 +312,7 @@ mod tests {
         };
         version_1.system_ns = Some(2_000);
         let mut throttling = CgroupCounters::default();
-        cpu(
+        parse_cpu(
             "nr_periods 4\nnr_throttled 1\nthrottled_time 9000\n",
             &mut throttling,
         );

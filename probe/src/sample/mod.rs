@@ -26,7 +26,7 @@ mod reader;
 
 use cgroup::{CgroupName, CgroupReader};
 pub use model::Sample;
-use raw::Sources;
+use raw::CounterSources;
 pub use raw::cpu_ticks;
 
 /// Tell what this machine uses, interval by interval: CPUs, disks, network interfaces, memory, pressure, interrupts.
@@ -91,11 +91,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let kernel = Kernel::running();
-    let mut sources = Sources::open(&kernel, open_cgroups(&kernel, &args.cgroup)?);
+    let mut sources = CounterSources::open(&kernel, open_cgroups(&kernel, &args.cgroup)?);
     let mut to = Teller::open(&args)?;
-    to.document(&header(&kernel, &args))?;
-    let end = sample(&mut sources, &args, stop, &mut to)?;
-    to.document(&end)?;
+    to.print_document(&build_header(&kernel, &args))?;
+    let end = take_samples(&mut sources, &args, stop, &mut to)?;
+    to.print_document(&end)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,23 +120,23 @@ impl Teller {
         })
     }
 
-    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
+    fn print_sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
         match self.json {
-            true => self.document(sample),
-            false => self.line(&summary(sample)),
+            true => self.print_document(sample),
+            false => self.print_line(&summarize_sample(sample)),
         }
     }
 
     /// People are not told what only programs need.
-    fn document(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+    fn print_document(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         match self.json {
-            true => self.line(&serde_json::to_string(value)?),
+            true => self.print_line(&serde_json::to_string(value)?),
             false => Ok(()),
         }
     }
 
     /// In one write, so that a reader of the file sees whole lines.
-    fn line(&mut self, text: &str) -> anyhow::Result<()> {
+    fn print_line(&mut self, text: &str) -> anyhow::Result<()> {
         self.to
             .write_all(format!("{text}\n").as_bytes())
             .context("cannot write the samples")
@@ -160,7 +160,7 @@ fn open_cgroups(
     names.iter().map(open).collect()
 }
 
-fn header(kernel: &Kernel, args: &Args) -> Header {
+fn build_header(kernel: &Kernel, args: &Args) -> Header {
     let mut cgroups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for group in &args.cgroup {
         cgroups
@@ -181,8 +181,8 @@ fn header(kernel: &Kernel, args: &Args) -> Header {
 }
 
 /// Sample on an absolute schedule, so that intervals do not add up their delays.
-fn sample(
-    sources: &mut Sources,
+fn take_samples(
+    sources: &mut CounterSources,
     args: &Args,
     stop: &AtomicBool,
     to: &mut Teller,
@@ -203,7 +203,7 @@ fn sample(
         next_ns += (due + 1) * interval_ns;
         sleep_until_monotonic(next_ns.min(last_ns));
         let after = sources.read();
-        to.sample(&Sample::between(&before, &after))?;
+        to.print_sample(&Sample::between_readings(&before, &after))?;
         samples += 1;
         before = after;
     }
@@ -218,7 +218,7 @@ fn sample(
 }
 
 /// A line for people: the machine as a whole.
-fn summary(sample: &Sample) -> String {
+fn summarize_sample(sample: &Sample) -> String {
     let mut parts = Vec::new();
     if let Some(cpu) = sample.all_cpus() {
         parts.push(format!(
@@ -234,7 +234,7 @@ fn summary(sample: &Sample) -> String {
     if let Some(available) = sample.available_memory() {
         parts.push(format!("{} MiB available", available >> 20));
     }
-    let rate = |bytes: u64| bytes as f64 / 1e3 / sample.seconds();
+    let rate = |bytes: u64| bytes as f64 / 1e3 / sample.length_seconds();
     for (name, disk) in sample.disks().iter().filter(|(_, disk)| disk.tps > 0.0) {
         parts.push(format!(
             "{name} {:.0} kB/s read {:.0} written",

@@ -72,12 +72,13 @@ pub struct Disk {
 
 #[derive(Serialize, JsonSchema, Debug, PartialEq)]
 pub struct Interface {
-    pub received: Counts,
-    pub sent: Counts,
+    pub received: CounterTotals,
+    pub sent: CounterTotals,
 }
 
 #[derive(Serialize, JsonSchema, Debug, PartialEq)]
-pub struct Counts {
+#[schemars(rename = "Counts")]
+pub struct CounterTotals {
     pub bytes: u64,
     packets: u64,
     errors: u64,
@@ -139,16 +140,19 @@ pub struct Cgroup {
 }
 
 impl Sample {
-    pub fn between(before: &Raw, after: &Raw) -> Sample {
+    pub fn between_readings(before: &Raw, after: &Raw) -> Sample {
         let elapsed_ns = after.monotonic_ns - before.monotonic_ns;
         let seconds = (elapsed_ns.max(1)) as f64 / 1e9;
-        let mut cpus = both(&before.cpus, &after.cpus, |cpu| cpu.to_string(), shares);
-        cpus.insert("all".to_owned(), shares(&before.all_cpus, &after.all_cpus));
+        let mut cpus = compare_maps(&before.cpus, &after.cpus, |cpu| cpu.to_string(), cpu_shares);
+        cpus.insert(
+            "all".to_owned(),
+            cpu_shares(&before.all_cpus, &after.all_cpus),
+        );
         let cpu_numbers = after
             .interrupts
             .cpus
             .iter()
-            .map(|&cpu| (cpu.to_string(), interrupts(before, after, cpu)));
+            .map(|&cpu| (cpu.to_string(), count_interrupts(before, after, cpu)));
         Sample {
             schema: "sample.v1",
             time_ns: after.realtime_ns,
@@ -162,32 +166,32 @@ impl Sample {
             running: after.running,
             blocked: after.blocked,
             interrupts: cpu_numbers.collect(),
-            softirqs: both(&before.softirqs, &after.softirqs, String::clone, |b, a| {
+            softirqs: compare_maps(&before.softirqs, &after.softirqs, String::clone, |b, a| {
                 a.saturating_sub(*b)
             }),
-            disks: both(&before.disks, &after.disks, String::clone, |b, a| {
-                disk(b, a, seconds)
+            disks: compare_maps(&before.disks, &after.disks, String::clone, |b, a| {
+                compare_disk(b, a, seconds)
             }),
-            interfaces: both(
+            interfaces: compare_maps(
                 &before.interfaces,
                 &after.interfaces,
                 String::clone,
-                interface,
+                compare_interface,
             ),
-            memory: memory(&after.memory),
-            pressure: both(
+            memory: read_memory(&after.memory),
+            pressure: compare_maps(
                 &before.pressure,
                 &after.pressure,
                 |resource| *resource,
-                |b, a| pressure(b, a, seconds),
+                |b, a| compare_pressure(b, a, seconds),
             ),
-            cgroups: both(&before.cgroups, &after.cgroups, String::clone, |b, a| {
-                cgroup(b, a, seconds)
+            cgroups: compare_maps(&before.cgroups, &after.cgroups, String::clone, |b, a| {
+                compare_cgroup(b, a, seconds)
             }),
         }
     }
 
-    pub fn seconds(&self) -> f64 {
+    pub fn length_seconds(&self) -> f64 {
         self.elapsed_ns as f64 / 1e9
     }
 
@@ -209,7 +213,7 @@ impl Sample {
 }
 
 /// What two maps have in common, compared. What came or went within the interval has no difference to tell.
-fn both<K: Ord, N: Ord, V, D>(
+fn compare_maps<K: Ord, N: Ord, V, D>(
     before: &BTreeMap<K, V>,
     after: &BTreeMap<K, V>,
     name: impl Fn(&K) -> N,
@@ -221,7 +225,7 @@ fn both<K: Ord, N: Ord, V, D>(
         .collect()
 }
 
-fn shares(before: &CpuTicks, after: &CpuTicks) -> CpuShares {
+fn cpu_shares(before: &CpuTicks, after: &CpuTicks) -> CpuShares {
     // The kernel lets iowait go back at times.
     let mut spent = [0.0; 10];
     for (state, share) in spent.iter_mut().enumerate() {
@@ -263,18 +267,18 @@ fn shares(before: &CpuTicks, after: &CpuTicks) -> CpuShares {
     }
 }
 
-fn interrupts(before: &Raw, after: &Raw, cpu: u32) -> InterruptCounts {
+fn count_interrupts(before: &Raw, after: &Raw, cpu: u32) -> InterruptCounts {
     let timer = |raw: &Raw| raw.interrupts.local_timer(cpu);
     InterruptCounts {
         total: after
             .interrupts
             .sum_cpu(cpu)
             .saturating_sub(before.interrupts.sum_cpu(cpu)),
-        local_timer: counted(timer(before), timer(after)),
+        local_timer: count_between(timer(before), timer(after)),
     }
 }
 
-fn disk(before: &DiskCounters, after: &DiskCounters, seconds: f64) -> Disk {
+fn compare_disk(before: &DiskCounters, after: &DiskCounters, seconds: f64) -> Disk {
     const SECTOR: u64 = 512;
     let reads = after.reads.saturating_sub(before.reads);
     let writes = after.writes.saturating_sub(before.writes);
@@ -288,8 +292,8 @@ fn disk(before: &DiskCounters, after: &DiskCounters, seconds: f64) -> Disk {
     }
 }
 
-fn interface(before: &InterfaceCounters, after: &InterfaceCounters) -> Interface {
-    let counts = |before: &Traffic, after: &Traffic| Counts {
+fn compare_interface(before: &InterfaceCounters, after: &InterfaceCounters) -> Interface {
+    let counts = |before: &Traffic, after: &Traffic| CounterTotals {
         bytes: after.bytes.saturating_sub(before.bytes),
         packets: after.packets.saturating_sub(before.packets),
         errors: after.errors.saturating_sub(before.errors),
@@ -301,7 +305,7 @@ fn interface(before: &InterfaceCounters, after: &InterfaceCounters) -> Interface
     }
 }
 
-fn memory(bytes: &BTreeMap<String, u64>) -> Memory {
+fn read_memory(bytes: &BTreeMap<String, u64>) -> Memory {
     let of = |name: &str| bytes.get(name).copied();
     let less = |all: Option<u64>, part: Option<u64>| Some(all?.saturating_sub(part?));
     Memory {
@@ -317,39 +321,39 @@ fn memory(bytes: &BTreeMap<String, u64>) -> Memory {
     }
 }
 
-fn pressure(before: &Stalls, after: &Stalls, seconds: f64) -> Pressure {
+fn compare_pressure(before: &Stalls, after: &Stalls, seconds: f64) -> Pressure {
     let share = |stalled_us: u64| stalled_us as f64 / 1e6 / seconds;
     Pressure {
         some: share(after.some_us.saturating_sub(before.some_us)),
-        full: counted(before.full_us, after.full_us).map(share),
+        full: count_between(before.full_us, after.full_us).map(share),
     }
 }
 
-fn cgroup(before: &CgroupCounters, after: &CgroupCounters, seconds: f64) -> Cgroup {
-    let cpu_ns = counted(before.cpu_ns, after.cpu_ns);
+fn compare_cgroup(before: &CgroupCounters, after: &CgroupCounters, seconds: f64) -> Cgroup {
+    let cpu_ns = count_between(before.cpu_ns, after.cpu_ns);
     let cache = after.inactive_file_bytes.unwrap_or(0);
     Cgroup {
         cpu_ns,
         cpu_percent: cpu_ns.map(|used| used as f64 / 1e9 / seconds * 100.0),
-        user_ns: counted(before.user_ns, after.user_ns),
-        system_ns: counted(before.system_ns, after.system_ns),
-        throttled: counted(before.throttled, after.throttled),
-        throttled_ns: counted(before.throttled_ns, after.throttled_ns),
+        user_ns: count_between(before.user_ns, after.user_ns),
+        system_ns: count_between(before.system_ns, after.system_ns),
+        throttled: count_between(before.throttled, after.throttled),
+        throttled_ns: count_between(before.throttled_ns, after.throttled_ns),
         memory_bytes: after.memory_bytes.map(|bytes| bytes.saturating_sub(cache)),
         memory_limit_bytes: after.memory_limit_bytes,
-        read_bytes: appeared(before.read_bytes, after.read_bytes),
-        written_bytes: appeared(before.written_bytes, after.written_bytes),
+        read_bytes: count_from_first_use(before.read_bytes, after.read_bytes),
+        written_bytes: count_from_first_use(before.written_bytes, after.written_bytes),
         processes: after.processes,
         processes_limit: after.processes_limit,
     }
 }
 
-fn counted(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+fn count_between(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before?))
 }
 
 /// A disk is told of only after its first use.
-fn appeared(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+fn count_from_first_use(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before.unwrap_or(0)))
 }
 
@@ -362,7 +366,7 @@ mod tests {
         // user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice: guest time is also in user time.
         let before = [100, 0, 0, 0, 50, 0, 0, 0, 0, 0];
         let after = [140, 10, 20, 30, 40, 5, 5, 10, 20, 4];
-        let shares = shares(&before, &after);
+        let shares = cpu_shares(&before, &after);
         assert!(
             (shares.usr - 100.0 * 20.0 / 120.0).abs() < 1e-9,
             "{shares:?}"
@@ -384,7 +388,7 @@ mod tests {
     #[test]
     fn a_cpu_without_ticks_idled() {
         let ticks = [5; 10];
-        assert_eq!(shares(&ticks, &ticks).idle, 100.0);
+        assert_eq!(cpu_shares(&ticks, &ticks).idle, 100.0);
     }
 
     #[test]
@@ -412,7 +416,7 @@ mod tests {
             monotonic_ns: 2_000_000_000,
             ..Raw::default()
         };
-        let sample = Sample::between(&before, &after);
+        let sample = Sample::between_readings(&before, &after);
         assert_eq!(sample.disks.keys().collect::<Vec<_>>(), ["stays"]);
         assert_eq!(
             (sample.disks["stays"].tps, sample.disks["stays"].busy),
@@ -434,7 +438,7 @@ mod tests {
             written_bytes: Some(7),
             ..CgroupCounters::default()
         };
-        let group = cgroup(&before, &after, 2.0);
+        let group = compare_cgroup(&before, &after, 2.0);
         assert_eq!(
             (group.cpu_percent, group.memory_bytes, group.written_bytes),
             (Some(150.0), Some(300), Some(7))

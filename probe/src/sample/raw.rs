@@ -7,7 +7,7 @@ use crate::kernel::{Kernel, value_of};
 use crate::timing;
 
 use super::cgroup::{CgroupCounters, CgroupReader};
-use super::reader::Reader;
+use super::reader::FileReader;
 
 /// Time in each state, in clock ticks, as /proc/stat has it: guest time is also in user time.
 pub const CPU_STATES: usize = 10;
@@ -68,32 +68,32 @@ pub struct Stalls {
 const PRESSURES: [&str; 3] = ["cpu", "io", "memory"];
 
 /// The open files of everything that is sampled.
-pub struct Sources {
-    stat: Reader,
-    interrupts: Reader,
-    softirqs: Reader,
-    disks: Reader,
-    interfaces: Reader,
-    memory: Reader,
-    pressure: Vec<(&'static str, Reader)>,
+pub struct CounterSources {
+    stat: FileReader,
+    interrupts: FileReader,
+    softirqs: FileReader,
+    disks: FileReader,
+    interfaces: FileReader,
+    memory: FileReader,
+    pressure: Vec<(&'static str, FileReader)>,
     cgroups: Vec<(String, CgroupReader)>,
 }
 
-impl Sources {
-    pub fn open(kernel: &Kernel, cgroups: Vec<(String, CgroupReader)>) -> Sources {
-        Sources {
-            stat: Reader::open(kernel, "proc/stat"),
-            interrupts: Reader::open(kernel, "proc/interrupts"),
-            softirqs: Reader::open(kernel, "proc/softirqs"),
-            disks: Reader::open(kernel, "proc/diskstats"),
-            interfaces: Reader::open(kernel, "proc/net/dev"),
-            memory: Reader::open(kernel, "proc/meminfo"),
+impl CounterSources {
+    pub fn open(kernel: &Kernel, cgroups: Vec<(String, CgroupReader)>) -> CounterSources {
+        CounterSources {
+            stat: FileReader::open(kernel, "proc/stat"),
+            interrupts: FileReader::open(kernel, "proc/interrupts"),
+            softirqs: FileReader::open(kernel, "proc/softirqs"),
+            disks: FileReader::open(kernel, "proc/diskstats"),
+            interfaces: FileReader::open(kernel, "proc/net/dev"),
+            memory: FileReader::open(kernel, "proc/meminfo"),
             pressure: PRESSURES
                 .into_iter()
                 .map(|resource| {
                     (
                         resource,
-                        Reader::open(kernel, format!("proc/pressure/{resource}")),
+                        FileReader::open(kernel, format!("proc/pressure/{resource}")),
                     )
                 })
                 .filter(|(_, reader)| reader.is_there())
@@ -108,15 +108,17 @@ impl Sources {
             monotonic_ns: timing::monotonic_ns(),
             ..Raw::default()
         };
-        read_stat(self.stat.text().unwrap_or_default(), &mut raw);
-        raw.interrupts = Interrupts::parse(self.interrupts.text().unwrap_or_default());
-        raw.softirqs = softirqs(self.softirqs.text().unwrap_or_default());
-        raw.disks = disks(self.disks.text().unwrap_or_default());
-        raw.interfaces = interfaces(self.interfaces.text().unwrap_or_default());
-        raw.memory = memory(self.memory.text().unwrap_or_default());
+        read_stat(self.stat.read_text().unwrap_or_default(), &mut raw);
+        raw.interrupts = Interrupts::parse(self.interrupts.read_text().unwrap_or_default());
+        raw.softirqs = parse_softirqs(self.softirqs.read_text().unwrap_or_default());
+        raw.disks = parse_disks(self.disks.read_text().unwrap_or_default());
+        raw.interfaces = parse_interfaces(self.interfaces.read_text().unwrap_or_default());
+        raw.memory = parse_memory(self.memory.read_text().unwrap_or_default());
         for (resource, reader) in &mut self.pressure {
-            raw.pressure
-                .insert(resource, stalls(reader.text().unwrap_or_default()));
+            raw.pressure.insert(
+                resource,
+                parse_stalls(reader.read_text().unwrap_or_default()),
+            );
         }
         for (name, reader) in &mut self.cgroups {
             raw.cgroups
@@ -134,10 +136,10 @@ fn read_stat(text: &str, raw: &mut Raw) {
         let key = words.next().unwrap_or_default();
         let mut numbers = words.map(|word| word.parse::<u64>().unwrap_or(0));
         match (key, key.strip_prefix("cpu")) {
-            ("cpu", _) => raw.all_cpus = ticks(numbers),
+            ("cpu", _) => raw.all_cpus = parse_ticks(numbers),
             (_, Some(cpu)) => {
                 if let Ok(cpu) = cpu.parse() {
-                    raw.cpus.insert(cpu, ticks(numbers));
+                    raw.cpus.insert(cpu, parse_ticks(numbers));
                 }
             }
             ("ctxt", _) => raw.context_switches = numbers.next().unwrap_or(0),
@@ -156,7 +158,7 @@ pub fn cpu_ticks(stat: &str, cpu: u32) -> Option<CpuTicks> {
     raw.cpus.get(&cpu).copied()
 }
 
-fn ticks(numbers: impl Iterator<Item = u64>) -> CpuTicks {
+fn parse_ticks(numbers: impl Iterator<Item = u64>) -> CpuTicks {
     let mut ticks = CpuTicks::default();
     ticks
         .iter_mut()
@@ -165,7 +167,7 @@ fn ticks(numbers: impl Iterator<Item = u64>) -> CpuTicks {
     ticks
 }
 
-fn softirqs(text: &str) -> BTreeMap<String, u64> {
+fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         Some((
@@ -180,7 +182,7 @@ fn softirqs(text: &str) -> BTreeMap<String, u64> {
 }
 
 /// Documentation/admin-guide/iostats.rst tells the fields. Disks that never did anything are left out.
-fn disks(text: &str) -> BTreeMap<String, DiskCounters> {
+fn parse_disks(text: &str) -> BTreeMap<String, DiskCounters> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let number = |field: usize| words.get(field)?.parse::<u64>().ok();
@@ -196,7 +198,7 @@ fn disks(text: &str) -> BTreeMap<String, DiskCounters> {
     text.lines().filter_map(line).collect()
 }
 
-fn interfaces(text: &str) -> BTreeMap<String, InterfaceCounters> {
+fn parse_interfaces(text: &str) -> BTreeMap<String, InterfaceCounters> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         let numbers: Vec<u64> = counts
@@ -223,7 +225,7 @@ fn interfaces(text: &str) -> BTreeMap<String, InterfaceCounters> {
     text.lines().filter_map(line).collect()
 }
 
-fn memory(text: &str) -> BTreeMap<String, u64> {
+fn parse_memory(text: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let (name, value) = line.split_once(':')?;
         let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -232,7 +234,7 @@ fn memory(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(line).collect()
 }
 
-fn stalls(text: &str) -> Stalls {
+fn parse_stalls(text: &str) -> Stalls {
     let total = |line: &str| line.rsplit_once("total=")?.1.trim().parse().ok();
     let of = |kind: &str| {
         text.lines()
@@ -272,7 +274,10 @@ mod tests {
             sectors_written: 70,
             busy_ms: 11,
         };
-        assert_eq!(disks(text), BTreeMap::from([("vda".into(), expected)]));
+        assert_eq!(
+            parse_disks(text),
+            BTreeMap::from([("vda".into(), expected)])
+        );
     }
 
     #[test]
@@ -290,7 +295,7 @@ mod tests {
             sent: traffic(6, 7, 8, 9),
         };
         assert_eq!(
-            interfaces(text),
+            parse_interfaces(text),
             BTreeMap::from([("eth0".into(), expected)])
         );
     }
@@ -299,14 +304,14 @@ mod tests {
     fn pressure_may_lack_its_full_line() {
         let some = "some avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
         assert_eq!(
-            stalls(some),
+            parse_stalls(some),
             Stalls {
                 some_us: 42,
                 full_us: None
             }
         );
         assert_eq!(
-            stalls(&format!("{some}full avg10=0.00 total=7\n")),
+            parse_stalls(&format!("{some}full avg10=0.00 total=7\n")),
             Stalls {
                 some_us: 42,
                 full_us: Some(7)
@@ -317,11 +322,11 @@ mod tests {
     #[test]
     fn softirqs_are_summed_over_cpus_and_memory_is_bytes() {
         assert_eq!(
-            softirqs("   CPU0 CPU1\n  NET_RX:  3  4\n"),
+            parse_softirqs("   CPU0 CPU1\n  NET_RX:  3  4\n"),
             BTreeMap::from([("NET_RX".into(), 7)])
         );
         assert_eq!(
-            memory("MemFree:  2 kB\nHugePages_Total: 3\n"),
+            parse_memory("MemFree:  2 kB\nHugePages_Total: 3\n"),
             BTreeMap::from([("MemFree".into(), 2048)])
         );
     }
@@ -340,7 +345,7 @@ mod tests {
             "proc/pressure/io",
             "some avg10=0.00 total=5\nfull avg10=0.00 total=4\n",
         );
-        let mut sources = Sources::open(&Kernel::at_root(&root), Vec::new());
+        let mut sources = CounterSources::open(&Kernel::at_root(&root), Vec::new());
         let before = sources.read();
         assert_eq!(
             (before.context_switches, before.memory["MemTotal"]),

@@ -7,16 +7,16 @@ use std::path::Path;
 use crate::kernel::Kernel;
 
 /// Kept open and read from its start each time: opening costs more than reading.
-pub struct Reader {
+pub struct FileReader {
     file: Option<File>,
     buffer: Vec<u8>,
 }
 
-impl Reader {
+impl FileReader {
     /// A file that is not there, or cannot be read, stays so and reads as nothing.
-    pub fn open(kernel: &Kernel, path: impl AsRef<Path>) -> Reader {
+    pub fn open(kernel: &Kernel, path: impl AsRef<Path>) -> FileReader {
         const ROOM: usize = 1 << 14;
-        Reader {
+        FileReader {
             file: File::open(kernel.resolve_path(path)).ok(),
             buffer: vec![0; ROOM],
         }
@@ -27,7 +27,7 @@ impl Reader {
     }
 
     /// The file's text at this moment; nothing when it is gone.
-    pub fn text(&mut self) -> Option<&str> {
+    pub fn read_text(&mut self) -> Option<&str> {
         let file = self.file.as_ref()?;
         let mut length = 0;
         loop {

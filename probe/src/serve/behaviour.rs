@@ -30,12 +30,12 @@ impl Stall {
 
 /// `10x1000`: the content in ten writes of a thousand bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Writes {
+pub struct SplitWrites {
     pub count: usize,
     pub size: usize,
 }
 
-impl Writes {
+impl SplitWrites {
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong =
             || format!("'{text}' does not say how to write; 10x1000 is ten writes of 1000 bytes");
@@ -88,7 +88,7 @@ impl Worker {
         }
     }
 
-    pub fn work(&mut self) {
+    pub fn work_once(&mut self) {
         if self.numbers.is_empty() {
             return;
         }
@@ -100,24 +100,24 @@ impl Worker {
 }
 
 /// The bytes of a reply and where each write of it ends.
-pub struct Reply {
+pub struct PreparedReply {
     pub bytes: Vec<u8>,
     pub ends: Vec<usize>,
 }
 
-impl Reply {
-    /// Every reply the server can give, by [`Reply::index`].
-    pub fn all(body: usize, writes: Option<Writes>) -> [Self; 4] {
+impl PreparedReply {
+    /// Every reply the server can give, by [`PreparedReply::index_of`].
+    pub fn prepare_all(body: usize, writes: Option<SplitWrites>) -> [Self; 4] {
         [(false, false), (false, true), (true, false), (true, true)]
             .map(|(is_head, keep_alive)| Self::new(body, writes, is_head, keep_alive))
     }
 
-    pub fn index(is_head: bool, keep_alive: bool) -> u8 {
+    pub fn index_of(is_head: bool, keep_alive: bool) -> u8 {
         u8::from(is_head) * 2 + u8::from(keep_alive)
     }
 
-    fn new(body: usize, writes: Option<Writes>, is_head: bool, keep_alive: bool) -> Self {
-        let writes = writes.unwrap_or(Writes {
+    fn new(body: usize, writes: Option<SplitWrites>, is_head: bool, keep_alive: bool) -> Self {
+        let writes = writes.unwrap_or(SplitWrites {
             count: 1,
             size: body,
         });
@@ -160,13 +160,13 @@ mod tests {
         );
         assert!(Stall::parse("1s/1s").unwrap_err().contains("shorter"));
         assert_eq!(
-            Writes::parse("10x1000"),
-            Ok(Writes {
+            SplitWrites::parse("10x1000"),
+            Ok(SplitWrites {
                 count: 10,
                 size: 1000
             })
         );
-        assert!(Writes::parse("0x10").is_err());
+        assert!(SplitWrites::parse("0x10").is_err());
         assert_eq!(
             Work::parse("shuffle-sort:50000"),
             Ok(Work::ShuffleSort(50_000))
@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn writes_end_where_they_were_asked_to() {
-        let [_, reply, ..] = Reply::all(0, Some(Writes { count: 3, size: 10 }));
+        let [_, reply, ..] =
+            PreparedReply::prepare_all(0, Some(SplitWrites { count: 3, size: 10 }));
         let head = reply.bytes.len() - 30;
         assert_eq!(reply.end_of_write(0), head + 10);
         assert_eq!(reply.end_of_write(head + 10), head + 20);

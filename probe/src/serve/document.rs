@@ -48,39 +48,39 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    pub fn record(&mut self, time: Nanoseconds) {
+    pub fn record_arrival(&mut self, time: Nanoseconds) {
         self.together.push(time);
     }
 
     /// The reply to what arrived then was handed to the kernel.
-    pub fn answered(&mut self, arrived: Nanoseconds, now: Nanoseconds) {
-        self.served.record(now.saturating_sub(arrived));
+    pub fn record_answer(&mut self, arrived: Nanoseconds, now: Nanoseconds) {
+        self.served.record_duration(now.saturating_sub(arrived));
     }
 
     /// All that had arrived by now is recorded: connections are not read in the order of their arrivals.
-    pub fn settle(&mut self) {
+    pub fn settle_arrivals(&mut self) {
         self.together.sort_unstable();
         for time in self.together.drain(..) {
             match self.first {
                 None => self.first = Some(time),
-                Some(_) => self.spacing.record(time.saturating_sub(self.last)),
+                Some(_) => self.spacing.record_duration(time.saturating_sub(self.last)),
             }
             self.last = self.last.max(time);
         }
     }
 
-    pub fn found(&self) -> ArrivalsFound {
-        let spacing_ns = self.spacing.summary();
+    pub fn found_arrivals(&self) -> ArrivalsFound {
+        let spacing_ns = self.spacing.summarize_durations();
         let span = self.first.map_or(0, |first| self.last - first);
         ArrivalsFound {
-            rate: (span > 0).then(|| self.spacing.count() as f64 * SECOND as f64 / span as f64),
+            rate: (span > 0).then(|| self.spacing.count_all() as f64 * SECOND as f64 / span as f64),
             spacing_cv: spacing_ns
                 .mean
                 .zip(spacing_ns.stddev)
                 .filter(|(mean, _)| *mean > 0.0)
                 .map(|(mean, stddev)| stddev / mean),
             spacing_ns,
-            served_ns: self.served.summary(),
+            served_ns: self.served.summarize_durations(),
         }
     }
 }
@@ -93,10 +93,10 @@ mod tests {
     fn clockwork_has_no_variation() {
         let mut arrivals = Arrivals::default();
         for number in 0..=1000 {
-            arrivals.record(5 + number * 1_000_000);
-            arrivals.settle();
+            arrivals.record_arrival(5 + number * 1_000_000);
+            arrivals.settle_arrivals();
         }
-        let found = arrivals.found();
+        let found = arrivals.found_arrivals();
         assert_eq!(found.rate, Some(1000.0));
         assert_eq!(found.spacing_cv, Some(0.0));
     }
@@ -105,12 +105,12 @@ mod tests {
     fn what_was_read_together_is_put_in_order() {
         let mut arrivals = Arrivals::default();
         for time in [300, 100, 200] {
-            arrivals.record(time);
+            arrivals.record_arrival(time);
         }
-        arrivals.settle();
-        arrivals.record(250);
-        arrivals.settle();
-        let spacing = arrivals.found().spacing_ns;
+        arrivals.settle_arrivals();
+        arrivals.record_arrival(250);
+        arrivals.settle_arrivals();
+        let spacing = arrivals.found_arrivals().spacing_ns;
         assert_eq!(
             (spacing.count, spacing.min, spacing.max),
             (3, Some(0), Some(100))

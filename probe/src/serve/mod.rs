@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use self::behaviour::{Reply, Stall, Work, Worker, Writes};
+use self::behaviour::{PreparedReply, SplitWrites, Stall, Work, Worker};
 use self::document::Arrivals;
-use self::server::{Behaviour, Seen, Server};
+use self::server::{Behaviour, Observations, Server};
 use crate::load::{clock, socket};
 use crate::{interrupt, output, units};
 
@@ -36,8 +36,8 @@ pub struct Args {
     #[arg(long, value_parser = Stall::parse, value_name = "TIME/PERIOD")]
     stall: Option<Stall>,
     /// Send the content in several writes, such as 10x1000 bytes (instead of --body)
-    #[arg(long, value_parser = Writes::parse, value_name = "COUNTxBYTES")]
-    writes: Option<Writes>,
+    #[arg(long, value_parser = SplitWrites::parse, value_name = "COUNTxBYTES")]
+    writes: Option<SplitWrites>,
     /// Spend processor time on each reply: shuffle-sort:N shuffles N numbers and sorts half of them
     #[arg(long, value_parser = Work::parse, value_name = "WORK")]
     work: Option<Work>,
@@ -58,31 +58,31 @@ extern "C" fn on_ask(_signal: libc::c_int) {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     socket::raise_descriptor_limit();
     let behaviour = Behaviour {
-        replies: Reply::all(args.body as usize, args.writes),
+        replies: PreparedReply::prepare_all(args.body as usize, args.writes),
         delay: args.delay.as_nanos() as u64,
         stall: args.stall,
         worker: Worker::new(args.work),
     };
-    let mut server = Server::listen(args.listen, behaviour, nothing_seen(args.arrivals))
+    let mut server = Server::bind_listener(args.listen, behaviour, nothing_seen(args.arrivals))
         .with_context(|| format!("cannot listen on {}", args.listen))?;
-    let address = server.address()?.to_string();
+    let address = server.local_address()?.to_string();
     let stop = interrupt::set_flag_on_signals()?;
     interrupt::handle_signal(libc::SIGUSR1, on_ask)?;
-    announce(&args, &address);
-    let mut since = clock::now();
-    let mut report = |seen: &mut Seen| {
-        let now = clock::now();
-        let document = document(&args, &address, seen, now - since);
+    announce_address(&args, &address);
+    let mut since = clock::monotonic_now();
+    let mut report = |seen: &mut Observations| {
+        let now = clock::monotonic_now();
+        let document = build_document(&args, &address, seen, now - since);
         since = now;
         *seen = nothing_seen(args.arrivals);
         if args.json {
             output::print_document(&document)
         } else {
-            output::print_line(text(&document).trim_end())
+            output::print_line(describe_document(&document).trim_end())
         }
     };
     let mut outcome = Ok(());
-    server.serve(stop, &ASKED, |seen| {
+    server.serve_until(stop, &ASKED, |seen| {
         if outcome.is_ok() {
             outcome = report(seen);
         }
@@ -92,14 +92,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn nothing_seen(with_arrivals: bool) -> Seen {
-    Seen {
+fn nothing_seen(with_arrivals: bool) -> Observations {
+    Observations {
         arrivals: with_arrivals.then(Arrivals::default),
-        ..Seen::default()
+        ..Observations::default()
     }
 }
 
-fn announce(args: &Args, address: &str) {
+fn announce_address(args: &Args, address: &str) {
     if args.json {
         eprintln!("{{\"schema\":\"serve.listening.v1\",\"address\":\"{address}\"}}");
     } else {
@@ -107,7 +107,7 @@ fn announce(args: &Args, address: &str) {
     }
 }
 
-fn document(args: &Args, address: &str, seen: &Seen, elapsed_ns: u64) -> Document {
+fn build_document(args: &Args, address: &str, seen: &Observations, elapsed_ns: u64) -> Document {
     Document {
         schema: "serve.v1",
         listen: address.to_owned(),
@@ -115,12 +115,12 @@ fn document(args: &Args, address: &str, seen: &Seen, elapsed_ns: u64) -> Documen
         requests: seen.requests,
         connections: seen.connections,
         malformed: seen.malformed,
-        stalls_ns: args.stall.map(|_| seen.stalls.summary()),
-        arrivals: seen.arrivals.as_ref().map(Arrivals::found),
+        stalls_ns: args.stall.map(|_| seen.stalls.summarize_durations()),
+        arrivals: seen.arrivals.as_ref().map(Arrivals::found_arrivals),
     }
 }
 
-fn text(document: &Document) -> String {
+fn describe_document(document: &Document) -> String {
     let mut text = format!(
         "{} requests, {} malformed, on {} connections\n",
         document.requests, document.malformed, document.connections

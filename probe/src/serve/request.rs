@@ -5,7 +5,7 @@ const MOST_HEADERS: usize = 128;
 
 /// What of a request decides how it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestHead {
     pub is_head: bool,
     pub keep_alive: bool,
     /// Bytes of content that follow the head.
@@ -16,12 +16,12 @@ pub struct Request {
 #[derive(Default)]
 pub struct LastRequest {
     bytes: Vec<u8>,
-    request: Option<Request>,
+    request: Option<RequestHead>,
 }
 
 impl LastRequest {
     /// The request that `bytes` begin with and the length of its head; None while it is not whole.
-    pub fn parse(&mut self, bytes: &[u8]) -> Result<Option<(Request, usize)>, &'static str> {
+    pub fn parse(&mut self, bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, &'static str> {
         if let Some(request) = self.request.filter(|_| bytes.starts_with(&self.bytes)) {
             return Ok(Some((request, self.bytes.len())));
         }
@@ -35,7 +35,7 @@ impl LastRequest {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, &'static str> {
+fn parse(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {
@@ -60,7 +60,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, &'static str> {
             _ => {}
         }
     }
-    let request = Request {
+    let request = RequestHead {
         is_head: request.method == Some("HEAD"),
         keep_alive,
         content,

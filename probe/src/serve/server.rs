@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::behaviour::{Reply, Stall, Worker};
+use super::behaviour::{PreparedReply, Stall, Worker};
 use super::document::Arrivals;
 use super::request::LastRequest;
-use crate::clock::stamped;
+use crate::clock::timestamped;
 use crate::load::clock::{self, MILLISECOND, NEVER, Nanoseconds};
 use crate::load::poller::{EventFlags, Poller};
 use crate::load::socket;
@@ -28,7 +28,7 @@ const PAUSE_OF_ACCEPTING: Nanoseconds = 10 * MILLISECOND;
 
 /// How the server answers.
 pub struct Behaviour {
-    pub replies: [Reply; 4],
+    pub replies: [PreparedReply; 4],
     pub delay: Nanoseconds,
     pub stall: Option<Stall>,
     pub worker: Worker,
@@ -36,7 +36,7 @@ pub struct Behaviour {
 
 /// What it saw so far.
 #[derive(Default)]
-pub struct Seen {
+pub struct Observations {
     pub requests: u64,
     pub connections: u64,
     pub malformed: u64,
@@ -46,7 +46,7 @@ pub struct Seen {
 }
 
 #[derive(Default)]
-struct Connection {
+struct ClientConnection {
     socket: Option<OwnedFd>,
     generation: u32,
     /// The beginning of a request that is not whole yet.
@@ -54,7 +54,7 @@ struct Connection {
     /// Content of a request that is still to come, and is thrown away.
     content: u64,
     /// Replies that are due, the first of them sent up to `offset`.
-    owed: VecDeque<Owed>,
+    owed: VecDeque<OwedReply>,
     offset: usize,
     /// Replies of this connection that wait for their delay.
     waiting: usize,
@@ -63,8 +63,8 @@ struct Connection {
 }
 
 #[derive(Clone, Copy)]
-struct Owed {
-    /// By [`Reply::index`].
+struct OwedReply {
+    /// By [`PreparedReply::index_of`].
     reply: u8,
     /// When its request arrived, in nanoseconds since 1970, where that is told.
     arrived: Option<Nanoseconds>,
@@ -74,36 +74,41 @@ pub struct Server {
     listener: OwnedFd,
     poller: Poller,
     behaviour: Behaviour,
-    connections: Vec<Connection>,
+    connections: Vec<ClientConnection>,
     free: Vec<u32>,
     /// Replies that wait for their delay, the earliest first.
-    delayed: VecDeque<(Nanoseconds, u32, u32, Owed)>,
+    delayed: VecDeque<(Nanoseconds, u32, u32, OwedReply)>,
     next_stall: Nanoseconds,
     accept_again: Nanoseconds,
     last: LastRequest,
     buffer: Vec<u8>,
-    pub seen: Seen,
+    pub seen: Observations,
 }
 
 impl Server {
-    pub fn listen(
+    pub fn bind_listener(
         address: SocketAddr,
         behaviour: Behaviour,
-        seen: Seen,
+        seen: Observations,
     ) -> rustix::io::Result<Self> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let listener = net::socket_with(socket::family(address), SocketType::STREAM, flags, None)?;
+        let listener = net::socket_with(
+            socket::address_family(address),
+            SocketType::STREAM,
+            flags,
+            None,
+        )?;
         net::sockopt::set_socket_reuseaddr(&listener, true)?;
         net::bind(&listener, &address)?;
         net::listen(&listener, BACKLOG)?;
         if seen.arrivals.is_some() {
             // Where it is refused, arrivals are when they were read.
-            let _ = stamped::stamp_arrivals(&listener);
+            let _ = timestamped::stamp_arrivals(&listener);
         }
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, EventFlags::IN)?;
         let next_stall = match behaviour.stall {
-            Some(stall) => clock::now() + stall.period,
+            Some(stall) => clock::monotonic_now() + stall.period,
             None => NEVER,
         };
         Ok(Self {
@@ -121,39 +126,39 @@ impl Server {
         })
     }
 
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
+    pub fn local_address(&self) -> std::io::Result<SocketAddr> {
         let address = net::getsockname(&self.listener)?;
         Ok(SocketAddr::try_from(address)?)
     }
 
     /// Serve until `stop`; call `report` whenever `ask` was set.
-    pub fn serve(
+    pub fn serve_until(
         &mut self,
         stop: &AtomicBool,
         ask: &AtomicBool,
-        mut report: impl FnMut(&mut Seen),
+        mut report: impl FnMut(&mut Observations),
     ) {
         let _prompt = PromptWakeups::new();
         while !stop.load(Ordering::Relaxed) {
             if ask.swap(false, Ordering::Relaxed) {
                 report(&mut self.seen);
             }
-            let now = clock::now();
+            let now = clock::monotonic_now();
             self.stand_still(now);
             self.send_delayed(now);
             let due = self.delayed.front().map_or(NEVER, |(due, ..)| *due);
             let until = due.min(self.next_stall).min(now + LONGEST_WAIT);
             self.poller.wait(until.saturating_sub(now));
-            for at in 0..self.poller.ready() {
-                let (token, flags) = self.poller.event(at);
+            for at in 0..self.poller.ready_count() {
+                let (token, flags) = self.poller.event_at(at);
                 if token == LISTENER {
-                    self.accept();
+                    self.accept_clients();
                 } else {
-                    self.handle(token as u32, (token >> 32) as u32, flags);
+                    self.handle_event(token as u32, (token >> 32) as u32, flags);
                 }
             }
             if let Some(arrivals) = &mut self.seen.arrivals {
-                arrivals.settle();
+                arrivals.settle_arrivals();
             }
         }
     }
@@ -163,7 +168,9 @@ impl Server {
             if now >= self.next_stall {
                 clock::sleep_until(self.next_stall + stall.length);
                 self.next_stall += stall.period;
-                self.seen.stalls.record(clock::now() - now);
+                self.seen
+                    .stalls
+                    .record_duration(clock::monotonic_now() - now);
             }
         }
     }
@@ -183,15 +190,15 @@ impl Server {
         }
     }
 
-    fn accept(&mut self) {
-        let now = clock::now();
+    fn accept_clients(&mut self) {
+        let now = clock::monotonic_now();
         if now < self.accept_again {
             return;
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         loop {
             match net::accept_with(&self.listener, flags) {
-                Ok(socket) => self.welcome(socket),
+                Ok(socket) => self.welcome_client(socket),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::MFILE | Errno::NFILE) => {
                     self.accept_again = now + PAUSE_OF_ACCEPTING;
@@ -203,11 +210,11 @@ impl Server {
         }
     }
 
-    fn welcome(&mut self, socket: OwnedFd) {
+    fn welcome_client(&mut self, socket: OwnedFd) {
         // Small writes must leave as they are made; where it is refused they leave later.
         let _ = net::sockopt::set_tcp_nodelay(&socket, true);
         let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(Connection::default());
+            self.connections.push(ClientConnection::default());
             (self.connections.len() - 1) as u32
         });
         let connection = &mut self.connections[index as usize];
@@ -221,7 +228,7 @@ impl Server {
         self.seen.connections += 1;
     }
 
-    fn handle(&mut self, index: u32, generation: u32, flags: EventFlags) {
+    fn handle_event(&mut self, index: u32, generation: u32, flags: EventFlags) {
         let connection = &self.connections[index as usize];
         if connection.generation != generation || connection.socket.is_none() {
             return;
@@ -308,14 +315,14 @@ impl Server {
             connection.closing = !request.keep_alive;
             self.seen.requests += 1;
             if let Some((arrivals, arrived)) = self.seen.arrivals.as_mut().zip(arrived) {
-                arrivals.record(arrived);
+                arrivals.record_arrival(arrived);
             }
-            let owed = Owed {
-                reply: Reply::index(request.is_head, request.keep_alive),
+            let owed = OwedReply {
+                reply: PreparedReply::index_of(request.is_head, request.keep_alive),
                 arrived,
             };
             if self.behaviour.delay > 0 {
-                let due = clock::now() + self.behaviour.delay;
+                let due = clock::monotonic_now() + self.behaviour.delay;
                 connection.waiting += 1;
                 self.delayed
                     .push_back((due, index, connection.generation, owed));
@@ -336,10 +343,10 @@ impl Server {
         let Some(socket) = &connection.socket else {
             return;
         };
-        while let Some(&Owed { reply, arrived }) = connection.owed.front() {
+        while let Some(&OwedReply { reply, arrived }) = connection.owed.front() {
             let reply = &self.behaviour.replies[usize::from(reply)];
             if connection.offset == 0 {
-                self.behaviour.worker.work();
+                self.behaviour.worker.work_once();
             }
             while connection.offset < reply.bytes.len() {
                 let end = reply.end_of_write(connection.offset);
@@ -352,7 +359,7 @@ impl Server {
                 }
             }
             if let Some((arrivals, arrived)) = self.seen.arrivals.as_mut().zip(arrived) {
-                arrivals.answered(arrived, clock::wall());
+                arrivals.record_answer(arrived, clock::wall_now());
             }
             connection.offset = 0;
             connection.owed.pop_front();
@@ -365,9 +372,9 @@ impl Server {
     fn close(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         if connection.socket.is_some() {
-            *connection = Connection {
+            *connection = ClientConnection {
                 generation: connection.generation.wrapping_add(1),
-                ..Connection::default()
+                ..ClientConnection::default()
             };
             self.free.push(index);
         }
@@ -379,7 +386,7 @@ fn receive_stamped(
     socket: &OwnedFd,
     buffer: &mut [u8],
 ) -> rustix::io::Result<(usize, Option<Nanoseconds>)> {
-    match stamped::receive(socket, buffer) {
+    match timestamped::receive_stamped(socket, buffer) {
         Ok((count, arrived)) => Ok((count, Some(arrived as Nanoseconds))),
         Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
     }

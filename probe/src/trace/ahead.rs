@@ -1,7 +1,7 @@
 //! What of a direction was seen beyond a hole: ranges of bytes, and as much of their content as may still be wanted.
 
-use super::capture::Time;
-use super::exchange::Tally;
+use super::packet::Time;
+use super::tally::Tally;
 
 /// What the first segment after a hole showed: with it one tells whether what fills the hole was sent before or after.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,17 +43,17 @@ impl Ahead {
     }
 
     /// Behind the last byte that was seen.
-    pub fn end(&self) -> Option<u64> {
+    pub fn seen_end(&self) -> Option<u64> {
         self.ranges.last().map(|range| range.end)
     }
 
     /// Memory that is taken.
-    pub fn size(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         let content = self.ranges.iter().map(|range| range.bytes.capacity());
         content.sum::<usize>() + self.ranges.capacity() * size_of::<Range>()
     }
 
-    pub fn first(&self) -> Option<&Range> {
+    pub fn first_range(&self) -> Option<&Range> {
         self.ranges.first()
     }
 
@@ -69,13 +69,13 @@ impl Ahead {
     }
 
     /// What was seen first beyond the hole that `offset` is in.
-    pub fn overtaker(&self, offset: u64) -> Option<Overtaker> {
+    pub fn find_overtaker(&self, offset: u64) -> Option<Overtaker> {
         let after = self.ranges.iter().find(|range| range.start > offset);
         after.map(|range| range.overtaker)
     }
 
     /// Add what was not seen of `start..end`. `bytes` are its first ones.
-    pub fn insert(
+    pub fn insert_range(
         &mut self,
         start: u64,
         end: u64,
@@ -91,14 +91,14 @@ impl Ahead {
             let content = bytes.get(skipped..).unwrap_or_default();
             let wanted = usize::try_from(until - new).unwrap_or(usize::MAX);
             let content = content.get(..wanted).unwrap_or(content);
-            self.place(at, new, until, content, overtaker, tally);
+            self.place_range(at, new, until, content, overtaker, tally);
             // However many parts it comes in, it is one segment.
             tally = Tally::default();
             from = until;
         }
     }
 
-    fn place(
+    fn place_range(
         &mut self,
         at: usize,
         start: u64,
@@ -135,7 +135,7 @@ impl Ahead {
             }
             None if full => {
                 self.held -= kept.len();
-                self.prepend(start, tally);
+                self.prepend_to_first(start, tally);
             }
             _ => self.ranges.insert(
                 at,
@@ -152,7 +152,7 @@ impl Ahead {
     }
 
     /// Let the first range begin here, whose bytes then are none of its first ones any more.
-    fn prepend(&mut self, start: u64, tally: Tally) {
+    fn prepend_to_first(&mut self, start: u64, tally: Tally) {
         if let Some(first) = self.ranges.first_mut() {
             self.held -= first.bytes.len();
             first.bytes.clear();
@@ -182,7 +182,7 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    fn ranges(ahead: &Ahead) -> Vec<(u64, u64, &[u8])> {
+    fn list_ranges(ahead: &Ahead) -> Vec<(u64, u64, &[u8])> {
         let each = |range: &'_ Range| (range.start, range.end);
         let all = ahead.ranges.iter();
         all.map(|range| (each(range).0, each(range).1, range.bytes.as_slice()))
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn ranges_stay_apart_and_keep_what_they_hold() {
         let mut ahead = Ahead::default();
-        ahead.insert(10, 13, b"abc", Overtaker::default(), Tally::default());
-        ahead.insert(20, 23, b"ghi", Overtaker::default(), Tally::default());
-        ahead.insert(
+        ahead.insert_range(10, 13, b"abc", Overtaker::default(), Tally::default());
+        ahead.insert_range(20, 23, b"ghi", Overtaker::default(), Tally::default());
+        ahead.insert_range(
             11,
             22,
             b"bcDDDDDDDgh",
@@ -202,7 +202,7 @@ mod tests {
             Tally::default(),
         );
         assert_eq!(
-            ranges(&ahead),
+            list_ranges(&ahead),
             [(10, 20, &b"abcDDDDDDD"[..]), (20, 23, b"ghi")]
         );
         assert_eq!(ahead.first_unseen(10, 23), None);
@@ -216,7 +216,7 @@ mod tests {
     fn neither_holes_nor_bytes_grow_without_end() {
         let mut ahead = Ahead::default();
         for number in (0..10_000).rev() {
-            ahead.insert(
+            ahead.insert_range(
                 number * 1000,
                 number * 1000 + 500,
                 &[0; 500],
@@ -225,7 +225,7 @@ mod tests {
             );
         }
         for number in 10_000..20_000 {
-            ahead.insert(
+            ahead.insert_range(
                 number * 1000,
                 number * 1000 + 500,
                 &[0; 500],

@@ -1,19 +1,44 @@
 //! One capture, packet by packet: whose each is, and what it does to its connection.
+//!
+//! # The five ways of a packet
+//!
+//! Captures are long and most of their packets are alike. A packet takes the shortest way that it fits:
+//!
+//! | way | packets | code |
+//! | --- | --- | --- |
+//! | train | full segments behind a full segment of the same message | [`Connection::pass_train`] |
+//! | pass | content or acknowledgements that a connection expects | [`Connection::pass_plain`] |
+//! | turn | a message's begin, cut short by the capture, between ends that take turns | [`Connection::take_turn`] |
+//! | next | any other next bytes of a direction | `connection/next.rs` |
+//! | whole | everything else | [`Connection::take_whole`] |
+//!
+//! ```text
+//! Capture::take_packets
+//!   ├─ take_packet ── Usual::from_packet ─┬─ usual ── pass_plain ─┬─ passes: noted in its Stride, no more
+//!   │                                     │                       └─ stops ── catch_up ── take_turn ── next ── whole
+//!   │                                     └─ not usual ── dissect_packet ── take_segment: the same ways
+//!   └─ take_train, when take_packet found a full one ── pass_train
+//! ```
+//!
+//! A way that a packet does not fit changes nothing, so the next way finds the connection as it was. What passed is only
+//! noted in the connection's strides; [`Connection::catch_up`] accounts for it before any longer way begins. All
+//! ways must report the same: `short_way_tests.rs` and the fuzz targets compare them with the longest one.
 
 use std::rc::Rc;
 
-use super::capture::{Packet, Taker, Time};
-use super::connection::{Connection, Passed, Protocol};
+use super::capture::Taker;
+use super::connection::{Connection, PassOutcome, Protocol};
 use super::counts::Counts;
+use super::findings::Findings;
 use super::foreign::{Foreign, Strangers};
-use super::gathered::Gathered;
 use super::hosts::Hosts;
-use super::key::{End, Key, Wire};
+use super::key::{ConnectionEnd, Key, Wire};
+use super::packet::{Packet, Time};
 use super::pcap::Behind;
-use super::rewritten::Rewritten;
 use super::table::Table;
 use super::tcp::{self, Segment};
-use super::usual::{PLAIN, STAMPED, Usual};
+use super::translations::RewrittenConnections;
+use super::usual_packet::{PLAIN, STAMPED, Usual};
 use super::{ip, link, tunnel};
 
 /// Sums over connections that are over, and with [`Analysis::finish`] over all.
@@ -42,14 +67,14 @@ pub struct Sums {
 }
 
 /// A segment, and whose it is.
-pub struct Dissected<'a> {
+pub struct DissectedPacket<'a> {
     pub key: Key,
-    pub from: End,
+    pub from: ConnectionEnd,
     pub segment: Segment<'a>,
 }
 
 /// How a connection takes a segment in.
-pub type Take = fn(&mut Connection, End, &Segment, &mut Gathered);
+pub type Take = fn(&mut Connection, ConnectionEnd, &Segment, &mut Findings);
 
 pub struct Analysis {
     table: Table,
@@ -58,12 +83,12 @@ pub struct Analysis {
     /// When the first packet came that is of a connection.
     began: Option<Time>,
     /// Whose packet came last, where others may follow that are like it.
-    leader: (usize, End),
+    leader: (usize, ConnectionEnd),
     /// Whose connections are followed; None for everybody's.
     hosts: Option<Rc<Hosts>>,
-    pub gathered: Gathered,
+    pub gathered: Findings,
     pub strangers: Strangers,
-    pub rewritten: Rewritten,
+    pub rewritten: RewrittenConnections,
     pub sums: Sums,
 }
 
@@ -84,11 +109,11 @@ impl Analysis {
             table: Table::new(most, seed),
             recent: None,
             began: None,
-            leader: (0, End::Low),
+            leader: (0, ConnectionEnd::Low),
             hosts: None,
-            gathered: Gathered::default(),
+            gathered: Findings::default(),
             strangers: Strangers::default(),
-            rewritten: Rewritten::default(),
+            rewritten: RewrittenConnections::default(),
             sums: Sums::default(),
         }
     }
@@ -101,26 +126,26 @@ impl Analysis {
     fn is_elsewhere(&self, key: &Key) -> bool {
         let is_recent = || self.recent.is_some_and(|(recent, _)| recent == *key);
         let hosts = self.hosts.as_ref();
-        hosts.is_some_and(|hosts| !is_recent() && !hosts.have(key))
+        hosts.is_some_and(|hosts| !is_recent() && !hosts.have_both(key))
     }
 
     #[cold]
-    fn ignore(&mut self, foreign: Foreign) -> Option<End> {
-        self.strangers.count(foreign);
+    fn ignore_packet(&mut self, foreign: Foreign) -> Option<ConnectionEnd> {
+        self.strangers.count_packet(foreign);
         None
     }
 
     /// Take a usual packet in, by the shortest way: whether others may follow that are like it.
     #[inline(always)]
-    fn pass<const HEADERS: usize>(&mut self, usual: Usual<HEADERS>, packet: &Packet) -> bool {
-        let Some((place, from, connection)) = self.table.find_lately(usual.wire()) else {
-            self.meet(usual.wire(), *packet);
+    fn pass_usual<const HEADERS: usize>(&mut self, usual: Usual<HEADERS>, packet: &Packet) -> bool {
+        let Some((place, from, connection)) = self.table.find_lately(usual.read_wire()) else {
+            self.meet_silent(usual.read_wire(), *packet);
             return false;
         };
-        match connection.pass(from, &usual, &mut self.gathered.shapes) {
-            Passed::Full => {}
-            Passed::Alone => return false,
-            Passed::Not => self.stop_at::<HEADERS>(place, from, *packet),
+        match connection.pass_plain(from, &usual, &mut self.gathered.shapes) {
+            PassOutcome::Full => {}
+            PassOutcome::Alone => return false,
+            PassOutcome::Not => self.stop_at::<HEADERS>(place, from, *packet),
         }
         self.leader = (place, from);
         HEADERS == STAMPED
@@ -129,7 +154,7 @@ impl Analysis {
     /// A usual packet of this connection that does not go on as expected. It is read once more: what is kept of the first time
     /// for this would be kept for each packet.
     #[inline(always)]
-    fn stop_at<const HEADERS: usize>(&mut self, place: usize, from: End, packet: Packet) {
+    fn stop_at<const HEADERS: usize>(&mut self, place: usize, from: ConnectionEnd, packet: Packet) {
         if !(packet.is_truncated() && self.takes_turn::<HEADERS>(place, from, packet)) {
             self.stop_whole::<HEADERS>(place, from, packet);
         }
@@ -140,7 +165,7 @@ impl Analysis {
     fn takes_turn<const HEADERS: usize>(
         &mut self,
         place: usize,
-        from: End,
+        from: ConnectionEnd,
         packet: Packet,
     ) -> bool {
         let Some(connection) = self.table.get(place) else {
@@ -148,16 +173,21 @@ impl Analysis {
         };
         // Before the packet is read, so that nothing of it is to be kept meanwhile.
         connection.catch_up();
-        let segment = Usual::<HEADERS>::again(&packet).and_then(|usual| usual.segment());
+        let segment = Usual::<HEADERS>::from_usual(&packet).and_then(|usual| usual.read_segment());
         segment.is_some_and(|segment| connection.take_turn(from, &segment, &mut self.gathered))
     }
 
     /// Whatever the packet is. It is read anew here too, for the same reason.
     #[inline(never)]
-    fn stop_whole<const HEADERS: usize>(&mut self, place: usize, from: End, packet: Packet) {
-        let usual = Usual::<HEADERS>::again(&packet);
-        let Some(segment) = usual.and_then(|usual| usual.segment()) else {
-            return self.unusual(packet);
+    fn stop_whole<const HEADERS: usize>(
+        &mut self,
+        place: usize,
+        from: ConnectionEnd,
+        packet: Packet,
+    ) {
+        let usual = Usual::<HEADERS>::from_usual(&packet);
+        let Some(segment) = usual.and_then(|usual| usual.read_segment()) else {
+            return self.take_unusual(packet);
         };
         if let Some(connection) = self.table.get(place) {
             connection.take_whole(from, &segment, &mut self.gathered);
@@ -166,25 +196,25 @@ impl Analysis {
 
     /// A packet without timestamps, or one that is not usual.
     #[inline(never)]
-    fn plain(&mut self, packet: Packet) {
-        match Usual::<PLAIN>::of(&packet) {
+    fn take_plain(&mut self, packet: Packet) {
+        match Usual::<PLAIN>::from_packet(&packet) {
             Some(usual) => {
-                self.pass(usual, &packet);
+                self.pass_usual(usual, &packet);
             }
-            None => self.unusual(packet),
+            None => self.take_unusual(packet),
         }
     }
 
     #[inline(never)]
-    fn unusual(&mut self, packet: Packet) {
-        self.take(&dissect(&packet));
+    fn take_unusual(&mut self, packet: Packet) {
+        self.take_dissected(&dissect_packet(&packet));
     }
 
     /// A packet of a connection that is new, or was silent.
     #[cold]
-    fn meet(&mut self, wire: Wire, packet: Packet) {
-        let dissected = dissect(&packet);
-        let client = self.take(&dissected);
+    fn meet_silent(&mut self, wire: Wire, packet: Packet) {
+        let dissected = dissect_packet(&packet);
+        let client = self.take_dissected(&dissected);
         if let (Ok(dissected), Some(_), Some((_, place))) = (&dissected, client, self.recent) {
             self.table.came_lately(wire, place, dissected.from);
         }
@@ -192,30 +222,37 @@ impl Analysis {
 
     /// Take a packet in: the end of its connection that asks. None where it is none of those that are followed.
     #[inline(always)]
-    pub fn take(&mut self, dissected: &Result<Dissected, Foreign>) -> Option<End> {
-        self.take_by(Connection::take, dissected)
+    pub fn take_dissected(
+        &mut self,
+        dissected: &Result<DissectedPacket, Foreign>,
+    ) -> Option<ConnectionEnd> {
+        self.take_by(Connection::take_segment, dissected)
     }
 
     /// Let the connection take it in that way.
     #[inline(always)]
-    pub fn take_by(&mut self, take: Take, dissected: &Result<Dissected, Foreign>) -> Option<End> {
+    pub fn take_by(
+        &mut self,
+        take: Take,
+        dissected: &Result<DissectedPacket, Foreign>,
+    ) -> Option<ConnectionEnd> {
         let dissected = match dissected {
             Ok(dissected) if !self.is_elsewhere(&dissected.key) => dissected,
-            Ok(_) => return self.ignore(Foreign::Elsewhere),
-            Err(foreign) => return self.ignore(*foreign),
+            Ok(_) => return self.ignore_packet(Foreign::Elsewhere),
+            Err(foreign) => return self.ignore_packet(*foreign),
         };
-        let Dissected { key, from, segment } = dissected;
+        let DissectedPacket { key, from, segment } = dissected;
         self.sums.cut_options += u64::from(segment.lacks_options());
         let place = match self.recent {
             Some((recent, place)) if recent == *key => Some(place),
-            _ => self.table.find(key),
+            _ => self.table.find_connection(key),
         };
         let known = place.and_then(|place| Some((place, self.table.get(place)?)));
         let place = match known {
             Some((place, connection)) if !connection.is_succeeded_by(*from, segment) => place,
             Some((place, _)) => {
-                let next = self.connection(dissected);
-                self.replace(place, next);
+                let next = self.new_connection(dissected);
+                self.replace_connection(place, next);
                 place
             }
             None => self.add(dissected),
@@ -226,18 +263,19 @@ impl Analysis {
         Some(connection.client)
     }
 
-    fn connection(&mut self, dissected: &Dissected) -> Connection {
+    fn new_connection(&mut self, dissected: &DissectedPacket) -> Connection {
         let number = self.sums.connections;
         self.sums.connections += 1;
-        self.rewritten.note(dissected);
+        self.rewritten
+            .note_begin(&dissected.key, &dissected.segment);
         let segment = &dissected.segment;
         let began = *self.began.get_or_insert(segment.time);
         Connection::new(number, dissected.key, dissected.from, segment, began)
     }
 
     #[cold]
-    fn add(&mut self, dissected: &Dissected) -> usize {
-        let next = self.connection(dissected);
+    fn add(&mut self, dissected: &DissectedPacket) -> usize {
+        let next = self.new_connection(dissected);
         if !self.table.is_full() {
             return self.table.add(next);
         }
@@ -249,12 +287,12 @@ impl Analysis {
         {
             self.sums.evicted += 1;
         }
-        self.replace(place, next);
+        self.replace_connection(place, next);
         place
     }
 
-    fn replace(&mut self, place: usize, next: Connection) {
-        if let Some(old) = self.table.replace(place, next) {
+    fn replace_connection(&mut self, place: usize, next: Connection) {
+        if let Some(old) = self.table.replace_connection(place, next) {
             self.close(old);
         }
     }
@@ -265,8 +303,8 @@ impl Analysis {
         sums.client
             .add(&connection.ways.get(connection.client).counts);
         sums.server
-            .add(&connection.ways.get(connection.client.other()).counts);
-        match connection.protocol() {
+            .add(&connection.ways.get(connection.client.other_end()).counts);
+        match connection.protocol_name() {
             Protocol::Http => sums.http += 1,
             Protocol::Tls => sums.tls += 1,
             Protocol::Other => sums.other += 1,
@@ -274,7 +312,7 @@ impl Analysis {
             Protocol::Nothing => sums.nothing += 1,
         }
         sums.without_mss += u64::from(!connection.knows_mss);
-        if let Some(agreed) = connection.agreed() {
+        if let Some(agreed) = connection.agreed_offer() {
             sums.handshakes += 1;
             sums.timestamps += u64::from(agreed.timestamps);
             sums.selective += u64::from(agreed.selective);
@@ -284,20 +322,23 @@ impl Analysis {
 
     /// Bound what connections keep for later, all of them together: of those that keep most, what waits is told as it is.
     /// To be asked once in a while.
-    pub fn bound(&mut self) {
-        let most = self.table.most();
+    pub fn bound_memory(&mut self) {
+        let most = self.table.most_connections();
         if self.gathered.grown < GROWTH * most {
             return;
         }
         self.gathered.grown = 0;
-        let mut connections: Vec<_> = self.table.all().iter_mut().collect();
-        let mut kept = connections.iter().map(|one| one.kept()).sum::<usize>();
+        let mut connections: Vec<_> = self.table.all_connections().iter_mut().collect();
+        let mut kept = connections
+            .iter()
+            .map(|one| one.kept_memory())
+            .sum::<usize>();
         if kept <= MOST_KEPT * most {
             return;
         }
-        connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept()));
+        connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept_memory()));
         for connection in connections {
-            kept -= connection.kept();
+            kept -= connection.kept_memory();
             connection.forget_kept(&mut self.gathered.done);
             self.sums.evicted += 1;
             if kept <= MOST_KEPT * most / 4 * 3 {
@@ -307,15 +348,19 @@ impl Analysis {
     }
 
     #[cfg(test)]
-    pub fn kept(&mut self) -> usize {
-        self.table.all().iter().map(|one| one.kept()).sum()
+    pub fn kept_memory(&mut self) -> usize {
+        self.table
+            .all_connections()
+            .iter()
+            .map(|one| one.kept_memory())
+            .sum()
     }
 
     /// The capture is at its end: what is open is told as it is, of some connections at a time. False when those were all.
     pub fn finish(&mut self) -> bool {
         self.recent = None;
         for _ in 0..CLOSED_AT_ONCE {
-            match self.table.take() {
+            match self.table.take_connection() {
                 Some(connection) => self.close(connection),
                 None => return false,
             }
@@ -327,11 +372,11 @@ impl Analysis {
 impl Taker for Analysis {
     /// Among connections that says nothing: each CPU hands over what it stamped when it comes to it.
     #[cold]
-    fn earlier(&mut self, packet: &Packet) {
-        let Ok(dissected) = dissect(packet) else {
+    fn note_earlier(&mut self, packet: &Packet) {
+        let Ok(dissected) = dissect_packet(packet) else {
             return;
         };
-        let place = self.table.find(&dissected.key);
+        let place = self.table.find_connection(&dissected.key);
         let before = place.and_then(|place| self.table.get(place));
         let is_backward =
             before.is_some_and(|before| packet.time < before.last_seen.saturating_sub(TOLERATED));
@@ -339,28 +384,29 @@ impl Taker for Analysis {
     }
 
     #[inline(always)]
-    fn packet(&mut self, packet: &Packet) -> bool {
-        match Usual::<STAMPED>::of(packet) {
-            Some(usual) => self.pass(usual, packet),
+    fn take_packet(&mut self, packet: &Packet) -> bool {
+        match Usual::<STAMPED>::from_packet(packet) {
+            Some(usual) => self.pass_usual(usual, packet),
             None => {
-                self.plain(*packet);
+                self.take_plain(*packet);
                 false
             }
         }
     }
 
     #[inline(never)]
-    fn train(&mut self, packet: &Packet, behind: &Behind) -> usize {
+    fn take_train(&mut self, packet: &Packet, behind: &Behind) -> usize {
         let (place, from) = self.leader;
-        let (Some(connection), Some(first)) =
-            (self.table.get(place), Usual::<STAMPED>::like(packet.data))
-        else {
+        let (Some(connection), Some(first)) = (
+            self.table.get(place),
+            Usual::<STAMPED>::from_data(packet.data),
+        ) else {
             return 0;
         };
-        let others = behind.as_long().map_while(Usual::like);
+        let others = behind.as_long().map_while(Usual::from_data);
         let others = others.take_while(|next| first.is_like(next));
         let count = connection.pass_train(from, &first, others, &mut self.gathered.shapes);
-        if let Some(time) = behind.time(count) {
+        if let Some(time) = behind.time_after(count) {
             connection.pass_until(from, time);
         }
         count
@@ -369,7 +415,7 @@ impl Taker for Analysis {
 
 /// The TCP segment in a packet, and whose it is. In line, for what is returned through memory is copied there.
 #[inline(always)]
-pub fn dissect<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
+pub fn dissect_packet<'a>(packet: &Packet<'a>) -> Result<DissectedPacket<'a>, Foreign> {
     read(packet).map_err(|foreign| match foreign {
         // All of it is here: it was as short on the wire.
         Foreign::CutHeader if !packet.is_truncated() => {
@@ -380,16 +426,16 @@ pub fn dissect<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
 }
 
 #[inline(always)]
-fn read<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
-    let header = link::network(packet.link, packet.data)?;
+fn read<'a>(packet: &Packet<'a>) -> Result<DissectedPacket<'a>, Foreign> {
+    let header = link::find_network(packet.link, packet.data)?;
     let ip = packet.data.get(header..).ok_or(Foreign::CutHeader)?;
     let (ip, protocol) = ip::parse(ip, packet.length.saturating_sub(header as u32))?;
     let ip = match protocol {
         ip::TCP => ip,
         other => tunnel::find_inner(ip, other)?,
     };
-    let (source, destination) = tcp::ports(&ip)?;
+    let (source, destination) = tcp::read_ports(&ip)?;
     let segment = tcp::parse(&ip, packet.time)?;
     let (key, from) = Key::new((ip.source, source), (ip.destination, destination));
-    Ok(Dissected { key, from, segment })
+    Ok(DissectedPacket { key, from, segment })
 }

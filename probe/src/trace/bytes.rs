@@ -17,7 +17,7 @@ impl Order {
 
     #[inline]
     pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
-        let two = chunk::<2>(bytes, at)?;
+        let two = chunk_at::<2>(bytes, at)?;
         Some(match self {
             Order::Little => u16::from_le_bytes(two),
             Order::Big => u16::from_be_bytes(two),
@@ -26,7 +26,7 @@ impl Order {
 
     #[inline]
     pub fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let four = chunk::<4>(bytes, at)?;
+        let four = chunk_at::<4>(bytes, at)?;
         Some(match self {
             Order::Little => u32::from_le_bytes(four),
             Order::Big => u32::from_be_bytes(four),
@@ -35,7 +35,7 @@ impl Order {
 
     #[inline]
     pub fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
-        let eight = chunk::<8>(bytes, at)?;
+        let eight = chunk_at::<8>(bytes, at)?;
         Some(match self {
             Order::Little => u64::from_le_bytes(eight),
             Order::Big => u64::from_be_bytes(eight),
@@ -45,6 +45,6 @@ impl Order {
 
 /// `N` bytes from `at` on.
 #[inline]
-pub fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+pub fn chunk_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

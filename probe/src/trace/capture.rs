@@ -3,52 +3,13 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use super::packet::{Next, Packet, Record, Time};
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
 use super::source::Source;
 use super::times::{Times, UNTIMED};
 use super::until;
 use super::window::Window;
-
-/// Nanoseconds since the epoch, as the capture tells the time.
-pub type Time = u64;
-
-/// One packet as it was captured.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    pub time: Time,
-    /// The number of its link type, as <https://www.tcpdump.org/linktypes.html> lists them.
-    pub link: u16,
-    /// What was captured of it, from its first byte on.
-    pub data: &'a [u8],
-    /// How long it was.
-    pub length: u32,
-}
-
-impl Packet<'_> {
-    #[inline(always)]
-    pub fn is_truncated(&self) -> bool {
-        (self.data.len() as u64) < u64::from(self.length)
-    }
-}
-
-/// Where a packet's bytes are: the last `captured` ones that were consumed, without the `padding` after them.
-pub struct Record {
-    pub time: Time,
-    pub link: u16,
-    pub length: u32,
-    pub captured: usize,
-    pub after: usize,
-}
-
-/// What comes next in a file.
-pub enum Next {
-    /// Its record is told apart from this: in here it would be copied for each packet.
-    Packet,
-    End,
-    /// The file says no more that can be understood, for this reason.
-    Broken(String),
-}
 
 /// The name of the format of what is no capture.
 pub const NO_FORMAT: &str = "none";
@@ -62,7 +23,7 @@ enum Format {
 
 /// What is to be told of a file that was read.
 #[derive(Default)]
-pub struct Facts {
+pub struct PacketFacts {
     pub packets: u64,
     /// As long as the packets were, captured or not.
     pub bytes: u64,
@@ -79,30 +40,30 @@ pub struct Facts {
 /// Who takes packets in.
 pub trait Taker {
     /// A packet comes next that is earlier than one before it in the file.
-    fn earlier(&mut self, _: &Packet) {}
+    fn note_earlier(&mut self, _: &Packet) {}
 
     /// Take a packet in: whether others may follow it that differ from it only as they must. Best in line, as a part of the
     /// loop over packets.
-    fn packet(&mut self, packet: &Packet) -> bool;
+    fn take_packet(&mut self, packet: &Packet) -> bool;
 
     /// Take those in that follow such a packet and are like it: how many of those behind it.
-    fn train(&mut self, packet: &Packet, behind: &Behind) -> usize;
+    fn take_train(&mut self, packet: &Packet, behind: &Behind) -> usize;
 
     /// Take one in that comes alone.
     #[inline(never)]
     fn lone_packet(&mut self, packet: &Packet) {
-        self.packet(packet);
+        self.take_packet(packet);
     }
 }
 
 #[cfg(test)]
 impl<F: FnMut(&Packet)> Taker for F {
-    fn packet(&mut self, packet: &Packet) -> bool {
+    fn take_packet(&mut self, packet: &Packet) -> bool {
         self(packet);
         false
     }
 
-    fn train(&mut self, _: &Packet, _: &Behind) -> usize {
+    fn take_train(&mut self, _: &Packet, _: &Behind) -> usize {
         0
     }
 }
@@ -110,7 +71,7 @@ impl<F: FnMut(&Packet)> Taker for F {
 pub struct Capture<S> {
     window: Window<S>,
     format: Format,
-    pub facts: Facts,
+    pub facts: PacketFacts,
     link: Option<u16>,
     record: Option<Record>,
     /// Whether the packet that was last gone to is earlier than one before it.
@@ -121,8 +82,8 @@ impl<S: Source> Capture<S> {
     /// Begin to read. A file that is no capture gives no packet, and says why.
     pub fn open(source: S) -> Self {
         let mut window = Window::new(source);
-        let mut facts = Facts::default();
-        let format = match begin(&mut window) {
+        let mut facts = PacketFacts::default();
+        let format = match begin_format(&mut window) {
             Ok(format) => format,
             Err(problem) => {
                 facts.problem = Some(problem);
@@ -140,7 +101,7 @@ impl<S: Source> Capture<S> {
     }
 
     /// The format by name, such as `pcap, little-endian, nanoseconds`.
-    pub fn format(&self) -> String {
+    pub fn format_name(&self) -> String {
         match &self.format {
             Format::Pcap(pcap) => pcap.name(),
             Format::Pcapng(pcapng) => pcapng.name(),
@@ -157,28 +118,28 @@ impl<S: Source> Capture<S> {
     }
 
     /// Nanoseconds between two times that the packet which was last gone to can bear.
-    pub fn tick(&self) -> Time {
+    pub fn clock_tick(&self) -> Time {
         match &self.format {
-            Format::Pcap(pcap) => pcap.tick(),
-            Format::Pcapng(pcapng) => pcapng.tick(),
+            Format::Pcap(pcap) => pcap.clock_tick(),
+            Format::Pcapng(pcapng) => pcapng.clock_tick(),
             Format::None => 1,
         }
     }
 
     /// Let the next packets be taken in, at most so many: how many there were, fewer only at the end.
-    pub fn each(&mut self, most: usize, taker: &mut impl Taker) -> usize {
+    pub fn take_packets(&mut self, most: usize, taker: &mut impl Taker) -> usize {
         let mut taken = 0;
         loop {
             taken += self.each_here(most - taken, taker);
             if taken == most {
                 return taken;
             }
-            if self.advance().is_none() {
+            if self.advance_packet().is_none() {
                 return taken;
             }
-            if let Some(packet) = self.current() {
+            if let Some(packet) = self.current_packet() {
                 if self.is_earlier {
-                    taker.earlier(&packet);
+                    taker.note_earlier(&packet);
                 }
                 taker.lone_packet(&packet);
             }
@@ -196,30 +157,30 @@ impl<S: Source> Capture<S> {
         if !pcap.can_be_split() {
             return 0;
         }
-        let here = self.window.here();
+        let here = self.window.available_bytes();
         let (mut rest, mut taken) = (here, 0);
         let (mut bytes, mut truncated, mut untimed) = (0, 0, 0);
         while taken < most {
-            let Some((packet, behind)) = pcap.split(rest) else {
+            let Some((packet, behind)) = pcap.split_packet(rest) else {
                 break;
             };
             rest = behind;
             taken += 1;
             bytes += u64::from(packet.length);
             truncated += u64::from(packet.is_truncated());
-            if times.note(packet.time) {
+            if times.note_time(packet.time) {
                 match packet.time {
                     UNTIMED => untimed += 1,
-                    _ => taker.earlier(&packet),
+                    _ => taker.note_earlier(&packet),
                 }
             }
-            if taker.packet(&packet) && pcap.repeats(&packet, rest) {
+            if taker.take_packet(&packet) && pcap.repeats_lengths(&packet, rest) {
                 let behind = Behind::new(pcap, &packet, rest, most - taken);
-                let more = taker.train(&packet, &behind);
-                rest = rest.get(behind.size(more)..).unwrap_or_default();
+                let more = taker.take_train(&packet, &behind);
+                rest = rest.get(behind.size_of(more)..).unwrap_or_default();
                 // Of those between nobody asks.
-                if let Some(time) = behind.time(more) {
-                    times.note(time);
+                if let Some(time) = behind.time_after(more) {
+                    times.note_time(time);
                 }
                 taken += more;
                 bytes += more as u64 * u64::from(packet.length);
@@ -234,13 +195,13 @@ impl<S: Source> Capture<S> {
         facts.truncated_packets += truncated;
         facts.untimed_packets += untimed;
         facts.times = Some(times);
-        self.window.consume(passed);
+        self.window.consume_bytes(passed);
         taken
     }
 
     /// Go to the next packet: its time.
     #[inline]
-    pub fn advance(&mut self) -> Option<Time> {
+    pub fn advance_packet(&mut self) -> Option<Time> {
         self.record = None;
         let (window, record) = (&mut self.window, &mut self.record);
         let next = match &mut self.format {
@@ -249,8 +210,8 @@ impl<S: Source> Capture<S> {
             Format::None => return None,
         };
         match next {
-            Ok(Next::Packet) => self.note(),
-            Ok(Next::End | Next::Broken(_)) if self.window.lacks() => {
+            Ok(Next::Packet) => self.note_current(),
+            Ok(Next::End | Next::Broken(_)) if self.window.lacks_bytes() => {
                 self.stop("the file was cut, or its disk failed, while it was read".to_owned())
             }
             Ok(Next::End) => None,
@@ -260,7 +221,7 @@ impl<S: Source> Capture<S> {
     }
 
     /// It is not read on, though more may be there: the user has had enough.
-    pub fn leave(&mut self) {
+    pub fn leave_off(&mut self) {
         self.stop(format!("cannot be read on: {}", until::INTERRUPTED));
     }
 
@@ -271,9 +232,9 @@ impl<S: Source> Capture<S> {
 
     /// The packet that was last gone to.
     #[inline]
-    pub fn current(&self) -> Option<Packet<'_>> {
+    pub fn current_packet(&self) -> Option<Packet<'_>> {
         let record = self.record.as_ref()?;
-        let consumed = self.window.consumed(record.captured + record.after);
+        let consumed = self.window.consumed_bytes(record.captured + record.after);
         Some(Packet {
             time: record.time,
             link: record.link,
@@ -283,7 +244,7 @@ impl<S: Source> Capture<S> {
     }
 
     #[inline]
-    fn note(&mut self) -> Option<Time> {
+    fn note_current(&mut self) -> Option<Time> {
         let record = self.record.as_ref()?;
         let facts = &mut self.facts;
         facts.packets += 1;
@@ -295,7 +256,10 @@ impl<S: Source> Capture<S> {
                 facts.untimed_packets += 1;
                 false
             }
-            time => facts.times.get_or_insert(Times::of(time)).note(time),
+            time => facts
+                .times
+                .get_or_insert(Times::new_at(time))
+                .note_time(time),
         };
         if self.link != Some(record.link) {
             self.link = Some(record.link);
@@ -307,7 +271,7 @@ impl<S: Source> Capture<S> {
     #[cold]
     fn stop(&mut self, why: String) -> Option<Time> {
         let packet = self.facts.packets + 1;
-        let offset = self.window.offset();
+        let offset = self.window.file_offset();
         self.facts.problem.get_or_insert(format!(
             "{why}, at byte {offset}, where packet {packet} begins"
         ));
@@ -315,10 +279,10 @@ impl<S: Source> Capture<S> {
     }
 }
 
-fn begin<S: Source>(window: &mut Window<S>) -> Result<Format, String> {
+fn begin_format<S: Source>(window: &mut Window<S>) -> Result<Format, String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    window.have(4).map_err(unreadable)?;
-    let magic: [u8; 4] = match window.here() {
+    window.have_bytes(4).map_err(unreadable)?;
+    let magic: [u8; 4] = match window.available_bytes() {
         [] => return Err("the file is empty: not even a capture's header is there".to_owned()),
         bytes => *bytes
             .first_chunk()
@@ -326,7 +290,7 @@ fn begin<S: Source>(window: &mut Window<S>) -> Result<Format, String> {
     };
     match magic {
         [0x0a, 0x0d, 0x0d, 0x0a] => Ok(Format::Pcapng(Box::default())),
-        _ => match Pcap::begin(magic, window).map_err(unreadable)? {
+        _ => match Pcap::begin_file(magic, window).map_err(unreadable)? {
             Ok(pcap) => Ok(Format::Pcap(pcap)),
             Err(why) => Err(why),
         },

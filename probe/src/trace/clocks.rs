@@ -3,24 +3,30 @@
 //! A packet arrives after it left. So between the clocks lies at least what the quickest packets of one direction show, and
 //! at most what the quickest ones of the other do; the middle is right if both ways are equally quick at their best.
 
-use super::capture::Time;
-use super::compared::Span;
-use crate::clock::band::{Bound, Bounds, Line, Lines, PARTS, STAMPED_APART, ends, part};
+use super::packet::Time;
+use crate::clock::band::{Bound, Bounds, Line, Lines, PARTS, STAMPED_APART, find_ends, part_index};
 
 /// One of the two captures by the order in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CapturePlace {
     First,
     Second,
 }
 
-impl Place {
-    fn other(self) -> Place {
+impl CapturePlace {
+    fn other_place(self) -> CapturePlace {
         match self {
-            Place::First => Place::Second,
-            Place::Second => Place::First,
+            CapturePlace::First => CapturePlace::Second,
+            CapturePlace::Second => CapturePlace::First,
         }
     }
+}
+
+/// The first and last time of a capture, as its packets have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureSpan {
+    pub first: Time,
+    pub last: Time,
 }
 
 /// What to add to a time of the first capture to have it by the clock of the second.
@@ -37,7 +43,7 @@ pub struct Clocks {
     /// Packets that were compared.
     pub packets: u64,
     /// Which capture was made at the client's end.
-    pub client: Place,
+    pub client: CapturePlace,
     /// Whether the packets tell which it was.
     pub is_sure: bool,
     /// Whether offset and drift are possible for nearly all of the time, not for some of it alone.
@@ -46,14 +52,14 @@ pub struct Clocks {
 
 impl Clocks {
     /// Of captures that have nothing in common: the first is taken for the client's end, and nothing for known.
-    pub fn unrelated(spans: [Span; 2]) -> Clocks {
+    pub fn unrelated_to(spans: [CaptureSpan; 2]) -> Clocks {
         Clocks {
             offset: 0,
             drift: 0.0,
             zero: spans[0].first,
             uncertainty: None,
             packets: 0,
-            client: Place::First,
+            client: CapturePlace::First,
             is_sure: false,
             is_steady: true,
         }
@@ -103,7 +109,7 @@ impl Gain {
     }
 
     /// A `limit` of it, by an origin of which a floating-point number holds the differences.
-    fn bound(&self, limit: i64, origin: Origin) -> Bound {
+    fn bound_at(&self, limit: i64, origin: Origin) -> Bound {
         Bound {
             at: self.time.wrapping_sub(origin.time) as i64 as f64,
             ahead: limit.saturating_sub(origin.ahead) as f64,
@@ -127,7 +133,7 @@ const SEVERAL: usize = 3;
 
 /// A span of time, and the packets in it.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct ClockWindow {
     pub time: Time,
     /// Of what the client sent.
     pub there: Vec<Gain>,
@@ -135,12 +141,12 @@ pub struct Window {
     pub back: Vec<Gain>,
 }
 
-impl Window {
+impl ClockWindow {
     /// What the second clock is ahead by at most, and at least, if the `client`'s end is there: a packet arrives after it left.
-    fn ways(&self, client: Place) -> (&[Gain], &[Gain]) {
+    fn gains_toward(&self, client: CapturePlace) -> (&[Gain], &[Gain]) {
         match client {
-            Place::First => (&self.there, &self.back),
-            Place::Second => (&self.back, &self.there),
+            CapturePlace::First => (&self.there, &self.back),
+            CapturePlace::Second => (&self.back, &self.there),
         }
     }
 
@@ -150,7 +156,7 @@ impl Window {
 }
 
 /// None without any packet.
-pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
+pub fn estimate_clocks(windows: &[ClockWindow], packets: u64) -> Option<Clocks> {
     let (likely, is_sure) = client_end(windows)?;
     let first = windows.iter().find_map(|window| {
         let gain = window.there.first().or(window.back.first())?;
@@ -158,26 +164,29 @@ pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
     });
     let (time, ahead) = first?;
     let origin = Origin { time, ahead };
-    let [own, other] = [likely, likely.other()].map(|client| Guess::new(windows, client, origin));
+    let [own, other] =
+        [likely, likely.other_place()].map(|client| Guess::new(windows, client, origin));
     // Where few packets are compared, a single one that is late may make the other end likely.
-    let is_sure = is_sure && other.lines().is_none();
+    let is_sure = is_sure && other.find_lines().is_none();
     // Packets would arrive before they left.
     let is_odd = |guess: &Guess| {
-        let gap = guess.bounds.as_ref().map(|bounds| bounds.gap(0.0));
+        let gap = guess.bounds.as_ref().map(|bounds| bounds.gap_at(0.0));
         gap.is_some_and(|gap| gap < 0.0)
     };
     let guess = match is_sure || !is_odd(&own) || is_odd(&other) {
         true => &own,
         false => &other,
     };
-    let line = match (guess.lines(), &guess.bounds) {
-        (Some(lines), _) => lines.likeliest(),
-        (None, Some(bounds)) => guess.usual(bounds),
-        (None, None) => guess.quickest()?,
+    let line = match (guess.find_lines(), &guess.bounds) {
+        (Some(lines), _) => lines.likeliest_line(),
+        (None, Some(bounds)) => guess.usual_line(bounds),
+        (None, None) => guess.quickest_line()?,
     };
     let uncertainty = match is_sure {
-        true => guess.reach(line),
-        false => (own.reach(line).zip(other.reach(line))).map(|(one, other)| one.max(other)),
+        true => guess.reach_from(line),
+        false => {
+            (own.reach_from(line).zip(other.reach_from(line))).map(|(one, other)| one.max(other))
+        }
     };
     let compared = || windows.iter().filter(|window| !window.is_empty());
     let possible = compared().filter(|window| guess.is_possible(window, line));
@@ -190,66 +199,67 @@ pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
         packets,
         client: guess.client,
         is_sure,
-        is_steady: guess.lines().is_some() || odd * FEW <= compared().count(),
+        is_steady: guess.find_lines().is_some() || odd * FEW <= compared().count(),
     })
 }
 
 /// What there is if the client's end is there.
 struct Guess<'a> {
-    windows: &'a [Window],
-    client: Place,
+    windows: &'a [ClockWindow],
+    client: CapturePlace,
     origin: Origin,
     /// None when all packets went the same way.
     bounds: Option<Bounds>,
 }
 
 impl<'a> Guess<'a> {
-    fn new(windows: &'a [Window], client: Place, origin: Origin) -> Guess<'a> {
+    fn new(windows: &'a [ClockWindow], client: CapturePlace, origin: Origin) -> Guess<'a> {
         let mut guess = Guess {
             windows,
             client,
             origin,
             bounds: None,
         };
-        let ways = || windows.iter().map(|window| window.ways(client));
-        let above = ways().map(|(above, _)| above.iter().map(|gain| gain.bound(gain.most, origin)));
+        let ways = || windows.iter().map(|window| window.gains_toward(client));
+        let above =
+            ways().map(|(above, _)| above.iter().map(|gain| gain.bound_at(gain.most, origin)));
         let below =
-            ways().map(|(_, below)| below.iter().map(|gain| gain.bound(gain.least, origin)));
-        guess.bounds = Bounds::doubted(groups(above), groups(below));
+            ways().map(|(_, below)| below.iter().map(|gain| gain.bound_at(gain.least, origin)));
+        guess.bounds = Bounds::new_doubted(group_bounds(above), group_bounds(below));
         guess
     }
 
     /// Of the packets that both captures hold: when the first came, and the last.
-    fn ends(&self) -> [f64; 2] {
-        let both = |window: &'a Window| window.there.iter().chain(&window.back);
+    fn packet_ends(&self) -> [f64; 2] {
+        let both = |window: &'a ClockWindow| window.there.iter().chain(&window.back);
         let gains = self.windows.iter().flat_map(both);
-        ends(gains.map(|gain| gain.bound(gain.seen, self.origin).at))
+        find_ends(gains.map(|gain| gain.bound_at(gain.seen, self.origin).at))
     }
 
     /// None also when packets bear wrong times, or clocks do not go steadily. A clock that is counted otherwise may gain
     /// more than a quartz.
-    fn lines(&self) -> Option<Lines<'_>> {
+    fn find_lines(&self) -> Option<Lines<'_>> {
         let bounds = self.bounds.as_ref()?;
-        let counted_otherwise = || bounds.lines(self.slope());
-        bounds.lines(0.0).or_else(counted_otherwise)
+        let counted_otherwise = || bounds.find_lines(self.estimate_slope());
+        bounds.find_lines(0.0).or_else(counted_otherwise)
     }
 
     /// How far the bounds of a window are above a line.
-    fn beyond(&self, window: &Window, line: Line) -> (Option<f64>, Option<f64>) {
+    fn bounds_beyond(&self, window: &ClockWindow, line: Line) -> (Option<f64>, Option<f64>) {
         let beyond = |gain: &Gain, limit| {
-            let bound = gain.bound(limit, self.origin);
-            bound.ahead - line.at(bound.at)
+            let bound = gain.bound_at(limit, self.origin);
+            bound.ahead - line.value_at(bound.at)
         };
-        let (above, below) = window.ways(self.client);
+        let (above, below) = window.gains_toward(self.client);
         let above = above.iter().map(|gain| beyond(gain, gain.most));
         let below = below.iter().map(|gain| beyond(gain, gain.least));
         (above.min_by(f64::total_cmp), below.max_by(f64::total_cmp))
     }
 
     /// How far the middle between a window's bounds is above a line, by time.
-    fn middles(&self, line: Line) -> Vec<(f64, f64)> {
+    fn window_middles(&self, line: Line) -> Vec<(f64, f64)> {
         let middles = self.windows.iter().filter_map(|window| {
-            let (above, below) = self.beyond(window, line);
+            let (above, below) = self.bounds_beyond(window, line);
             let time = window.time.wrapping_sub(self.origin.time) as i64 as f64;
             Some((time, above? / 2.0 + below? / 2.0))
         });
@@ -258,10 +268,14 @@ impl<'a> Guess<'a> {
 
     /// What the second clock gains by most of the time. Nothing if that is more than clocks do, or if they are compared at
     /// the beginning and the end alone, so that one may as well have been set between.
-    fn slope(&self) -> f64 {
-        let middles = self.middles(Line::LEVEL);
-        let (slope, ends) = (slope(&middles), self.ends());
-        let has = |wanted: usize| middles.iter().any(|(time, _)| part(*time, ends) == wanted);
+    fn estimate_slope(&self) -> f64 {
+        let middles = self.window_middles(Line::LEVEL);
+        let (slope, ends) = (median_slope(&middles), self.packet_ends());
+        let has = |wanted: usize| {
+            middles
+                .iter()
+                .any(|(time, _)| part_index(*time, ends) == wanted)
+        };
         match slope.abs() <= MOST_COUNTED && (0..PARTS).all(has) {
             true => slope,
             false => 0.0,
@@ -269,24 +283,31 @@ impl<'a> Guess<'a> {
     }
 
     /// Packets bear wrong times: what most of the time says is nearer to the truth than the middle of that.
-    fn usual(&self, bounds: &Bounds) -> Line {
-        let slope = self.slope();
-        let slope = match bounds.gap(slope) > bounds.gap(0.0) {
+    fn usual_line(&self, bounds: &Bounds) -> Line {
+        let slope = self.estimate_slope();
+        let slope = match bounds.gap_at(slope) > bounds.gap_at(0.0) {
             true => slope,
             false => 0.0,
         };
         let line = Line { ahead: 0.0, slope };
-        let levels = self.middles(line).into_iter().map(|(_, middle)| middle);
+        let levels = self
+            .window_middles(line)
+            .into_iter()
+            .map(|(_, middle)| middle);
         // Where packets are few, there may be no window with both ways.
-        median(levels.collect()).map_or(bounds.between(slope), |middle| Line {
+        find_median(levels.collect()).map_or(bounds.middle_line(slope), |middle| Line {
             ahead: middle.round(),
             slope,
         })
     }
 
     /// All went the same way: the quickest is the nearest.
-    fn quickest(&self) -> Option<Line> {
-        let ways = || self.windows.iter().map(|window| window.ways(self.client));
+    fn quickest_line(&self) -> Option<Line> {
+        let ways = || {
+            self.windows
+                .iter()
+                .map(|window| window.gains_toward(self.client))
+        };
         let above = ways().flat_map(|(above, _)| above).map(|gain| gain.seen);
         let below = ways().flat_map(|(_, below)| below).map(|gain| gain.seen);
         let seen = above.min().or(below.max())?;
@@ -295,21 +316,21 @@ impl<'a> Guess<'a> {
     }
 
     /// How far the truth may be from a line.
-    fn reach(&self, line: Line) -> Option<f64> {
+    fn reach_from(&self, line: Line) -> Option<f64> {
         self.bounds.as_ref()?;
-        if let Some(lines) = self.lines() {
-            return Some(lines.reach(line, self.ends()));
+        if let Some(lines) = self.find_lines() {
+            return Some(lines.reach_from(line, self.packet_ends()));
         }
         let bounds = self.windows.iter().flat_map(|window| {
-            let (above, below) = self.beyond(window, line);
+            let (above, below) = self.bounds_beyond(window, line);
             above.into_iter().chain(below).map(f64::abs)
         });
         bounds.max_by(f64::total_cmp)
     }
 
     /// Whether packets of a window arrive after they left; CPUs stamp a little apart.
-    fn is_possible(&self, window: &Window, line: Line) -> bool {
-        let (above, below) = self.beyond(window, line);
+    fn is_possible(&self, window: &ClockWindow, line: Line) -> bool {
+        let (above, below) = self.bounds_beyond(window, line);
         let slack = STAMPED_APART as f64;
         above.is_none_or(|above| above >= -slack) && below.is_none_or(|below| below <= slack)
     }
@@ -317,7 +338,7 @@ impl<'a> Guess<'a> {
 
 /// A busy kernel stamps a packet late, and what left is then nearer to its arrival than it was, or beyond it. So one of the
 /// packets of each window, or of some windows where there are few, may be wrong: what bounds, two of them tell.
-fn groups(windows: impl Iterator<Item = impl Iterator<Item = Bound>>) -> Vec<Vec<Bound>> {
+fn group_bounds(windows: impl Iterator<Item = impl Iterator<Item = Bound>>) -> Vec<Vec<Bound>> {
     let mut groups: Vec<Vec<Bound>> = Vec::new();
     for window in windows {
         match groups.last_mut() {
@@ -333,39 +354,39 @@ fn groups(windows: impl Iterator<Item = impl Iterator<Item = Bound>>) -> Vec<Vec
 }
 
 /// Which capture is the client's end, as it seems, and whether that is sure whatever the stamps leave open. None without any.
-fn client_end(windows: &[Window]) -> Option<(Place, bool)> {
+fn client_end(windows: &[ClockWindow]) -> Option<(CapturePlace, bool)> {
     // What the client sends takes its time to the server's end: seen from there, the difference is the greater one.
-    let usual = |gains: &[Gain]| median(gains.iter().map(|gain| gain.seen as f64).collect());
+    let usual = |gains: &[Gain]| find_median(gains.iter().map(|gain| gain.seen as f64).collect());
     let gains = windows
         .iter()
         .filter_map(|window| Some(usual(&window.there)? - usual(&window.back)?));
     let there = windows.iter().find_map(|window| usual(&window.there));
     let back = windows.iter().find_map(|window| usual(&window.back));
     there.or(back)?;
-    let gain = median(gains.collect()).or_else(|| Some(there? - back?));
+    let gain = find_median(gains.collect()).or_else(|| Some(there? - back?));
     let all = windows
         .iter()
         .flat_map(|window| window.there.iter().chain(&window.back));
     let open = all.map(Gain::open).max().unwrap_or_default();
     let is_sure = gain.is_some_and(|gain| gain.abs() > open as f64);
     Some(match gain {
-        Some(gain) if gain < 0.0 => (Place::Second, is_sure),
-        _ => (Place::First, is_sure),
+        Some(gain) if gain < 0.0 => (CapturePlace::Second, is_sure),
+        _ => (CapturePlace::First, is_sure),
     })
 }
 
 /// The median of the slopes between each two points (Theil and Sen): a few odd windows do not sway it.
-fn slope(points: &[(f64, f64)]) -> f64 {
+fn median_slope(points: &[(f64, f64)]) -> f64 {
     let pairs = points.iter().enumerate().flat_map(|(at, one)| {
         let later = points.get(at + 1..).unwrap_or_default();
         later.iter().map(move |other| (one, other))
     });
     let slopes = pairs.filter(|(one, other)| other.0 > one.0);
     let slopes = slopes.map(|(one, other)| (other.1 - one.1) / (other.0 - one.0));
-    median(slopes.collect()).unwrap_or_default()
+    find_median(slopes.collect()).unwrap_or_default()
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+fn find_median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 /// By clocks that tell each nanosecond.
-fn exact(time: Time, seen: i64) -> Gain {
+fn exact_gain(time: Time, seen: i64) -> Gain {
     Gain {
         time,
         seen,
@@ -10,45 +10,45 @@ fn exact(time: Time, seen: i64) -> Gain {
     }
 }
 
-fn window(time: Time, there: i64, back: i64) -> Window {
-    Window {
+fn sample_window(time: Time, there: i64, back: i64) -> ClockWindow {
+    ClockWindow {
         time,
-        there: vec![exact(time, there), exact(time, there + 500)],
-        back: vec![exact(time, back - 500), exact(time, back)],
+        there: vec![exact_gain(time, there), exact_gain(time, there + 500)],
+        back: vec![exact_gain(time, back - 500), exact_gain(time, back)],
     }
 }
 
 #[test]
 fn the_offset_is_the_middle_between_both_ways() {
     let windows = [
-        window(0, 1_000_100, 999_900),
-        window(1_000_000, 1_000_120, 999_910),
+        sample_window(0, 1_000_100, 999_900),
+        sample_window(1_000_000, 1_000_120, 999_910),
     ];
-    let clocks = estimate(&windows, 4).unwrap();
+    let clocks = estimate_clocks(&windows, 4).unwrap();
     // Each way's quickest but one, for a single packet may be wrong; and half a thousandth of the ms between them.
     assert_eq!((clocks.offset, clocks.drift), (1_000_010, 0.0));
     assert_eq!(
         (clocks.client, clocks.is_sure, clocks.uncertainty),
-        (Place::First, true, Some(600))
+        (CapturePlace::First, true, Some(600))
     );
 }
 
 #[test]
 fn the_other_order_is_noticed() {
-    let swapped = [window(0, -1_000, 1_000)];
-    let clocks = estimate(&swapped, 2).unwrap();
-    assert_eq!(clocks.client, Place::Second);
-    assert!(estimate(&[], 0).is_none());
+    let swapped = [sample_window(0, -1_000, 1_000)];
+    let clocks = estimate_clocks(&swapped, 2).unwrap();
+    assert_eq!(clocks.client, CapturePlace::Second);
+    assert!(estimate_clocks(&[], 0).is_none());
 }
 
 #[test]
 fn a_packet_with_a_wrong_time_sways_nothing() {
     // Between clocks that go alike, the server's kernel stamps one of its packets 0.2 ms after it left.
     let mut windows: Vec<_> = (0..9)
-        .map(|number| window(number * 1_000_000, 2_000, -1_000))
+        .map(|number| sample_window(number * 1_000_000, 2_000, -1_000))
         .collect();
-    windows[4].back.push(exact(4_000_000, 200_000));
-    let clocks = estimate(&windows, 19).unwrap();
+    windows[4].back.push(exact_gain(4_000_000, 200_000));
+    let clocks = estimate_clocks(&windows, 19).unwrap();
     assert_eq!((clocks.offset, clocks.drift), (500, 0.0));
     // Half of what lies between both ways, and what clocks may gain in the few ms.
     let uncertainty = clocks.uncertainty.unwrap();
@@ -60,7 +60,7 @@ fn a_packet_with_a_wrong_time_sways_nothing() {
 fn what_one_packet_says_alone_narrows_nothing() {
     for late in [200_000, 600_000, 800_000, 950_000, 1_500_000] {
         for (count, gained) in [(1, 0.0), (60, 20e-6), (60, -20e-6)] {
-            let (windows, ahead) = minutes(count, gained);
+            let (windows, ahead) = sample_minutes(count, gained);
             let width = windows[1].time - windows[0].time;
             for time in [
                 windows[12].time - width / 2,
@@ -69,7 +69,7 @@ fn what_one_packet_says_alone_narrows_nothing() {
                 let mut windows = windows.clone();
                 let left = (time - 500_000 + late).wrapping_add_signed(ahead(time) as i64);
                 windows[12].back.push(gain_of(time, left));
-                let clocks = estimate(&windows, 2_001).unwrap();
+                let clocks = estimate_clocks(&windows, 2_001).unwrap();
                 let within = clocks.uncertainty.unwrap() as f64;
                 let truth = ahead(clocks.zero);
                 let off = (clocks.offset as f64 - truth).abs();
@@ -101,11 +101,11 @@ fn of_few_packets_one_narrows_nothing_either() {
                 .push(gain_of(back + way(), back));
         }
         let odd = windows.iter_mut().find(|window| !window.back.is_empty());
-        let Some(Window { time, back, .. }) = odd else {
+        let Some(ClockWindow { time, back, .. }) = odd else {
             continue;
         };
         back[0] = gain_of(*time + 500_000, *time + 800_000);
-        let clocks = estimate(&windows, 24).unwrap();
+        let clocks = estimate_clocks(&windows, 24).unwrap();
         let within = clocks.uncertainty.unwrap();
         assert!(clocks.offset.unsigned_abs() <= within, "{clocks:?}");
     }
@@ -113,7 +113,7 @@ fn of_few_packets_one_narrows_nothing_either() {
 
 /// A packet of the clocks' test in a window of a millisecond: of two that count in ticks, and whose second is ahead by
 /// so much.
-fn gain(
+fn draw_gain(
     random: &mut fastrand::Rng,
     time: Time,
     ticks: [Time; 2],
@@ -143,21 +143,22 @@ fn the_true_offset_lies_within_the_uncertainty_however_coarse_the_stamps() {
         let windows = (0..random.u64(1..6)).map(|number| {
             let time = (1 << 40) + number * 1_000_000;
             let mut gains = |is_there| {
-                let gains = (0..packets).map(|_| gain(&mut random, time, ticks, offset, is_there));
+                let gains =
+                    (0..packets).map(|_| draw_gain(&mut random, time, ticks, offset, is_there));
                 gains.collect()
             };
             let (there, back) = (gains(true), gains(false));
-            Window { time, there, back }
+            ClockWindow { time, there, back }
         });
         // One after the other, for all of them draw from the same numbers.
         let windows: Vec<_> = windows.collect();
-        let clocks = estimate(&windows, 18).unwrap();
+        let clocks = estimate_clocks(&windows, 18).unwrap();
         let within = clocks.uncertainty.unwrap();
         assert!(
             clocks.offset.abs_diff(offset) <= within && clocks.drift == 0.0,
             "{clocks:?}, in truth {offset}, ticks of {ticks:?}"
         );
-        let is_right = clocks.client == Place::First;
+        let is_right = clocks.client == CapturePlace::First;
         assert!(
             is_right || !clocks.is_sure,
             "{clocks:?}, ticks of {ticks:?}"
@@ -173,11 +174,11 @@ fn of_one_way_the_quickest_packet_tells_the_offset() {
     let ticks = [1_000, 1_000];
     let mut random = fastrand::Rng::with_seed(6);
     let there: Vec<_> = (0..9)
-        .map(|_| gain(&mut random, 1 << 40, ticks, 5_000, true))
+        .map(|_| draw_gain(&mut random, 1 << 40, ticks, 5_000, true))
         .collect();
     let least = there.iter().map(|gain| gain.seen).min();
     let (time, back) = (1 << 40, Vec::new());
-    let clocks = estimate(&[Window { time, there, back }], 9).unwrap();
+    let clocks = estimate_clocks(&[ClockWindow { time, there, back }], 9).unwrap();
     assert_eq!(Some(clocks.offset), least);
     assert_eq!((clocks.uncertainty, clocks.is_sure), (None, false));
 }
@@ -187,14 +188,14 @@ fn a_drift_is_followed() {
     let windows: Vec<_> = (0..20)
         .map(|second| {
             let offset = 5_000_000 + second * 50_000;
-            window(
+            sample_window(
                 second as u64 * 1_000_000_000,
                 offset + 20_000,
                 offset - 20_000,
             )
         })
         .collect();
-    let clocks = estimate(&windows, 40).unwrap();
+    let clocks = estimate_clocks(&windows, 40).unwrap();
     assert!((clocks.drift - 50e-6).abs() < 1e-9, "{}", clocks.drift);
     let error = clocks.first_from_second(10_000_000_000 + 5_500_000) as i64 - 10_000_000_000;
     assert!(error.abs() < 1_000, "{error}");
@@ -206,8 +207,8 @@ fn a_time_of_the_second_is_told_by_the_first_exactly_however_long_they_drift() {
         let clocks = Clocks {
             offset: 7_000_000,
             drift: f64::from(millionths) * 1e-6,
-            ..Clocks::unrelated(
-                [Span {
+            ..Clocks::unrelated_to(
+                [CaptureSpan {
                     first: 1 << 60,
                     last: 1 << 60,
                 }; 2],
@@ -226,12 +227,12 @@ fn a_time_of_the_second_is_told_by_the_first_exactly_however_long_they_drift() {
 
 /// A minute of packets each way, of which the quickest take half a millisecond, between clocks that agree at its
 /// beginning and of which the second gains so many millionths; in windows as they are compared.
-fn a_minute(gained: f64) -> (Vec<Window>, impl Fn(Time) -> f64) {
-    minutes(1, gained)
+fn a_minute(gained: f64) -> (Vec<ClockWindow>, impl Fn(Time) -> f64) {
+    sample_minutes(1, gained)
 }
 
 /// The same for so many minutes, with as many packets.
-fn minutes(count: u64, gained: f64) -> (Vec<Window>, impl Fn(Time) -> f64) {
+fn sample_minutes(count: u64, gained: f64) -> (Vec<ClockWindow>, impl Fn(Time) -> f64) {
     const BEGIN: Time = 1_700_000_000_000_000_000;
     let minutes = count * 60_000_000_000;
     let width = minutes / 32;
@@ -253,9 +254,9 @@ fn minutes(count: u64, gained: f64) -> (Vec<Window>, impl Fn(Time) -> f64) {
     (windows, ahead)
 }
 
-fn window_at(time: Time) -> Window {
+fn window_at(time: Time) -> ClockWindow {
     let (there, back) = (Vec::new(), Vec::new());
-    Window { time, there, back }
+    ClockWindow { time, there, back }
 }
 
 fn gain_of(first: Time, second: Time) -> Gain {
@@ -270,7 +271,7 @@ fn the_true_offset_lies_within_the_uncertainty_at_any_time_however_clocks_drift(
         -400_i32, -17, -16, -8, -2, 0, 1, 2, 3, 8, 12, 14, 16, 17, 30, 90, 400,
     ] {
         let (windows, ahead) = a_minute(f64::from(millionths) * 1e-6);
-        let clocks = estimate(&windows, 2_000).unwrap();
+        let clocks = estimate_clocks(&windows, 2_000).unwrap();
         let within = clocks.uncertainty.unwrap() as f64;
         let begin = windows[0].time - 60_000_000_000 / 64;
         for second in [0, 30, 60] {
@@ -304,7 +305,7 @@ fn the_uncertainty_has_both_sides_of_a_step() {
             }
         }
     }
-    let clocks = estimate(&windows, 2_000).unwrap();
+    let clocks = estimate_clocks(&windows, 2_000).unwrap();
     let furthest = clocks.offset.abs_diff(0).max(clocks.offset.abs_diff(STEP));
     assert!(Some(furthest) <= clocks.uncertainty, "{clocks:?}");
     assert!(!clocks.is_steady, "{clocks:?}");
@@ -330,7 +331,7 @@ fn a_clock_that_is_set_between_two_bursts_is_no_drift() {
                 window.there.push(gain_of(left, by_second(left + 100_000)));
                 window.back.push(gain_of(left + 100_000, by_second(left)));
             }
-            let clocks = estimate(&windows, 80).unwrap();
+            let clocks = estimate_clocks(&windows, 80).unwrap();
             assert!(!clocks.is_steady && clocks.drift == 0.0, "{clocks:?}");
             let furthest = clocks.offset.abs_diff(0).max(clocks.offset.abs_diff(step));
             assert!(Some(furthest) <= clocks.uncertainty, "{clocks:?}");
@@ -342,10 +343,10 @@ fn a_clock_that_is_set_between_two_bursts_is_no_drift() {
 #[test]
 fn what_no_clock_gains_is_not_steady() {
     let (windows, _) = a_minute(50_000e-6);
-    let clocks = estimate(&windows, 2_000).unwrap();
+    let clocks = estimate_clocks(&windows, 2_000).unwrap();
     assert!(!clocks.is_steady, "{clocks:?}");
     let (windows, _) = a_minute(5_000e-6);
-    let clocks = estimate(&windows, 2_000).unwrap();
+    let clocks = estimate_clocks(&windows, 2_000).unwrap();
     assert!(clocks.is_steady && clocks.drift > 4_990e-6, "{clocks:?}");
 }
 
@@ -366,7 +367,7 @@ fn a_clock_that_is_set_leaves_few_packets_in_common() {
                 .push(gain_of(window.time + 100_000, window.time + ahead)),
         }
     }
-    let clocks = estimate(&windows, 20).unwrap();
+    let clocks = estimate_clocks(&windows, 20).unwrap();
     assert!(!clocks.is_steady, "{clocks:?}");
     let furthest = clocks
         .offset
@@ -385,7 +386,7 @@ fn of_few_exchanges_between_clocks_that_drift_a_late_packet_sways_nothing_either
         let end: Time = random.choice([10, 60, 600, 3_600]).unwrap_or(1) * 1_000_000_000;
         let gained = (random.f64() - 0.5) * 60e-6;
         let ahead = |time: Time| AHEAD + (time as f64 * gained) as i64;
-        let client = random.choice([Place::First, Place::Second]);
+        let client = random.choice([CapturePlace::First, CapturePlace::Second]);
         let ways = [0; 2].map(|_| random.u64(20_000..500_000));
         let late = random.u64(0..4 * (ways[0] + ways[1]));
         let exchanges = random.usize(2..13);
@@ -405,13 +406,13 @@ fn of_few_exchanges_between_clocks_that_drift_a_late_packet_sways_nothing_either
                 _ => gain_of(arrived, by_second(stamped)),
             };
             let window = &mut windows[(gain.time * 32 / end) as usize];
-            match (packet % 2 == 0) == (client == Some(Place::First)) {
+            match (packet % 2 == 0) == (client == Some(CapturePlace::First)) {
                 true => window.there.push(gain),
                 false => window.back.push(gain),
             }
             times.push(gain.time);
         }
-        let clocks = estimate(&windows, times.len() as u64).unwrap();
+        let clocks = estimate_clocks(&windows, times.len() as u64).unwrap();
         let is_outside = |time: Time| {
             let elapsed = time as f64 - clocks.zero as f64;
             let told = clocks.offset as f64 + elapsed * clocks.drift;

@@ -16,11 +16,11 @@ use super::source::Source;
 use super::{link, warnings};
 
 /// What is told of one side, from what was counted of it.
-pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
-    let sizes = shapes.sizes(kind).buckets();
+pub fn compose_side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
+    let sizes = shapes.sizes_mut(kind).list_buckets();
     let sizes = sizes.map(|(from, to, count)| SizeBucket { from, to, count });
     let sizes = sizes.collect();
-    let inferred = shapes.writes(kind).infer();
+    let inferred = shapes.writes_mut(kind).infer_writes();
     Side {
         packets: counts.packets,
         payload_bytes: counts.bytes,
@@ -48,7 +48,7 @@ pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
 }
 
 /// What is told of one file.
-pub fn capture<S: Source>(
+pub fn compose_capture<S: Source>(
     file: &str,
     capture: &Capture<S>,
     analysis: &mut Analysis,
@@ -57,8 +57,12 @@ pub fn capture<S: Source>(
     let facts = &capture.facts;
     CaptureDocument {
         file: file.to_owned(),
-        format: capture.format(),
-        links: facts.links.iter().map(|link| link::name(*link)).collect(),
+        format: capture.format_name(),
+        links: facts
+            .links
+            .iter()
+            .map(|link| link::link_name(*link))
+            .collect(),
         snap_length: capture.snap_length(),
         packets: facts.packets,
         bytes: facts.bytes,
@@ -71,12 +75,12 @@ pub fn capture<S: Source>(
         rewritten_connections: analysis.rewritten.count,
         problem: facts.problem.clone(),
         end,
-        client: side(
+        client: compose_side(
             &analysis.sums.client,
             &mut analysis.gathered.shapes,
             Kind::Request,
         ),
-        server: side(
+        server: compose_side(
             &analysis.sums.server,
             &mut analysis.gathered.shapes,
             Kind::Response,
@@ -85,7 +89,7 @@ pub fn capture<S: Source>(
 }
 
 /// The whole, for which `sums` are those of the client's end, or of the only capture.
-pub fn whole(
+pub fn compose_document(
     captures: Vec<CaptureDocument>,
     (client, server): (Side, Side),
     sums: &Sums,
@@ -99,13 +103,13 @@ pub fn whole(
         bytes: captures.iter().map(|one| one.bytes).sum(),
         captures,
         connections: sums.connections,
-        requests: requests.count(),
+        requests: requests.count_requests(),
         unanswered: requests.unanswered,
         unasked: requests.unasked,
-        status: requests.status(),
+        status: requests.count_statuses(),
         client,
         server,
-        each_request: requests.summaries(),
+        each_request: requests.summarize_all(),
         protocols: Protocols {
             http: sums.http,
             tls: sums.tls,
@@ -126,6 +130,6 @@ pub fn whole(
         joined,
         warnings: Vec::new(),
     };
-    document.warnings = warnings::of(&document);
+    document.warnings = warnings::list_warnings(&document);
     document
 }

@@ -1,42 +1,34 @@
 //! A connection: what both of its ends send, and the requests and responses in that.
 
-use super::capture::Time;
 use super::counts::Counts;
-use super::done::Done;
 use super::exchange::Exchanges;
-use super::gathered::Gathered;
+use super::exchange::spans::Handshake;
+use super::findings::{Done, Findings};
 use super::head::Kind;
-use super::key::{End, Ends, Key};
+use super::key::{ConnectionEnd, Ends, Key};
 use super::mark::Mark;
-use super::reader::Reader;
+use super::packet::Time;
+use super::reader::MessageReader;
 use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
-use super::times::known;
+use super::times::known_time;
 use super::writes::LastWrite;
-pub use pass::Passed;
+pub use pass::PassOutcome;
 use stride::{Bare, Stride};
 
 mod dialogue;
+mod finish;
 mod next;
 mod pass;
 mod payload;
 mod stride;
 mod turn;
 
-/// When the three steps of the handshake were seen, and the first FIN or reset.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Handshake {
-    pub syn: Option<Time>,
-    pub synack: Option<Time>,
-    pub ack: Option<Time>,
-    pub fin: Option<Time>,
-}
-
 /// What is known of one end as a sender.
 #[derive(Debug, Default)]
 pub struct Way {
     pub stream: Stream,
-    pub reader: Reader,
+    pub reader: MessageReader,
     pub counts: Counts,
     offer: Option<Offer>,
     has_finished: bool,
@@ -63,7 +55,7 @@ pub struct Connection {
     /// The how many-th of the capture, from 0.
     pub number: u64,
     pub key: Key,
-    pub client: End,
+    pub client: ConnectionEnd,
     /// Whether it was seen which end is the client, not guessed by the ports.
     knows_client: bool,
     /// The client has asked for a connection, and nothing more is known of it yet.
@@ -100,24 +92,34 @@ const TLS: &[u8] = &[0x16, 0x03];
 
 impl Connection {
     /// `began` is when the capture did.
-    pub fn new(number: u64, key: Key, from: End, segment: &Segment, began: Time) -> Connection {
-        let by_port = match key.port(End::Low).cmp(&key.port(End::High)) {
-            std::cmp::Ordering::Less => End::High,
-            std::cmp::Ordering::Greater => End::Low,
+    pub fn new(
+        number: u64,
+        key: Key,
+        from: ConnectionEnd,
+        segment: &Segment,
+        began: Time,
+    ) -> Connection {
+        let by_port = match key
+            .port(ConnectionEnd::Low)
+            .cmp(&key.port(ConnectionEnd::High))
+        {
+            std::cmp::Ordering::Less => ConnectionEnd::High,
+            std::cmp::Ordering::Greater => ConnectionEnd::Low,
             std::cmp::Ordering::Equal => from,
         };
-        let (client, knows_client) = match (segment.has(tcp::SYN), segment.has(tcp::ACK)) {
-            (true, false) => (from, true),
-            (true, true) => (from.other(), true),
-            _ => (by_port, false),
-        };
+        let (client, knows_client) =
+            match (segment.has_flags(tcp::SYN), segment.has_flags(tcp::ACK)) {
+                (true, false) => (from, true),
+                (true, true) => (from.other_end(), true),
+                _ => (by_port, false),
+            };
         let headers = if key.address(from).is_ipv4() { 40 } else { 60 };
         Connection {
             number,
             key,
             client,
             knows_client,
-            is_opening: segment.has(tcp::SYN) && !segment.has(tcp::ACK),
+            is_opening: segment.has_flags(tcp::SYN) && !segment.has_flags(tcp::ACK),
             handshake: Handshake::default(),
             last_syn: 0,
             asked_at: 0,
@@ -143,9 +145,9 @@ impl Connection {
     }
 
     /// Whether a segment begins another connection between the same ends.
-    pub fn is_succeeded_by(&self, from: End, segment: &Segment) -> bool {
+    pub fn is_succeeded_by(&self, from: ConnectionEnd, segment: &Segment) -> bool {
         let way = self.ways.get(from);
-        let begins = segment.has(tcp::SYN) && !segment.has(tcp::ACK);
+        let begins = segment.has_flags(tcp::SYN) && !segment.has_flags(tcp::ACK);
         // The SYN itself takes a number.
         begins
             && way.stream.is_known()
@@ -154,12 +156,16 @@ impl Connection {
 
     pub fn is_closed(&self) -> bool {
         self.is_reset
-            || (self.ways.get(End::Low).has_finished && self.ways.get(End::High).has_finished)
+            || (self.ways.get(ConnectionEnd::Low).has_finished
+                && self.ways.get(ConnectionEnd::High).has_finished)
     }
 
-    pub fn protocol(&self) -> Protocol {
-        let ways = [self.ways.get(End::Low), self.ways.get(End::High)];
-        if ways.iter().any(|way| way.reader.messages() > 0) {
+    pub fn protocol_name(&self) -> Protocol {
+        let ways = [
+            self.ways.get(ConnectionEnd::Low),
+            self.ways.get(ConnectionEnd::High),
+        ];
+        if ways.iter().any(|way| way.reader.message_count() > 0) {
             Protocol::Http
         } else if self.is_tls {
             Protocol::Tls
@@ -175,9 +181,9 @@ impl Connection {
     }
 
     /// What both ends agreed to use, if both were heard.
-    pub fn agreed(&self) -> Option<Offer> {
-        let one = self.ways.get(End::Low).offer?;
-        let other = self.ways.get(End::High).offer?;
+    pub fn agreed_offer(&self) -> Option<Offer> {
+        let one = self.ways.get(ConnectionEnd::Low).offer?;
+        let other = self.ways.get(ConnectionEnd::High).offer?;
         Some(Offer {
             mss: one.mss.min(other.mss),
             window_scale: one.window_scale && other.window_scale,
@@ -186,11 +192,11 @@ impl Connection {
         })
     }
 
-    pub fn mss(&self) -> Option<u32> {
+    pub fn agreed_mss(&self) -> Option<u32> {
         self.knows_mss.then_some(self.mss)
     }
 
-    fn kind(&self, from: End) -> Kind {
+    fn message_kind(&self, from: ConnectionEnd) -> Kind {
         if from == self.client {
             Kind::Request
         } else {
@@ -200,9 +206,14 @@ impl Connection {
 
     /// Take a segment in. What it tells is gathered.
     #[inline(always)]
-    pub fn take(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
-        let passes =
-            segment.is_plain() && self.pass(from, segment, &mut gathered.shapes) != Passed::Not;
+    pub fn take_segment(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        let passes = segment.is_plain()
+            && self.pass_plain(from, segment, &mut gathered.shapes) != PassOutcome::Not;
         if passes {
             return;
         }
@@ -214,13 +225,13 @@ impl Connection {
 
     /// The same, whatever the segment is.
     #[inline(never)]
-    pub fn take_whole(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
-        self.meet(from, segment);
+    pub fn take_whole(&mut self, from: ConnectionEnd, segment: &Segment, gathered: &mut Findings) {
+        self.meet_segment(from, segment);
         if !self.is_next(from, segment) {
             return self.take_other(from, segment, gathered);
         }
         // Told apart here, each is compiled for itself: what it is matters all along the way.
-        match self.kind(from) {
+        match self.message_kind(from) {
             Kind::Request => self.take_next(from, Kind::Request, segment, gathered),
             Kind::Response => self.take_next(from, Kind::Response, segment, gathered),
         }
@@ -228,62 +239,67 @@ impl Connection {
 
     /// The same by the longest way, whatever the segment is: the others must not say anything else.
     #[cfg(any(test, fuzzing))]
-    pub fn take_plainly(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
-        self.meet(from, segment);
+    pub fn take_plainly(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        self.meet_segment(from, segment);
         self.take_other(from, segment, gathered);
     }
 
     /// Whatever a segment is, so much is to be done first.
     #[inline(always)]
-    fn meet(&mut self, from: End, segment: &Segment) {
+    fn meet_segment(&mut self, from: ConnectionEnd, segment: &Segment) {
         self.last_seen = segment.time;
         self.catch_up();
-        let way = self.ways.of(from);
+        let way = self.ways.of_end(from);
         way.counts.packets += 1;
         way.counts.bytes += u64::from(segment.length);
         if segment.length > 0 {
-            self.strides.of(from).passed.time = segment.time;
+            self.strides.of_end(from).passed.time = segment.time;
         }
     }
 
     /// Take a segment in that may be anything.
     #[inline(never)]
-    fn take_other(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
+    fn take_other(&mut self, from: ConnectionEnd, segment: &Segment, gathered: &mut Findings) {
         let duplicates = self.ways.get(from).counts.duplicates;
-        for end in [End::Low, End::High] {
-            self.ways.of(end).stream.mark(segment.time);
+        for end in [ConnectionEnd::Low, ConnectionEnd::High] {
+            self.ways.of_end(end).stream.mark_time(segment.time);
         }
         if self.is_opening && self.is_of_another(from, segment) {
-            return self.ways.of(from).counts.of_another(segment);
+            return self.ways.of_end(from).counts.of_another(segment);
         }
         if segment.length == 0
             && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0
             && self.is_captured_again(from, segment)
         {
-            self.ways.of(from).counts.duplicates += 1;
+            self.ways.of_end(from).counts.duplicates += 1;
             return self.look_ahead();
         }
-        if segment.has(tcp::SYN) {
-            self.synchronise(from, segment);
+        if segment.has_flags(tcp::SYN) {
+            self.synchronise_streams(from, segment);
         }
-        if segment.has(tcp::ACK) {
-            self.acknowledge(from, segment);
+        if segment.has_flags(tcp::ACK) {
+            self.take_acknowledgement(from, segment);
         }
         if segment.length > 0 {
             // A SYN takes a number of its own, before those of what it may carry (RFC 7413).
-            let number = u32::from(segment.has(tcp::SYN));
+            let number = u32::from(segment.has_flags(tcp::SYN));
             let segment = Segment {
                 sequence: segment.sequence.wrapping_add(number),
                 ..*segment
             };
-            self.payload(from, &segment, gathered);
+            self.take_payload(from, &segment, gathered);
         }
-        let stops = segment.window == 0 && !segment.has(tcp::RST);
-        let counts = &mut self.ways.of(from).counts;
+        let stops = segment.window == 0 && !segment.has_flags(tcp::RST);
+        let counts = &mut self.ways.of_end(from).counts;
         let is_new = counts.duplicates == duplicates;
         counts.zero_windows += u64::from(stops && is_new);
         if segment.flags & (tcp::FIN | tcp::RST) != 0 {
-            self.end(from, segment);
+            self.end_stream(from, segment);
         }
         if self.is_closed() {
             self.tell_done(&mut gathered.done);
@@ -294,15 +310,16 @@ impl Connection {
     /// Whether a segment is of an earlier connection of the same ports that the server still remembers. Of this one, a SYN
     /// alone was sent: another number than that is nothing that it can acknowledge, and the client refuses it by a reset with
     /// that number (RFC 9293, section 3.10.7.3).
-    fn is_of_another(&mut self, from: End, segment: &Segment) -> bool {
+    fn is_of_another(&mut self, from: ConnectionEnd, segment: &Segment) -> bool {
         let asked = &self.ways.get(self.client).stream;
         if !asked.is_known() {
             return false;
         }
         let was_sent = |number| {
-            asked.first_offset() <= asked.offset(number) && asked.offset(number) <= asked.top()
+            asked.first_offset() <= asked.offset_of(number)
+                && asked.offset_of(number) <= asked.top_offset()
         };
-        let (acknowledges, resets) = (segment.has(tcp::ACK), segment.has(tcp::RST));
+        let (acknowledges, resets) = (segment.has_flags(tcp::ACK), segment.has_flags(tcp::RST));
         let is_of_another = match from == self.client {
             true => resets && !was_sent(segment.sequence),
             false if acknowledges => !was_sent(segment.acknowledgement),
@@ -315,30 +332,30 @@ impl Connection {
 
     /// Whether a SYN, FIN or reset is the same packet as the last one. Who sends one again has waited for long, so that its
     /// identification or its time tells. Resets alone are sent as often as something comes that is refused.
-    fn is_captured_again(&mut self, from: End, segment: &Segment) -> bool {
-        let (mark, time) = (Mark::of(segment), segment.time);
-        let way = self.ways.of(from);
+    fn is_captured_again(&mut self, from: ConnectionEnd, segment: &Segment) -> bool {
+        let (mark, time) = (Mark::from_segment(segment), segment.time);
+        let way = self.ways.of_end(from);
         let Some((last, before)) = way.control.replace((mark, time)) else {
             return false;
         };
         let tells = segment.id != 0 || segment.stamp.is_some();
-        let is_soon = time.saturating_sub(before) <= way.stream.soon();
-        last == mark && (tells || (is_soon && !segment.has(tcp::RST)))
+        let is_soon = time.saturating_sub(before) <= way.stream.soon_after();
+        last == mark && (tells || (is_soon && !segment.has_flags(tcp::RST)))
     }
 
-    fn synchronise(&mut self, from: End, segment: &Segment) {
-        if !segment.has(tcp::ACK) {
+    fn synchronise_streams(&mut self, from: ConnectionEnd, segment: &Segment) {
+        if !segment.has_flags(tcp::ACK) {
             self.last_syn = segment.time;
         }
-        let way = self.ways.of(from);
+        let way = self.ways.of_end(from);
         if way.offer.is_some() {
             way.counts.repeated_controls += u64::from(segment.length == 0);
             return;
         }
         if !way.stream.is_known() {
-            way.stream.begin(segment.sequence.wrapping_add(1));
+            way.stream.begin_at(segment.sequence.wrapping_add(1));
         }
-        let offer = tcp::offer(segment.options);
+        let offer = tcp::read_offer(segment.options);
         way.offer = Some(offer);
         let offered = offer.mss.filter(|mss| *mss > 0).map(u32::from);
         if let Some(mss) = offered {
@@ -349,47 +366,50 @@ impl Connection {
             };
             self.knows_mss = true;
         }
-        match segment.has(tcp::ACK) {
+        match segment.has_flags(tcp::ACK) {
             false => self.handshake.syn.get_or_insert(segment.time),
             true => self.handshake.synack.get_or_insert(segment.time),
         };
     }
 
     #[inline]
-    fn acknowledge(&mut self, from: End, segment: &Segment) {
-        let other = self.ways.of(from.other());
-        let news = other.stream.acknowledge(segment.acknowledgement);
+    fn take_acknowledgement(&mut self, from: ConnectionEnd, segment: &Segment) {
+        let other = self.ways.of_end(from.other_end());
+        let news = other.stream.take_acknowledgement(segment.acknowledgement);
         let is_pure = segment.length == 0 && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) == 0;
         if is_pure && self.pure_acknowledgement(from, segment, news) {
             return;
         }
         if segment.may_have_blocks() {
-            self.selective(from, segment);
+            self.take_selective(from, segment);
         }
         if from != self.client {
-            let acked = self.ways.get(self.client).stream.acked();
-            self.exchanges.acknowledged(acked, segment.time);
-        } else if self.handshake.ack.is_none() && !segment.has(tcp::SYN) {
+            let acked = self.ways.get(self.client).stream.acked_offset();
+            self.exchanges.acknowledge_up_to(acked, segment.time);
+        } else if self.handshake.ack.is_none() && !segment.has_flags(tcp::SYN) {
             self.first_acknowledgement(segment);
         }
     }
 
     /// A segment that carries nothing else: whether it is the same packet once more.
-    fn pure_acknowledgement(&mut self, from: End, segment: &Segment, news: bool) -> bool {
+    fn pure_acknowledgement(&mut self, from: ConnectionEnd, segment: &Segment, news: bool) -> bool {
         let is_request = from != self.client;
         // Where no handshake was captured: few are without it.
-        let is_selective = self.agreed().is_none_or(|agreed| agreed.selective);
+        let is_selective = self.agreed_offer().is_none_or(|agreed| agreed.selective);
         let (way, other) = self.ways.from(from);
-        let heard_at = self.strides.get(from.other()).passed.time;
-        let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
+        let heard_at = self.strides.get(from.other_end()).passed.time;
+        let (bare, last) = (
+            Bare::from_fields(segment),
+            &mut self.strides.of_end(from).last_bare,
+        );
         let came_between = heard_at > last.time;
         let come_in_pairs = way.counts.come_in_pairs(&other.counts);
-        if bare.doubles(
+        if bare.is_double_of(
             last,
             came_between,
             come_in_pairs,
             is_selective,
-            way.stream.soon(),
+            way.stream.soon_after(),
         ) {
             way.counts.duplicates += 1;
             return true;
@@ -400,7 +420,7 @@ impl Connection {
             return false;
         }
         way.counts.acks += 1;
-        let outstanding = other.stream.acked() < other.stream.top();
+        let outstanding = other.stream.acked_offset() < other.stream.top_offset();
         let unchanged = bare.number == last.number && bare.window == last.window;
         let is_duplicate = !news && unchanged && outstanding;
         way.counts.duplicate_acks += u64::from(is_duplicate);
@@ -414,8 +434,8 @@ impl Connection {
         } else {
             Kind::Response
         };
-        if let Some(exchange) = self.exchanges.current(kind) {
-            exchange.message(kind).tally.acks += 1;
+        if let Some(exchange) = self.exchanges.current_exchange(kind) {
+            exchange.message_mut(kind).tally.acks += 1;
         }
         false
     }
@@ -426,73 +446,76 @@ impl Connection {
             return;
         }
         self.handshake.ack = Some(segment.time);
-        let round_trip = known(syn).map(|_| segment.time.saturating_sub(self.last_syn));
-        for end in [End::Low, End::High] {
-            self.ways.of(end).stream.round_trip = round_trip;
+        let round_trip = known_time(syn).map(|_| segment.time.saturating_sub(self.last_syn));
+        for end in [ConnectionEnd::Low, ConnectionEnd::High] {
+            self.ways.of_end(end).stream.round_trip = round_trip;
         }
     }
 
     /// Blocks beyond the acknowledgement are what arrived; the first one tells, if it is not, what arrived twice (RFC 2883).
-    fn selective(&mut self, from: End, segment: &Segment) {
-        let kind = self.kind(from.other());
+    fn take_selective(&mut self, from: ConnectionEnd, segment: &Segment) {
+        let kind = self.message_kind(from.other_end());
         let (way, other) = self.ways.from(from);
         let stream = &mut other.stream;
         let blocks: Vec<_> = tcp::selective_blocks(segment.options)
-            .map(|(start, end)| (stream.offset(start), stream.offset(end)))
+            .map(|(start, end)| (stream.offset_of(start), stream.offset_of(end)))
             .collect();
         let Some(&(start, end)) = blocks.first() else {
             return;
         };
         way.counts.selective_acks += 1;
-        let acked = stream.offset(segment.acknowledgement);
-        if acked == stream.acked() {
+        let acked = stream.offset_of(segment.acknowledgement);
+        if acked == stream.acked_offset() {
             stream.is_lacking(&blocks);
         }
         let second = blocks.get(1);
         let within = second.is_some_and(|(from, to)| *from <= start && end <= *to);
-        if (end <= acked || within) && stream.needless(start, end) {
+        if (end <= acked || within) && stream.note_needless(start, end) {
             other.counts.spurious += 1;
-            for tally in self.exchanges.with(kind, start, end) {
+            for tally in self.exchanges.tallies_within(kind, start, end) {
                 tally.spurious += 1;
             }
         }
     }
 
     /// Memory that is taken by what may still be wanted: requests that wait, heads that came in part, what is beyond holes.
-    pub fn kept(&self) -> usize {
-        let ways = [End::Low, End::High].map(|end| self.ways.get(end));
-        let of_ways = ways.map(|way| way.stream.ahead.size() + way.reader.held());
-        self.exchanges.size() + of_ways.iter().sum::<usize>()
+    pub fn kept_memory(&self) -> usize {
+        let ways = [ConnectionEnd::Low, ConnectionEnd::High].map(|end| self.ways.get(end));
+        let of_ways = ways.map(|way| way.stream.ahead.memory_size() + way.reader.held_bytes());
+        self.exchanges.memory_size() + of_ways.iter().sum::<usize>()
     }
 
     /// Tell what waits as far as it was seen, and go on without what was kept for it.
     pub fn forget_kept(&mut self, done: &mut Done) {
         self.catch_up();
-        for from in [End::Low, End::High] {
-            let way = self.ways.of(from);
-            if !way.stream.ahead.is_empty() || way.reader.held() > 0 {
+        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+            let way = self.ways.of_end(from);
+            if !way.stream.ahead.is_empty() || way.reader.held_bytes() > 0 {
                 way.stream.forget_ahead();
-                way.reader.lose();
+                way.reader.lose_track();
                 way.write.lose_track();
             }
         }
         while self.give_up_oldest(done) {}
-        self.exchanges.forget();
+        self.exchanges.release_room();
         self.look_ahead();
     }
 
     /// The capture ends, or the connection is to be forgotten: tell what there is of its exchanges.
-    pub fn close(&mut self, gathered: &mut Gathered) {
+    pub fn close(&mut self, gathered: &mut Findings) {
         self.catch_up();
-        for from in [End::Low, End::High] {
-            let kind = self.kind(from);
-            self.ways.of(from).write.end(gathered.shapes.writes(kind));
+        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+            let kind = self.message_kind(from);
+            self.ways
+                .of_end(from)
+                .write
+                .end_message(gathered.shapes.writes_mut(kind));
         }
-        if self.ways.of(self.client).reader.ends_with_word() {
+        if self.ways.of_end(self.client).reader.ends_with_word() {
             self.exchanges.take_back();
         }
-        for from in [End::Low, End::High] {
-            self.settle(from, &mut gathered.done);
+        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+            self.settle_acknowledged(from, &mut gathered.done);
             self.complete_by_end(from);
         }
         while self.tell_oldest(&mut gathered.done) {}

@@ -1,6 +1,6 @@
 //! What one end of connections sent, counted.
 
-use super::stream::{Placed, Sight};
+use super::tally::{PlacedSegment, Sight};
 use super::tcp::{self, Segment};
 
 /// Counts of what one end sent. Segments are those with payload, unless it says otherwise.
@@ -39,7 +39,7 @@ impl Counts {
 
     /// Count a segment with payload.
     #[inline]
-    pub fn segment(&mut self, placed: &Placed, is_coalesced: bool) {
+    pub fn count_segment(&mut self, placed: &PlacedSegment, is_coalesced: bool) {
         self.segments += 1;
         self.coalesced += u64::from(is_coalesced);
         self.spurious += u64::from(placed.spurious);
@@ -57,7 +57,7 @@ impl Counts {
         let is_control = segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0;
         self.segments += u64::from(segment.length > 0);
         self.acks += u64::from(segment.length == 0 && !is_control);
-        self.resets += u64::from(segment.has(tcp::RST));
+        self.resets += u64::from(segment.has_flags(tcp::RST));
     }
 
     /// Whether so many packets of both ends are here twice that the capture seems to see each of them so: half are copies then,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::connection::Handshake;
 use super::exchange::Exchange;
-use super::repeated::Repeated;
+use super::exchange::spans::Handshake;
+use super::repeated_values::RepeatedValues;
 use crate::load::statistics::Summary;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub struct Distributions {
     pub unasked: u64,
     /// Responses by the first digit of their status, 0 for those where that was not captured.
     classes: [u64; CLASSES],
-    spreads: Box<Spreads<Repeated>>,
+    spreads: Box<Spreads<RepeatedValues>>,
 }
 
 /// HTTP's first digits are 1 to 5.
@@ -49,14 +49,14 @@ pub struct Spreads<T> {
 impl Distributions {
     /// Take an exchange in, of a connection with such a handshake.
     #[inline(always)]
-    pub fn record(&mut self, exchange: &Exchange, handshake: &Handshake) {
+    pub fn record_exchange(&mut self, exchange: &Exchange, handshake: &Handshake) {
         if !exchange.is_asked() {
             self.unasked += 1;
             return;
         }
         let spreads = &mut *self.spreads;
         let (request, response) = (&exchange.request, &exchange.response);
-        let spans = exchange.spans(handshake);
+        let spans = exchange.phase_spans(handshake);
         for (spread, span) in [
             (&mut spreads.connect_ns, spans.connect),
             (&mut spreads.send_ns, spans.send),
@@ -64,33 +64,33 @@ impl Distributions {
             (&mut spreads.transfer_ns, spans.transfer),
             (&mut spreads.total_ns, spans.total),
         ] {
-            if let Some(length) = span.length() {
-                spread.record(length);
+            if let Some(length) = span.span_length() {
+                spread.record_value(length);
             }
         }
-        spreads.request_bytes.record(request.bytes());
+        spreads.request_bytes.record_value(request.byte_count());
         let segments = &mut spreads.request_segments;
-        segments.record(u64::from(request.tally.segments));
+        segments.record_value(u64::from(request.tally.segments));
         if response.first.is_none() {
             self.unanswered += 1;
             return;
         }
         let class = usize::from(exchange.status / 100);
         self.classes[if class < CLASSES { class } else { 0 }] += 1;
-        spreads.response_bytes.record(response.bytes());
+        spreads.response_bytes.record_value(response.byte_count());
         let segments = &mut spreads.response_segments;
-        segments.record(u64::from(response.tally.segments));
+        segments.record_value(u64::from(response.tally.segments));
         let acks = &mut spreads.response_acks;
-        acks.record(u64::from(response.tally.acks));
+        acks.record_value(u64::from(response.tally.acks));
     }
 
     /// Requests, answered or not.
-    pub fn count(&self) -> u64 {
+    pub fn count_requests(&self) -> u64 {
         self.unanswered + self.classes.iter().sum::<u64>()
     }
 
     /// Responses by the class of their status, such as `2xx`.
-    pub fn status(&self) -> BTreeMap<String, u64> {
+    pub fn count_statuses(&self) -> BTreeMap<String, u64> {
         let classes = self.classes.iter().enumerate();
         let seen = classes.filter(|(_, count)| **count > 0);
         let named = seen.map(|(class, count)| match class {
@@ -100,19 +100,19 @@ impl Distributions {
         named.collect()
     }
 
-    pub fn summaries(&mut self) -> Spreads<Summary> {
+    pub fn summarize_all(&mut self) -> Spreads<Summary> {
         let spreads = &mut *self.spreads;
         Spreads {
-            connect_ns: spreads.connect_ns.summary(),
-            send_ns: spreads.send_ns.summary(),
-            wait_ns: spreads.wait_ns.summary(),
-            transfer_ns: spreads.transfer_ns.summary(),
-            total_ns: spreads.total_ns.summary(),
-            request_bytes: spreads.request_bytes.summary(),
-            response_bytes: spreads.response_bytes.summary(),
-            request_segments: spreads.request_segments.summary(),
-            response_segments: spreads.response_segments.summary(),
-            response_acks: spreads.response_acks.summary(),
+            connect_ns: spreads.connect_ns.summarize_values(),
+            send_ns: spreads.send_ns.summarize_values(),
+            wait_ns: spreads.wait_ns.summarize_values(),
+            transfer_ns: spreads.transfer_ns.summarize_values(),
+            total_ns: spreads.total_ns.summarize_values(),
+            request_bytes: spreads.request_bytes.summarize_values(),
+            response_bytes: spreads.response_bytes.summarize_values(),
+            request_segments: spreads.request_segments.summarize_values(),
+            response_segments: spreads.response_segments.summarize_values(),
+            response_acks: spreads.response_acks.summarize_values(),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::capture::Time;
 use super::distributions::Spreads;
 use super::join_document::JoinDocument;
+use super::packet::Time;
 use crate::load::statistics::Summary;
 
 /// What one capture holds, or two of the same traffic.

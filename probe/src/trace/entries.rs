@@ -6,29 +6,29 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::analysis::{Analysis, dissect};
+use super::analysis::{Analysis, dissect_packet};
 use super::capture::{Capture, Taker};
-use super::compared;
+use super::comparison;
 use super::connection::Connection;
 use super::document::Document;
 use super::head::{self, Kind};
-use super::reader::{Found, Piece, Reader};
+use super::reader::{FoundMessage, MessageReader, Piece};
 use super::requests::Requests;
-use super::{PACKETS_AT_ONCE, of_one, read_by, tcp, text, two, warnings};
+use super::{PACKETS_AT_ONCE, capture_pair, of_one, read_by, tcp, text, warnings};
 
 /// A file, taken for a capture.
-pub fn capture(bytes: &[u8]) -> Document {
+pub fn trace_capture(bytes: &[u8]) -> Document {
     let names = ["one".to_owned()];
-    let (out, lines) = lines();
-    let document = sane(of_one(&names, Capture::open(bytes), out));
-    let (out, plain_lines) = self::lines();
-    let mut plain = sane(read_by(plainly, &names, Capture::open(bytes), out));
+    let (out, lines) = open_lines();
+    let document = require_sane(of_one(&names, Capture::open(bytes), out));
+    let (out, plain_lines) = open_lines();
+    let mut plain = require_sane(read_by(read_plainly, &names, Capture::open(bytes), out));
     leave_order_out(&document, &mut plain);
     assert_eq!(as_json(&document), as_json(&plain));
     assert_eq!(read_back(lines), read_back(plain_lines));
     // Where nobody wants a line of each, they are counted at once.
     let counted = of_one(&names, Capture::open(bytes), Requests::new(None));
-    assert_eq!(as_json(&document), as_json(&sane(counted)));
+    assert_eq!(as_json(&document), as_json(&require_sane(counted)));
     document
 }
 
@@ -45,28 +45,28 @@ fn leave_order_out(document: &Document, plain: &mut Document) {
             plain.backward_packets = capture.backward_packets;
         }
     }
-    plain.warnings = warnings::of(plain);
+    plain.warnings = warnings::list_warnings(plain);
 }
 
 /// The next packets, with no short cut taken: all that is found in them must be found on any other way too.
-fn plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
+fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
     for taken in 0..PACKETS_AT_ONCE {
-        if capture.advance().is_none() {
+        if capture.advance_packet().is_none() {
             return taken;
         }
-        let Some(packet) = capture.current() else {
+        let Some(packet) = capture.current_packet() else {
             return taken;
         };
         if capture.is_earlier() {
-            analysis.earlier(&packet);
+            analysis.note_earlier(&packet);
         }
-        analysis.take_by(Connection::take_plainly, &dissect(&packet));
+        analysis.take_by(Connection::take_plainly, &dissect_packet(&packet));
     }
     PACKETS_AT_ONCE
 }
 
 /// Requests that are written, and where they are then.
-fn lines() -> (Requests, File) {
+fn open_lines() -> (Requests, File) {
     let memory = memfd_create("requests", MemfdFlags::CLOEXEC).expect("there is memory");
     let file = File::from(memory);
     let out = file.try_clone().expect("there are descriptors");
@@ -85,17 +85,17 @@ fn as_json(document: &Document) -> String {
 }
 
 /// Two files, taken for captures of both ends.
-pub fn both(first: &[u8], second: &[u8]) -> Document {
+pub fn trace_both(first: &[u8], second: &[u8]) -> Document {
     let names = ["one".to_owned(), "other".to_owned()];
     let open = || [Capture::open(first), Capture::open(second)];
-    let compared = compared::compare(open());
+    let compared = comparison::compare_captures(open());
     let stop = AtomicBool::new(false);
-    let document = two::side_by_side(&names, open(), compared, Requests::new(None), &stop);
-    sane(document)
+    let document = capture_pair::side_by_side(&names, open(), compared, Requests::new(None), &stop);
+    require_sane(document)
 }
 
 /// What holds of every document.
-fn sane(document: anyhow::Result<Document>) -> Document {
+fn require_sane(document: anyhow::Result<Document>) -> Document {
     let document = document.expect("nothing is written that could fail");
     for side in [&document.client, &document.server] {
         let odd = side.retransmitted + side.coalesced;
@@ -117,22 +117,22 @@ fn sane(document: anyhow::Result<Document>) -> Document {
         }
     }
     as_json(&document);
-    text::describe(&document, 80);
+    text::describe_document(&document, 80);
     document
 }
 
 /// The options of a TCP header. Fillers before them change nothing.
-pub fn options(bytes: &[u8]) {
+pub fn read_options(bytes: &[u8]) {
     let filled = [&[1; 3][..], bytes].concat();
-    assert_eq!(tcp::offer(bytes), tcp::offer(&filled));
-    assert_eq!(tcp::stamp(bytes), tcp::stamp(&filled));
+    assert_eq!(tcp::read_offer(bytes), tcp::read_offer(&filled));
+    assert_eq!(tcp::find_stamp(bytes), tcp::find_stamp(&filled));
     let blocks = |options| tcp::selective_blocks(options).collect::<Vec<_>>();
     assert_eq!(blocks(bytes), blocks(&filled));
     assert!(8 * blocks(bytes).len() <= bytes.len());
 }
 
 /// Messages of one direction, of which the first byte says the kind, whether content follows, and how long segments are.
-pub fn heads(bytes: &[u8]) {
+pub fn read_heads(bytes: &[u8]) {
     let Some((how, stream)) = bytes.split_first() else {
         return;
     };
@@ -140,13 +140,13 @@ pub fn heads(bytes: &[u8]) {
         0 => Kind::Request,
         _ => Kind::Response,
     };
-    head::cut(kind, stream);
-    if let Ok(Some(head)) = head::whole(kind, stream) {
+    head::read_cut(kind, stream);
+    if let Ok(Some(head)) = head::read_whole(kind, stream) {
         let length = head.length.expect("a whole head has a length");
         assert!((1..=stream.len()).contains(&length));
         // What is not all there is no other head, nor none.
-        assert_eq!(head::whole(kind, &stream[..length - 1]), Ok(None));
-        assert_eq!(head::whole(kind, &stream[..length]), Ok(Some(head)));
+        assert_eq!(head::read_whole(kind, &stream[..length - 1]), Ok(None));
+        assert_eq!(head::read_whole(kind, &stream[..length]), Ok(Some(head)));
     }
     let size = usize::from(how >> 2) + 1;
     read(
@@ -166,7 +166,7 @@ pub fn heads(bytes: &[u8]) {
 
 /// Segments, of which so much was captured, are passed to their last byte, and none of their bytes gives two findings.
 fn read<'a>(kind: Kind, segments: impl Iterator<Item = (&'a [u8], usize)>) {
-    let mut reader = Reader::default();
+    let mut reader = MessageReader::default();
     for (bytes, length) in segments {
         let length = length as u64;
         let mut piece = Piece {
@@ -177,8 +177,8 @@ fn read<'a>(kind: Kind, segments: impl Iterator<Item = (&'a [u8], usize)>) {
         let (mut passed, mut rounds) = (0, 0);
         while piece.length > 0 {
             let (count, found) = reader.read(kind, &mut piece);
-            if let Some(Found::Head(head)) = found {
-                reader.enter(head.body);
+            if let Some(FoundMessage::Head(head)) = found {
+                reader.enter_body(head.body);
             }
             passed += count;
             rounds += 1;

@@ -1,11 +1,10 @@
 //! One request and its response: when each event was seen, and what it took to carry them.
 
-use super::capture::Time;
 use super::head::{Kind, Method};
-pub use tally::Tally;
+use super::packet::Time;
+use super::tally::Tally;
 
 pub mod spans;
-mod tally;
 pub mod turns;
 
 /// One of the two messages of an exchange, on its way.
@@ -27,7 +26,7 @@ pub struct Message {
 }
 
 impl Message {
-    fn meets(&self, start: u64, end: u64) -> bool {
+    fn meets_range(&self, start: u64, end: u64) -> bool {
         self.first.is_some() && self.start < end && (!self.is_complete || start < self.end)
     }
 
@@ -40,7 +39,7 @@ impl Message {
         if extended.is_some() {
             (self.last, self.end) = (extended, edge);
         }
-        if self.meets(edge - 1, edge) {
+        if self.meets_range(edge - 1, edge) {
             self.tally.add(tally);
         }
     }
@@ -52,7 +51,7 @@ impl Message {
         }
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub fn byte_count(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
@@ -86,7 +85,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub fn message(&mut self, kind: Kind) -> &mut Message {
+    pub fn message_mut(&mut self, kind: Kind) -> &mut Message {
         match kind {
             Kind::Request => &mut self.request,
             Kind::Response => &mut self.response,
@@ -95,7 +94,7 @@ impl Exchange {
 
     /// The server has acknowledged up to here: where its request ends, if that is still awaited.
     #[inline(always)]
-    fn acknowledge(&mut self, up_to: u64, time: Time) -> Option<u64> {
+    fn acknowledge_request(&mut self, up_to: u64, time: Time) -> Option<u64> {
         let request = &self.request;
         if self.acked.is_some() {
             return None;
@@ -151,16 +150,16 @@ impl Exchanges {
 
     /// A request begins: its number.
     #[inline(always)]
-    pub fn ask(&mut self, start: u64, heard: u64, time: Time) -> u32 {
+    pub fn begin_request(&mut self, start: u64, heard: u64, time: Time) -> u32 {
         let is_pipelined = self
             .queue
             .iter()
             .any(|before| !(before.response.is_complete || before.response.is_guessed));
         self.pipelines |= is_pipelined;
-        let exchange = self.another();
+        let exchange = self.push_exchange();
         exchange.is_pipelined = is_pipelined;
         exchange.heard = heard;
-        begin(&mut exchange.request, start, time);
+        begin_at(&mut exchange.request, start, time);
         exchange.number
     }
 
@@ -179,7 +178,7 @@ impl Exchanges {
     }
 
     #[inline]
-    fn another(&mut self) -> &mut Exchange {
+    fn push_exchange(&mut self) -> &mut Exchange {
         self.push(Exchange {
             number: self.begun,
             ..Exchange::default()
@@ -205,11 +204,11 @@ impl Exchanges {
 
     /// The response to the oldest request without one begins.
     #[inline(always)]
-    pub fn answer(&mut self, start: u64, time: Time) {
+    pub fn begin_response(&mut self, start: u64, time: Time) {
         if self.owed > 0 {
             self.owed -= 1;
             let mut unasked = Exchange::default();
-            begin(&mut unasked.response, start, time);
+            begin_at(&mut unasked.response, start, time);
             // In the order in which they begin: the newest is the one that goes on.
             let before = self.queue.iter().take_while(|one| !one.is_asked());
             self.queue.insert(before.count(), unasked);
@@ -219,15 +218,15 @@ impl Exchanges {
         match waiting {
             Some(exchange) => {
                 exchange.request.is_complete |= exchange.request.is_guessed;
-                begin(&mut exchange.response, start, time);
+                begin_at(&mut exchange.response, start, time);
             }
-            None => begin(&mut self.another().response, start, time),
+            None => begin_at(&mut self.push_exchange().response, start, time),
         }
     }
 
     /// The exchange whose request or response is the last that has begun.
     #[inline(always)]
-    pub fn current(&mut self, kind: Kind) -> Option<&mut Exchange> {
+    pub fn current_exchange(&mut self, kind: Kind) -> Option<&mut Exchange> {
         self.queue.iter_mut().rev().find(|exchange| match kind {
             Kind::Request => exchange.is_asked(),
             Kind::Response => exchange.response.first.is_some(),
@@ -235,8 +234,8 @@ impl Exchanges {
     }
 
     /// The capture missed what follows here, and with it where this message ends.
-    pub fn lose(&mut self, kind: Kind, start: u64) {
-        let current = self.current(kind).map(|one| one.message(kind));
+    pub fn lose_end(&mut self, kind: Kind, start: u64) {
+        let current = self.current_exchange(kind).map(|one| one.message_mut(kind));
         if let Some(message) = current.filter(|message| !message.is_complete) {
             message.end_at_least(|| start);
         }
@@ -245,16 +244,16 @@ impl Exchanges {
     /// The capture missed these bytes behind a message whose end only shows by what comes next: whether another one began
     /// among them, as far as can be told. A client that waits for each response had heard it to its end, and no farther,
     /// when it asked again. If `asks_unseen`, it did ask again, but the capture missed that too.
-    pub fn miss(&mut self, kind: Kind, (start, next): (u64, u64), asks_unseen: bool) -> bool {
+    pub fn miss_bytes(&mut self, kind: Kind, (start, next): (u64, u64), asks_unseen: bool) -> bool {
         let mut asked = self.queue.iter();
         let waits = kind == Kind::Response && !self.pipelines;
         let waiting = asked.find(|one| one.is_asked() && one.response.first.is_none());
         let heard = waiting.filter(|_| waits).map(|asked| asked.heard);
         let asks_unseen = waits && (asks_unseen || self.missed_request);
-        let Some(current) = self.current(kind) else {
+        let Some(current) = self.current_exchange(kind) else {
             return false;
         };
-        let message = current.message(kind);
+        let message = current.message_mut(kind);
         let end = heard.filter(|end| (start..=next).contains(end));
         if end != Some(start) {
             message.last = None;
@@ -267,7 +266,7 @@ impl Exchanges {
     }
 
     /// The capture missed what may have been the begin of such a message.
-    pub fn doubt(&mut self, kind: Kind) {
+    pub fn doubt_begin(&mut self, kind: Kind) {
         match kind {
             Kind::Request => self.missed_request = true,
             Kind::Response => self.missed_response = true,
@@ -300,17 +299,17 @@ impl Exchanges {
     }
 
     /// Where the request ends whose acknowledgement comes next.
-    pub fn awaited(&self) -> Option<u64> {
+    pub fn awaited_end(&self) -> Option<u64> {
         self.awaited
     }
 
     /// A message whose end only shows by what follows goes on up to here.
     #[inline(always)]
-    pub fn extend(&mut self, kind: Kind, end: u64, time: Time) {
-        let Some(exchange) = self.current(kind) else {
+    pub fn extend_message(&mut self, kind: Kind, end: u64, time: Time) {
+        let Some(exchange) = self.current_exchange(kind) else {
             return;
         };
-        let message = exchange.message(kind);
+        let message = exchange.message_mut(kind);
         (message.last, message.end) = (Some(time), end);
         if kind == Kind::Request {
             exchange.acked = None;
@@ -327,14 +326,14 @@ impl Exchanges {
             return only.response.go_on(edge, extended, tally);
         }
         if let Some(time) = extended {
-            self.extend(kind, edge, time);
+            self.extend_message(kind, edge, time);
         }
         self.add(kind, (edge - 1, edge), tally);
     }
 
     /// The server has acknowledged the client's bytes up to here.
     #[inline(always)]
-    pub fn acknowledged(&mut self, up_to: u64, time: Time) {
+    pub fn acknowledge_up_to(&mut self, up_to: u64, time: Time) {
         if self.awaited.is_some_and(|end| end <= up_to) {
             self.note_acknowledged(up_to, time);
         }
@@ -344,43 +343,48 @@ impl Exchanges {
     fn note_acknowledged(&mut self, up_to: u64, time: Time) {
         self.awaited = None;
         for exchange in &mut self.queue {
-            let awaited = exchange.acknowledge(up_to, time);
+            let awaited = exchange.acknowledge_request(up_to, time);
             self.awaited = self.awaited.or(awaited);
         }
     }
 
     /// The messages that have bytes of `start..end`.
     #[inline(always)]
-    pub fn with(&mut self, kind: Kind, start: u64, end: u64) -> impl Iterator<Item = &mut Tally> {
+    pub fn tallies_within(
+        &mut self,
+        kind: Kind,
+        start: u64,
+        end: u64,
+    ) -> impl Iterator<Item = &mut Tally> {
         let messages = self
             .queue
             .iter_mut()
-            .map(move |exchange| exchange.message(kind));
+            .map(move |exchange| exchange.message_mut(kind));
         messages
-            .filter(move |message| message.meets(start, end))
+            .filter(move |message| message.meets_range(start, end))
             .map(|message| &mut message.tally)
     }
 
     /// Account for what came of these bytes.
     #[inline(always)]
     pub fn add(&mut self, kind: Kind, (start, end): (u64, u64), tally: &Tally) {
-        for message in self.with(kind, start, end) {
+        for message in self.tallies_within(kind, start, end) {
             message.add(tally);
         }
     }
 
     /// Exchanges beyond those that each connection may have.
-    pub fn waiting(&self) -> usize {
+    pub fn count_waiting(&self) -> usize {
         self.queue.len().saturating_sub(OF_EACH)
     }
 
     /// Memory that is taken by room for those.
-    pub fn size(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         self.queue.capacity().saturating_sub(OF_EACH) * size_of::<Exchange>()
     }
 
     /// Nothing is to come any more: what there is room for is given back.
-    pub fn forget(&mut self) {
+    pub fn release_room(&mut self) {
         self.queue = Vec::new();
     }
 
@@ -392,7 +396,7 @@ impl Exchanges {
         is_complete && (self.queue.len() > 1 || is_ending())
     }
 
-    pub fn oldest(&self) -> Option<&Exchange> {
+    pub fn oldest_exchange(&self) -> Option<&Exchange> {
         self.queue.first()
     }
 
@@ -428,7 +432,7 @@ impl Exchanges {
     }
 }
 
-fn begin(message: &mut Message, start: u64, time: Time) {
+fn begin_at(message: &mut Message, start: u64, time: Time) {
     message.first = Some(time);
     message.start = start;
     message.end = start;

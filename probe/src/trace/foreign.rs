@@ -68,7 +68,7 @@ impl Strangers {
     /// Kinds that are told by name; a garbage capture has thousands.
     const MOST: usize = 64;
 
-    pub fn count(&mut self, foreign: Foreign) {
+    pub fn count_packet(&mut self, foreign: Foreign) {
         *self.0.entry(foreign).or_default() += 1;
     }
 
@@ -95,10 +95,10 @@ mod tests {
     fn a_garbage_capture_does_not_flood_the_document() {
         let mut strangers = Strangers::default();
         for link in 0..1000 {
-            strangers.count(Foreign::Link(link));
+            strangers.count_packet(Foreign::Link(link));
         }
-        strangers.count(Foreign::EtherType(0x0806));
-        strangers.count(Foreign::EtherType(0x0806));
+        strangers.count_packet(Foreign::EtherType(0x0806));
+        strangers.count_packet(Foreign::EtherType(0x0806));
         let named = strangers.by_name();
         assert!(named.len() <= Strangers::MOST + 1);
         assert_eq!(named["ARP"], 2);

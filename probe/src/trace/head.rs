@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use httparse::{Error, Header, ParserConfig, Request, Response, Status};
 
-pub use edges::{may_begin, may_begin_first, may_end, sender};
+pub use edges::{guess_sender, may_begin, may_begin_first, may_end};
 
 mod edges;
 
@@ -33,18 +33,18 @@ impl Method {
 
     /// The word that a request begins with; nothing where its end was not captured.
     #[inline(always)]
-    fn of(request: &[u8]) -> Method {
+    fn of_request(request: &[u8]) -> Method {
         // As most do.
         if request.starts_with(b"GET ") {
             return Method(*b"GET\0\0\0\0\0");
         }
-        let short = request.first_chunk().and_then(Method::within);
-        short.unwrap_or_else(|| Method::long(request))
+        let short = request.first_chunk().and_then(Method::within_first);
+        short.unwrap_or_else(|| Method::long_word(request))
     }
 
     /// The same if it ends within the first bytes, which are compared all at once.
     #[inline(always)]
-    fn within(first: &[u8; 8]) -> Option<Method> {
+    fn within_first(first: &[u8; 8]) -> Option<Method> {
         const EACH: u64 = u64::MAX / 0xff;
         const HIGHEST: u64 = EACH << 7;
         let word = u64::from_le_bytes(*first);
@@ -58,7 +58,7 @@ impl Method {
     }
 
     #[cold]
-    fn long(request: &[u8]) -> Method {
+    fn long_word(request: &[u8]) -> Method {
         let end = request.iter().position(|byte| *byte == b' ');
         let name = request.get(..end.unwrap_or_default()).unwrap_or_default();
         match name.is_ascii() {
@@ -74,7 +74,7 @@ impl Method {
     }
 
     #[inline]
-    pub fn is(&self, name: &str) -> bool {
+    pub fn is_method(&self, name: &str) -> bool {
         *self == Method::new(name.as_bytes())
     }
 }
@@ -101,7 +101,7 @@ impl Head {
     /// Whether another protocol begins behind such a response to a request of this method.
     #[inline(always)]
     pub fn opens_tunnel(&self, method: &Method) -> bool {
-        self.status == 101 || (method.is("CONNECT") && (200..300).contains(&self.status))
+        self.status == 101 || (method.is_method("CONNECT") && (200..300).contains(&self.status))
     }
 }
 
@@ -113,7 +113,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn other(self) -> Kind {
+    pub fn other_kind(self) -> Kind {
         match self {
             Kind::Request => Kind::Response,
             Kind::Response => Kind::Request,
@@ -129,15 +129,15 @@ const MOST_HEADERS: usize = 1024;
 
 /// Read a head. None while its end is missing; an error when it is none.
 #[inline(never)]
-pub fn whole(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
+pub fn read_whole(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
     let strict = parse::<USUAL_HEADERS>(kind, bytes, &ParserConfig::default());
-    strict.or_else(|_| forgiven(kind, bytes))
+    strict.or_else(|_| read_forgiving(kind, bytes))
 }
 
 /// Read a head as programs do that forgive the other end what it does wrong.
 #[cold]
 #[inline(never)]
-fn forgiven(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
+fn read_forgiving(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
     let mut config = ParserConfig::default();
     config
         .allow_spaces_after_header_name_in_responses(true)
@@ -164,14 +164,14 @@ fn parse<const HEADERS: usize>(
             let status =
                 config.parse_request_with_uninit_headers(&mut request, bytes, &mut headers);
             let method = Method::new(request.method.unwrap_or_default().as_bytes());
-            head(status, method, 0, request.headers, Body::None)
+            build_head(status, method, 0, request.headers, Body::None)
         }
         Kind::Response => {
             let mut response = Response::new(&mut []);
             let status =
                 config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
             let code = response.code.unwrap_or_default();
-            head(
+            build_head(
                 status,
                 Method::default(),
                 code,
@@ -186,7 +186,7 @@ fn parse<const HEADERS: usize>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHead;
 
-fn head(
+fn build_head(
     parsed: Result<Status<usize>, Error>,
     method: Method,
     status: u16,
@@ -199,14 +199,14 @@ fn head(
     Ok(Some(Head {
         method,
         status,
-        body: framing(headers, without),
+        body: find_framing(headers, without),
         length: Some(length),
     }))
 }
 
 /// Read what was captured of a head.
 #[inline(always)]
-pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
+pub fn read_cut(kind: Kind, bytes: &[u8]) -> Head {
     const NOTHING: Head = Head {
         method: Method([0; 8]),
         status: 0,
@@ -215,15 +215,15 @@ pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
     };
     let mut head = NOTHING;
     match kind {
-        Kind::Request => head.method = Method::of(bytes),
-        Kind::Response => head.status = status(bytes).unwrap_or_default(),
+        Kind::Request => head.method = Method::of_request(bytes),
+        Kind::Response => head.status = read_status(bytes).unwrap_or_default(),
     }
     head
 }
 
 /// The status that a response's first bytes tell.
 #[inline(always)]
-fn status(response: &[u8]) -> Option<u16> {
+fn read_status(response: &[u8]) -> Option<u16> {
     let digits: &[u8; 12] = response.first_chunk()?;
     let [.., hundreds, tens, ones] = digits.map(|digit| digit.wrapping_sub(b'0'));
     let is_number = hundreds <= 9 && tens <= 9 && ones <= 9;
@@ -231,7 +231,7 @@ fn status(response: &[u8]) -> Option<u16> {
 }
 
 /// How the content's end is found; None when the head contradicts itself.
-fn framing(headers: &[Header], without: Body) -> Option<Body> {
+fn find_framing(headers: &[Header], without: Body) -> Option<Body> {
     let (mut coding, mut length) = (None, None);
     for header in headers {
         if is_named(header, b"transfer-encoding") {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn heads_say_how_their_content_ends() {
-        let body = |kind, head: &str| whole(kind, head.as_bytes()).unwrap().unwrap().body;
+        let body = |kind, head: &str| read_whole(kind, head.as_bytes()).unwrap().unwrap().body;
         let response =
             |headers: &str| body(Kind::Response, &format!("HTTP/1.1 200 OK\r\n{headers}\r\n"));
         assert_eq!(response(""), Some(Body::UntilClose));
@@ -310,13 +310,19 @@ mod tests {
 
     #[test]
     fn cut_heads_say_what_was_captured() {
-        let request = cut(Kind::Request, b"GET /index.html HTTP/1.1\r\nHost: exa");
-        assert!(request.method.is("GET") && request.body.is_none() && request.length.is_none());
-        assert_eq!(cut(Kind::Response, b"HTTP/1.1 404 Not").status, 404);
-        assert_eq!(cut(Kind::Response, b"HTTP/1.1 4").status, 0);
-        assert_eq!(cut(Kind::Response, b"HTTP/1.1 +04 ").status, 0);
-        assert!(cut(Kind::Request, b"HE").method.is(""));
-        assert!(cut(Kind::Request, b"\xff\xff \x00").method.is(""));
+        let request = read_cut(Kind::Request, b"GET /index.html HTTP/1.1\r\nHost: exa");
+        assert!(
+            request.method.is_method("GET") && request.body.is_none() && request.length.is_none()
+        );
+        assert_eq!(read_cut(Kind::Response, b"HTTP/1.1 404 Not").status, 404);
+        assert_eq!(read_cut(Kind::Response, b"HTTP/1.1 4").status, 0);
+        assert_eq!(read_cut(Kind::Response, b"HTTP/1.1 +04 ").status, 0);
+        assert!(read_cut(Kind::Request, b"HE").method.is_method(""));
+        assert!(
+            read_cut(Kind::Request, b"\xff\xff \x00")
+                .method
+                .is_method("")
+        );
     }
 
     #[test]
@@ -330,7 +336,7 @@ mod tests {
             (b"GET / HTTP/1.1\nHost: a\n\n", true),
         ] {
             assert_eq!(may_end(bytes), ends, "{bytes:?}");
-            let whole = matches!(whole(Kind::Request, bytes), Ok(Some(_)));
+            let whole = matches!(read_whole(Kind::Request, bytes), Ok(Some(_)));
             assert!(ends || !whole);
         }
     }

@@ -13,7 +13,7 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-fn count(bytes: isize) {
+fn count_bytes(bytes: isize) {
     let add = |taken: &Cell<(isize, isize)>| {
         let (now, most) = taken.get();
         taken.set((now + bytes, most.max(now + bytes)));
@@ -25,22 +25,22 @@ fn count(bytes: isize) {
 // SAFETY: all is done by the system's allocator, as it was asked for.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
+        count_bytes(layout.size() as isize);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
+        count_bytes(layout.size() as isize);
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
+        count_bytes(-(layout.size() as isize));
         unsafe { System.dealloc(place, layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as isize - layout.size() as isize);
+        count_bytes(size as isize - layout.size() as isize);
         unsafe { System.realloc(place, layout, size) }
     }
 }

@@ -9,7 +9,7 @@ use samples::{captures, conversation, heads, options};
 use wire::Pcap;
 
 /// Change some bytes, or cut, double or drop some.
-fn spoil(bytes: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+fn spoil_bytes(bytes: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut spoiled = bytes.to_vec();
     for _ in 0..random.usize(1..8) {
         let length = spoiled.len().max(1);
@@ -43,7 +43,7 @@ fn spoiled_captures_are_told_as_far_as_they_make_sense() {
     for seed in 0..600 {
         let mut random = fastrand::Rng::with_seed(seed);
         let capture = &captures[random.usize(0..captures.len())];
-        entries::capture(&spoil(capture, &mut random));
+        entries::trace_capture(&spoil_bytes(capture, &mut random));
     }
 }
 
@@ -53,9 +53,9 @@ fn spoiled_captures_are_joined_with_whole_ones() {
     for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
         let capture = &captures[random.usize(0..captures.len())];
-        let spoiled = spoil(capture, &mut random);
-        entries::both(capture, &spoiled);
-        entries::both(&spoiled, &spoil(capture, &mut random));
+        let spoiled = spoil_bytes(capture, &mut random);
+        entries::trace_both(capture, &spoiled);
+        entries::trace_both(&spoiled, &spoil_bytes(capture, &mut random));
     }
 }
 
@@ -64,15 +64,15 @@ fn arbitrary_bytes_are_no_capture() {
     for seed in 0..120 {
         let mut random = fastrand::Rng::with_seed(seed);
         let noise: Vec<u8> = (0..random.usize(0..3000)).map(|_| random.u8(..)).collect();
-        assert_eq!(entries::capture(&noise).packets, 0);
+        assert_eq!(entries::trace_capture(&noise).packets, 0);
         // Behind a header that is one, they are packets of some kind.
         let pcap = Pcap::default();
-        entries::capture(&[pcap.header(), noise.clone()].concat());
+        entries::trace_capture(&[pcap.header(), noise.clone()].concat());
         let records = noise
             .chunks(60)
             .flat_map(|frame| pcap.record(wire::BEGIN, frame));
         let records: Vec<u8> = records.collect();
-        entries::capture(&[pcap.header(), records].concat());
+        entries::trace_capture(&[pcap.header(), records].concat());
     }
 }
 
@@ -98,8 +98,8 @@ fn segments_of_any_fields_are_placed_somewhere() {
                 .insert(random.usize(0..talk.packets.len()), packet);
         }
         let file = Pcap::default().file(&talk.packets);
-        entries::capture(&file);
-        entries::both(&file, &file);
+        entries::trace_capture(&file);
+        entries::trace_both(&file, &file);
     }
 }
 
@@ -117,7 +117,7 @@ fn every_length_of_a_capture_is_told() {
 fn cut_every(bytes: usize) {
     for capture in captures() {
         for length in (0..capture.len()).step_by(bytes) {
-            entries::capture(&capture[..length]);
+            entries::trace_capture(&capture[..length]);
         }
     }
 }
@@ -127,11 +127,14 @@ fn spoiled_options_and_heads_are_read_in_bounds() {
     for seed in 0..20_000 {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = options();
-        entries::options(&spoil(
+        entries::read_options(&spoil_bytes(
             &options[random.usize(0..options.len())],
             &mut random,
         ));
         let heads = heads();
-        entries::heads(&spoil(&heads[random.usize(0..heads.len())], &mut random));
+        entries::read_heads(&spoil_bytes(
+            &heads[random.usize(0..heads.len())],
+            &mut random,
+        ));
     }
 }

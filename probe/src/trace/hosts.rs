@@ -17,7 +17,7 @@ const MOST: usize = 7 << 13;
 
 impl Hosts {
     #[inline]
-    pub fn note(&mut self, key: &Key) {
+    pub fn note_hosts(&mut self, key: &Key) {
         let pair = key.hosts();
         if self.recent != Some(pair) {
             self.recent = Some(pair);
@@ -28,12 +28,12 @@ impl Hosts {
         }
     }
 
-    pub fn have(&self, key: &Key) -> bool {
+    pub fn have_both(&self, key: &Key) -> bool {
         self.is_full || self.pairs.contains(&key.hosts())
     }
 
     /// Those that both have.
-    pub fn shared(self, other: Hosts) -> Hosts {
+    pub fn shared_with(self, other: Hosts) -> Hosts {
         match (self.is_full, other.is_full) {
             (true, _) => other,
             (_, true) => self,
@@ -50,27 +50,27 @@ impl Hosts {
 mod tests {
     use super::*;
 
-    fn key(client: u128) -> Key {
+    fn sample_key(client: u128) -> Key {
         Key::new((client, 40_000), (1, 80)).0
     }
 
     #[test]
     fn hosts_that_one_capture_alone_has_are_not_shared() {
         let [mut one, mut other] = [Hosts::default(), Hosts::default()];
-        (2..10).for_each(|client| one.note(&key(client)));
-        (5..20).for_each(|client| other.note(&key(client)));
-        let shared = one.shared(other);
-        let clients = (0..30).filter(|client| shared.have(&key(*client)));
+        (2..10).for_each(|client| one.note_hosts(&sample_key(client)));
+        (5..20).for_each(|client| other.note_hosts(&sample_key(client)));
+        let shared = one.shared_with(other);
+        let clients = (0..30).filter(|client| shared.have_both(&sample_key(*client)));
         assert_eq!(clients.collect::<Vec<_>>(), [5, 6, 7, 8, 9]);
     }
 
     #[test]
     fn too_many_hosts_count_as_shared() {
         let [mut many, mut few] = [Hosts::default(), Hosts::default()];
-        (0..2 * MOST as u128).for_each(|client| many.note(&key(client)));
+        (0..2 * MOST as u128).for_each(|client| many.note_hosts(&sample_key(client)));
         assert!(many.pairs.len() <= MOST);
-        few.note(&key(u128::MAX));
-        let shared = many.shared(few);
-        assert!(shared.have(&key(u128::MAX)) && !shared.have(&key(3)));
+        few.note_hosts(&sample_key(u128::MAX));
+        let shared = many.shared_with(few);
+        assert!(shared.have_both(&sample_key(u128::MAX)) && !shared.have_both(&sample_key(3)));
     }
 }

@@ -9,7 +9,7 @@ use super::requests::Requests;
 use super::source::Source;
 use super::until::INTERRUPTED;
 use super::wire::{GET, Packet, Pcap, Talk, reply};
-use super::{compared, two};
+use super::{capture_pair, comparison};
 
 const DELAY: u64 = 2_000_000;
 const PAUSE: u64 = 50_000_000;
@@ -17,13 +17,13 @@ const PAUSE: u64 = 50_000_000;
 const PIECE: usize = 64 << 10;
 
 /// What is read until the user has had enough, which is when so much of it was.
-struct Interrupted<'a> {
+struct InterruptedSource<'a> {
     rest: &'a [u8],
     enough: Option<usize>,
     stop: &'a AtomicBool,
 }
 
-impl Read for Interrupted<'_> {
+impl Read for InterruptedSource<'_> {
     fn read(&mut self, free: &mut [u8]) -> io::Result<usize> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(io::Error::other(INTERRUPTED));
@@ -36,10 +36,10 @@ impl Read for Interrupted<'_> {
     }
 }
 
-impl Source for Interrupted<'_> {}
+impl Source for InterruptedSource<'_> {}
 
 /// Requests one after the other, as the client's end captures them whole and the server's up to 96 bytes: all arrive.
-fn ends() -> [Vec<u8>; 2] {
+fn record_ends() -> [Vec<u8>; 2] {
     let mut talk = Talk::begun();
     for _ in 0..100 {
         talk.ask(GET);
@@ -75,25 +75,25 @@ fn ends() -> [Vec<u8>; 2] {
 }
 
 /// What is told where the user has had enough when so much is left of the first one, or of the second one.
-fn interrupted(ends: &[Vec<u8>; 2], enough: [Option<usize>; 2]) -> Document {
+fn trace_interrupted(ends: &[Vec<u8>; 2], enough: [Option<usize>; 2]) -> Document {
     let whole = || ends.each_ref().map(|end| Capture::open(end.as_slice()));
     let stop = AtomicBool::new(false);
-    let [first, second] = [0, 1].map(|number| Interrupted {
+    let [first, second] = [0, 1].map(|number| InterruptedSource {
         rest: &ends[number],
         enough: enough[number],
         stop: &stop,
     });
     let captures = [Capture::open(first), Capture::open(second)];
     let names = ["client".to_owned(), "server".to_owned()];
-    let compared = compared::compare(whole());
-    two::side_by_side(&names, captures, compared, Requests::new(None), &stop).unwrap()
+    let compared = comparison::compare_captures(whole());
+    capture_pair::side_by_side(&names, captures, compared, Requests::new(None), &stop).unwrap()
 }
 
 #[test]
 fn what_was_read_of_one_alone_is_neither_lost_nor_never_sent() {
-    let ends = ends();
+    let ends = record_ends();
     for enough in [[Some(1 << 20), None], [None, Some(100 << 10)]] {
-        let document = interrupted(&ends, enough);
+        let document = trace_interrupted(&ends, enough);
         let joined = document.joined.unwrap();
         for way in [&joined.there, &joined.back] {
             assert_eq!((way.lost, way.lost_bare, way.unsent), (0, 0, 0));

@@ -1,6 +1,6 @@
 //! IPv4 and IPv6: whose packet it is, and how much it carries, which the capture may have cut but the header tells.
 
-use super::bytes::chunk;
+use super::bytes::chunk_at;
 use super::foreign::Foreign;
 
 pub const TCP: u8 = 6;
@@ -65,7 +65,7 @@ fn version_4(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
         return Err(Foreign::Fragment);
     }
     let address =
-        |at| MAPPED | u128::from(u32::from_be_bytes(chunk(header, at).unwrap_or_default()));
+        |at| MAPPED | u128::from(u32::from_be_bytes(chunk_at(header, at).unwrap_or_default()));
     let ip = Ip {
         source: address(12),
         destination: address(16),
@@ -96,10 +96,10 @@ fn version_6(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
         if !EXTENSIONS.contains(&kind) {
             break;
         }
-        let [next, units] = chunk::<2>(packet, at).ok_or(Foreign::CutHeader)?;
+        let [next, units] = chunk_at::<2>(packet, at).ok_or(Foreign::CutHeader)?;
         at += match kind {
             FRAGMENT => {
-                let [place, more] = chunk::<2>(packet, at + 2).ok_or(Foreign::CutHeader)?;
+                let [place, more] = chunk_at::<2>(packet, at + 2).ok_or(Foreign::CutHeader)?;
                 // One that is first and last fragments nothing (RFC 6946).
                 if u16::from_be_bytes([place, more]) & 0xfff9 != 0 {
                     return Err(Foreign::Fragment);
@@ -117,8 +117,8 @@ fn version_6(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
         return Err(Foreign::Malformed("malformed IPv6 header"));
     }
     let ip = Ip {
-        source: u128::from_be_bytes(chunk(header, 8).unwrap_or_default()),
-        destination: u128::from_be_bytes(chunk(header, 24).unwrap_or_default()),
+        source: u128::from_be_bytes(chunk_at(header, 8).unwrap_or_default()),
+        destination: u128::from_be_bytes(chunk_at(header, 24).unwrap_or_default()),
         id: 0,
         options: options as u16,
         payload: packet.get(at..).unwrap_or_default(),
@@ -131,7 +131,7 @@ fn version_6(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
 mod tests {
     use super::*;
 
-    fn ipv4(total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
+    fn ipv4_header(total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
         let mut packet = vec![0x45, 0];
         packet.extend(total.to_be_bytes());
         packet.extend([0x12, 0x34]);
@@ -142,20 +142,26 @@ mod tests {
 
     #[test]
     fn the_header_tells_the_length_and_not_the_frame() {
-        let packet = [ipv4(60, 0x4000, TCP), vec![7; 5]].concat();
+        let packet = [ipv4_header(60, 0x4000, TCP), vec![7; 5]].concat();
         let (ip, _) = parse(&packet, 64).unwrap();
         assert_eq!((ip.length, ip.payload.len(), ip.id), (40, 5, 0x1234));
-        assert_eq!(parse(&ipv4(0, 0, TCP), 70_000).unwrap().0.length, 69_980);
+        assert_eq!(
+            parse(&ipv4_header(0, 0, TCP), 70_000).unwrap().0.length,
+            69_980
+        );
     }
 
     #[test]
     fn what_is_not_followed_is_named() {
         let why = |packet: &[u8]| parse(packet, 60).unwrap_err();
-        assert_eq!(why(&ipv4(60, 0x2000, TCP)), Foreign::Fragment);
-        assert_eq!(why(&ipv4(60, 5, TCP)), Foreign::Fragment);
-        assert!(matches!(why(&ipv4(10, 0, TCP)), Foreign::Malformed(_)));
+        assert_eq!(why(&ipv4_header(60, 0x2000, TCP)), Foreign::Fragment);
+        assert_eq!(why(&ipv4_header(60, 5, TCP)), Foreign::Fragment);
+        assert!(matches!(
+            why(&ipv4_header(10, 0, TCP)),
+            Foreign::Malformed(_)
+        ));
         assert!(matches!(why(&[0x15; 40]), Foreign::Malformed(_)));
-        assert_eq!(why(&ipv4(60, 0, TCP)[..19]), Foreign::CutHeader);
+        assert_eq!(why(&ipv4_header(60, 0, TCP)[..19]), Foreign::CutHeader);
         assert_eq!(why(&[]), Foreign::CutHeader);
     }
 

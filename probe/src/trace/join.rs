@@ -2,27 +2,26 @@
 
 use std::collections::HashMap;
 
-use super::analysis::Dissected;
+use super::analysis::DissectedPacket;
 use super::askers::Askers;
-use super::capture::Time;
-use super::clocks::{Clocks, Place};
-use super::compared::Span;
+use super::clocks::{CapturePlace, CaptureSpan, Clocks};
 use super::fates::Fates;
-use super::finished::Finished;
-use super::join_document::{Between, JoinDocument, JoinSpreads};
-use super::key::{End, Ends, Key};
+use super::join_document::{BetweenEnds, JoinDocument, JoinSpreads};
+use super::key::{ConnectionEnd, Ends, Key};
 use super::lane::{self, Alone, Lane, Leaving};
-use super::pairs::{Joined, Kept, Met, Mishaps, Waiting};
+use super::packet::Time;
+use super::pairs::{Kept, Meeting, WaitingExchanges};
+use super::request_line::{FinishedExchange, JoinedExchange, Mishaps};
 use super::tcp::{self, Segment};
 use crate::load::statistics::Durations;
 
 /// A request, and what the other end adds to it.
-pub type Told = (Kept, Option<Joined>);
+pub type Told = (Kept, Option<JoinedExchange>);
 
 /// A connection between the captures: its two directions, by the end that sends.
 struct Path {
     /// The end that asks.
-    client: End,
+    client: ConnectionEnd,
     lanes: Ends<Lane>,
     mss: Option<u32>,
     last_seen: Time,
@@ -34,7 +33,7 @@ pub struct Join {
     clocks: Clocks,
     askers: Askers,
     /// While both captures were running, by the clock of the first.
-    common: Span,
+    common: CaptureSpan,
     paths: HashMap<Key, Box<Path>>,
     /// Memory that is taken by what is on the way of all of them, or was.
     kept: usize,
@@ -47,7 +46,7 @@ pub struct Join {
     /// When connections were last looked through for some to be forgotten.
     looked: Time,
     /// What the client's end has told and the server's has not, and the other way round.
-    waiting: [Waiting; 2],
+    waiting: [WaitingExchanges; 2],
     pairs: u64,
     only_at_client: u64,
     only_at_server: u64,
@@ -69,9 +68,9 @@ const BETWEEN_LOOKS: Time = 50_000_000;
 const UNSETTLED: Time = 1_000_000_000;
 
 impl Join {
-    pub fn new(clocks: Clocks, spans: [Span; 2], askers: Askers) -> Join {
+    pub fn new(clocks: Clocks, spans: [CaptureSpan; 2], askers: Askers) -> Join {
         let [first, second] = spans;
-        let common = Span {
+        let common = CaptureSpan {
             first: first.first.max(clocks.first_from_second(second.first)),
             last: first.last.min(clocks.first_from_second(second.last)),
         };
@@ -95,29 +94,35 @@ impl Join {
     }
 
     /// A time of either capture by the clock of the first.
-    pub fn time(&self, place: Place, time: Time) -> Time {
+    pub fn common_time(&self, place: CapturePlace, time: Time) -> Time {
         match place {
-            Place::First => time,
-            Place::Second => self.clocks.first_from_second(time),
+            CapturePlace::First => time,
+            CapturePlace::Second => self.clocks.first_from_second(time),
         }
     }
 
     /// A segment of one of the captures.
-    pub fn segment(&mut self, place: Place, dissected: &Dissected, client: End) {
-        let time = self.time(place, dissected.segment.time);
-        let Span { first, last } = self.common;
+    pub fn take_segment(
+        &mut self,
+        place: CapturePlace,
+        dissected: &DissectedPacket,
+        client: ConnectionEnd,
+    ) {
+        let time = self.common_time(place, dissected.segment.time);
+        let CaptureSpan { first, last } = self.common;
         let near = first.saturating_sub(UNSETTLED)..=last.saturating_add(UNSETTLED);
         if !near.contains(&time) {
             return;
         }
         let is_at_client = place == self.clocks.client;
-        let begins = dissected.segment.has(tcp::SYN) && !dissected.segment.has(tcp::ACK);
+        let begins =
+            dissected.segment.has_flags(tcp::SYN) && !dissected.segment.has_flags(tcp::ACK);
         if !self.has_room(&dissected.key, time, begins && is_at_client) {
             return;
         }
         let mut segment = dissected.segment;
         segment.time = time;
-        let client = self.askers.known(&dissected.key).unwrap_or(client);
+        let client = self.askers.known_asker(&dissected.key).unwrap_or(client);
         let path = self.paths.entry(dissected.key);
         let path = path.or_insert_with(|| {
             Box::new(Path {
@@ -133,23 +138,25 @@ impl Join {
         path.note_mss(&segment);
         let left = Leaving {
             segment: &segment,
-            piece: piece(path.mss, segment.option_bytes),
-            heard: path.lanes.get(dissected.from.other()).heard(),
+            piece: full_payload(path.mss, segment.option_bytes),
+            heard: path.lanes.get(dissected.from.other_end()).arrived_count(),
         };
-        let answered = path.lanes.get(dissected.from.other()).left();
+        let answered = path.lanes.get(dissected.from.other_end()).left_count();
         let is_from_client = dissected.from == path.client;
-        let lane = path.lanes.of(dissected.from);
+        let lane = path.lanes.of_end(dissected.from);
         let (fates, delays) = match is_from_client {
             true => &mut self.there,
             false => &mut self.back,
         };
-        let before = lane.size();
+        let before = lane.memory_size();
         match is_from_client == is_at_client {
-            true => lane.leaves(left, self.common.leaving(time), delays),
-            false => lane.arrives(&segment, answered, self.common.arriving(time), delays),
+            true => lane.note_leaving(left, self.common.alone_leaving(time), delays),
+            false => {
+                lane.note_arriving(&segment, answered, self.common.alone_arriving(time), delays)
+            }
         }
         fates.add(&std::mem::take(&mut lane.fates));
-        self.kept = (self.kept + lane.size()).saturating_sub(before);
+        self.kept = (self.kept + lane.memory_size()).saturating_sub(before);
         if self.kept > MOST_KEPT {
             self.make_room();
         }
@@ -165,8 +172,10 @@ impl Join {
         let is_full = |join: &Join| join.paths.len() >= MOST_PATHS;
         if is_full(self) && now.saturating_sub(self.looked) > BETWEEN_LOOKS {
             self.looked = now;
-            self.forget(|path| {
-                let silent = match *path.done.get(End::Low) && *path.done.get(End::High) {
+            self.forget_paths(|path| {
+                let silent = match *path.done.get(ConnectionEnd::Low)
+                    && *path.done.get(ConnectionEnd::High)
+                {
                     true => SILENT_CLOSED,
                     false => SILENT,
                 };
@@ -184,10 +193,10 @@ impl Join {
     fn make_room(&mut self) {
         let mut sizes = Vec::with_capacity(self.paths.len());
         for (key, path) in &mut self.paths {
-            for end in [End::Low, End::High] {
-                path.lanes.of(end).shed();
+            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
+                path.lanes.of_end(end).shed_memory();
             }
-            sizes.push((path.size(), *key));
+            sizes.push((path.memory_size(), *key));
         }
         self.kept = sizes.iter().map(|(size, _)| size).sum();
         sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
@@ -198,16 +207,16 @@ impl Join {
             self.kept -= size;
             self.passes_over = true;
             if let Some(mut path) = self.paths.remove(&key) {
-                self.there.0.add(&path.lanes.of(path.client).give_up());
+                self.there.0.add(&path.lanes.of_end(path.client).give_up());
                 self.back
                     .0
-                    .add(&path.lanes.of(path.client.other()).give_up());
+                    .add(&path.lanes.of_end(path.client.other_end()).give_up());
             }
         }
     }
 
     /// Settle and drop connections.
-    fn forget(&mut self, which: impl Fn(&Path) -> bool) {
+    fn forget_paths(&mut self, which: impl Fn(&Path) -> bool) {
         let unsettled_from = self.common.last.saturating_sub(UNSETTLED);
         let gone: Vec<Key> = self
             .paths
@@ -217,9 +226,12 @@ impl Join {
             .collect();
         for mut path in gone.iter().filter_map(|key| self.paths.remove(key)) {
             let client = path.client;
-            for (end, sums) in [(client, &mut self.there), (client.other(), &mut self.back)] {
-                let lane = path.lanes.of(end);
-                self.kept = self.kept.saturating_sub(lane.size());
+            for (end, sums) in [
+                (client, &mut self.there),
+                (client.other_end(), &mut self.back),
+            ] {
+                let lane = path.lanes.of_end(end);
+                self.kept = self.kept.saturating_sub(lane.memory_size());
                 let (fates, delays) = sums;
                 fates.add(&lane.close(unsettled_from, delays));
             }
@@ -227,7 +239,7 @@ impl Join {
     }
 
     /// An exchange that is done at one end: what can be told by it.
-    pub fn told(&mut self, place: Place, finished: Finished) -> Vec<Told> {
+    pub fn tell_finished(&mut self, place: CapturePlace, finished: FinishedExchange) -> Vec<Told> {
         let is_client = place == self.clocks.client;
         let [client, server] = &mut self.waiting;
         let (own, other) = if is_client {
@@ -235,28 +247,34 @@ impl Join {
         } else {
             (server, client)
         };
-        match own.meet(other, Box::new(finished)) {
-            Met::Both(this, other) => {
+        match own.meet_other(other, Box::new(finished)) {
+            Meeting::Both(this, other) => {
                 let (client, server) = if is_client {
                     (this, other)
                 } else {
                     (other, this)
                 };
-                let joined = self.pair(&client, &server);
+                let joined = self.pair_exchanges(&client, &server);
                 vec![(client, Some(joined))]
             }
-            Met::GivenUp { own, other } => {
-                let mut told = self.alone(is_client, own);
-                told.extend(self.alone(!is_client, other));
+            Meeting::GivenUp { own, other } => {
+                let mut told = self.tell_alone(is_client, own);
+                told.extend(self.tell_alone(!is_client, other));
                 told
             }
         }
     }
 
-    fn pair(&mut self, client: &Finished, server: &Finished) -> Joined {
+    fn pair_exchanges(
+        &mut self,
+        client: &FinishedExchange,
+        server: &FinishedExchange,
+    ) -> JoinedExchange {
         let mishaps = self.paths.get_mut(&client.key);
-        let mishaps = mishaps.map_or(Mishaps::default(), |path| path.mishaps(client, server));
-        let joined = Joined::new(client, server, mishaps);
+        let mishaps = mishaps.map_or(Mishaps::default(), |path| {
+            path.count_mishaps(client, server)
+        });
+        let joined = JoinedExchange::new(client, server, mishaps);
         if !client.exchange.is_asked() {
             return joined;
         }
@@ -272,13 +290,14 @@ impl Join {
             (&mut spreads.transfer_ns, joined.transfer_ns),
             (&mut spreads.total_ns, joined.total_ns),
         ] {
-            time.into_iter().for_each(|time| spread.record(time));
+            time.into_iter()
+                .for_each(|time| spread.record_duration(time));
         }
         joined
     }
 
     /// Requests that one end alone has; those of the client's are told as they are.
-    fn alone(&mut self, is_client: bool, alone: Vec<Kept>) -> Vec<Told> {
+    fn tell_alone(&mut self, is_client: bool, alone: Vec<Kept>) -> Vec<Told> {
         let asked = alone
             .iter()
             .filter(|finished| finished.exchange.is_asked())
@@ -292,26 +311,28 @@ impl Join {
     }
 
     /// Both captures were read until then, each by its own clock, and are not read on.
-    pub fn leave(&mut self, [first, second]: [Time; 2]) {
+    pub fn leave_off(&mut self, [first, second]: [Time; 2]) {
         let last = first.min(self.clocks.first_from_second(second));
         self.common.last = self.common.last.min(last);
         for path in self.paths.values_mut() {
-            for end in [End::Low, End::High] {
-                path.lanes.of(end).judge(|time| self.common.arriving(time));
+            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
+                path.lanes
+                    .of_end(end)
+                    .judge_alone(|time| self.common.alone_arriving(time));
             }
         }
     }
 
     /// The end of both captures: the requests that found no other.
     pub fn finish(&mut self) -> Vec<Told> {
-        self.forget(|_| true);
+        self.forget_paths(|_| true);
         let [client, server] = &mut self.waiting;
-        let (client, server) = (client.take(), server.take());
-        self.alone(false, server);
-        self.alone(true, client)
+        let (client, server) = (client.take_waiting(), server.take_waiting());
+        self.tell_alone(false, server);
+        self.tell_alone(true, client)
     }
 
-    pub fn document(&self) -> JoinDocument {
+    pub fn build_document(&self) -> JoinDocument {
         let Clocks {
             offset,
             drift,
@@ -327,26 +348,26 @@ impl Join {
             is_steady: self.clocks.is_steady,
             compared: self.clocks.packets,
             is_end_known: self.clocks.is_sure,
-            there: Between::of(&self.there),
-            back: Between::of(&self.back),
+            there: BetweenEnds::from_fates(&self.there),
+            back: BetweenEnds::from_fates(&self.back),
             requests: self.pairs,
             only_at_client: self.only_at_client,
             only_at_server: self.only_at_server,
             unfollowed_packets: self.refused,
             each_request: JoinSpreads {
-                client_ns: spreads.client_ns.summary(),
-                network_ns: spreads.network_ns.summary(),
-                server_ns: spreads.server_ns.summary(),
-                transfer_ns: spreads.transfer_ns.summary(),
-                total_ns: spreads.total_ns.summary(),
+                client_ns: spreads.client_ns.summarize_durations(),
+                network_ns: spreads.network_ns.summarize_durations(),
+                server_ns: spreads.server_ns.summarize_durations(),
+                transfer_ns: spreads.transfer_ns.summarize_durations(),
+                total_ns: spreads.total_ns.summarize_durations(),
             },
         }
     }
 }
 
 /// The time during which both captures ran, for which it says what a packet without counterpart means.
-impl Span {
-    fn leaving(&self, time: Time) -> Alone {
+impl CaptureSpan {
+    fn alone_leaving(&self, time: Time) -> Alone {
         match time {
             _ if time < self.first => Alone::Early,
             _ if time > self.last => Alone::Nothing,
@@ -356,7 +377,7 @@ impl Span {
 
     /// What was on its way when the other capture began was not seen leaving; nor what leaves, by its clock, after its end.
     /// What arrives before that begin, or after that end, says nothing.
-    fn arriving(&self, time: Time) -> Alone {
+    fn alone_arriving(&self, time: Time) -> Alone {
         let settled =
             self.first.saturating_add(UNSETTLED)..=self.last.saturating_sub(lane::PATIENCE);
         match time {
@@ -369,45 +390,45 @@ impl Span {
 
 impl Path {
     /// Memory that is taken by what it keeps.
-    fn size(&self) -> usize {
-        [End::Low, End::High]
-            .map(|end| self.lanes.get(end).size())
+    fn memory_size(&self) -> usize {
+        [ConnectionEnd::Low, ConnectionEnd::High]
+            .map(|end| self.lanes.get(end).memory_size())
             .iter()
             .sum()
     }
 
-    fn note_end(&mut self, from: End, segment: &Segment) {
-        if segment.has(tcp::RST) {
-            (*self.done.of(from), *self.done.of(from.other())) = (true, true);
+    fn note_end(&mut self, from: ConnectionEnd, segment: &Segment) {
+        if segment.has_flags(tcp::RST) {
+            (*self.done.of_end(from), *self.done.of_end(from.other_end())) = (true, true);
         } else if segment.flags & (tcp::SYN | tcp::FIN) != 0 {
-            *self.done.of(from) = segment.has(tcp::FIN);
+            *self.done.of_end(from) = segment.has_flags(tcp::FIN);
         }
     }
 
     fn note_mss(&mut self, segment: &Segment) {
-        if segment.has(tcp::SYN) {
-            let offered = tcp::offer(segment.options).mss.filter(|mss| *mss > 0);
+        if segment.has_flags(tcp::SYN) {
+            let offered = tcp::read_offer(segment.options).mss.filter(|mss| *mss > 0);
             let offered = offered.map(u32::from);
             self.mss = self.mss.into_iter().chain(offered).min();
         }
     }
 
-    fn mishaps(&mut self, client: &Finished, server: &Finished) -> Mishaps {
+    fn count_mishaps(&mut self, client: &FinishedExchange, server: &FinishedExchange) -> Mishaps {
         let mut told = |end, (from, to)| {
-            let lane = self.lanes.of(end);
-            let mishaps = lane.mishaps(from, to);
+            let lane = self.lanes.of_end(end);
+            let mishaps = lane.count_mishaps(from, to);
             lane.forget_mishaps(to);
             mishaps
         };
         Mishaps {
             request: told(self.client, client.request_numbers()),
-            response: told(self.client.other(), server.response_numbers()),
+            response: told(self.client.other_end(), server.response_numbers()),
         }
     }
 }
 
 /// The payload of a full segment on the wire.
-fn piece(mss: Option<u32>, option_bytes: u32) -> u32 {
+fn full_payload(mss: Option<u32>, option_bytes: u32) -> u32 {
     mss.map_or(USUAL_PIECE, |mss| mss.saturating_sub(option_bytes))
         .max(1)
 }

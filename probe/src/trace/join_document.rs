@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::capture::Time;
 use super::fates::Fates;
+use super::packet::Time;
 use crate::load::statistics::{Durations, Summary};
 
 /// What two captures show together.
@@ -34,8 +34,8 @@ pub struct JoinDocument {
     /// first.
     pub is_end_known: bool,
     /// From the client's end to the server's, and back.
-    pub there: Between,
-    pub back: Between,
+    pub there: BetweenEnds,
+    pub back: BetweenEnds,
     /// Requests that were found at both ends; and those that were found at one end alone.
     pub requests: u64,
     pub only_at_client: u64,
@@ -47,7 +47,8 @@ pub struct JoinDocument {
 
 /// What became of the packets of one direction between the captures.
 #[derive(Serialize, JsonSchema)]
-pub struct Between {
+#[schemars(rename = "Between")]
+pub struct BetweenEnds {
     /// As seen at the sender's end while the other capture was running, or seen to arrive; super-segments count once.
     pub left: u64,
     /// As seen at the receiver's end while the other capture was running, or seen to leave.
@@ -79,9 +80,9 @@ pub struct JoinSpreads<T> {
     pub total_ns: T,
 }
 
-impl Between {
-    pub fn of((fates, delays): &(Fates, Durations)) -> Between {
-        Between {
+impl BetweenEnds {
+    pub fn from_fates((fates, delays): &(Fates, Durations)) -> BetweenEnds {
+        BetweenEnds {
             left: fates.left,
             arrived: fates.arrived,
             lost: fates.lost,
@@ -91,7 +92,7 @@ impl Between {
             duplicated: fates.duplicated,
             unsent: fates.unsent,
             unsettled: fates.unsettled,
-            delay_ns: delays.summary(),
+            delay_ns: delays.summarize_durations(),
         }
     }
 }

@@ -6,16 +6,16 @@ use crate::spread::GOLDEN;
 
 /// One of a connection's two ends: the one whose address and port are the lower pair is `Low`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ConnectionEnd {
     Low = 0,
     High = 1,
 }
 
-impl End {
-    pub fn other(self) -> End {
+impl ConnectionEnd {
+    pub fn other_end(self) -> ConnectionEnd {
         match self {
-            End::Low => End::High,
-            End::High => End::Low,
+            ConnectionEnd::Low => ConnectionEnd::High,
+            ConnectionEnd::High => ConnectionEnd::Low,
         }
     }
 }
@@ -26,29 +26,29 @@ pub struct Ends<T>([T; 2]);
 
 impl<T> Ends<T> {
     #[inline(always)]
-    pub fn get(&self, end: End) -> &T {
+    pub fn get(&self, end: ConnectionEnd) -> &T {
         &self.0[end as usize]
     }
 
     #[inline(always)]
-    pub fn of(&mut self, end: End) -> &mut T {
+    pub fn of_end(&mut self, end: ConnectionEnd) -> &mut T {
         &mut self.0[end as usize]
     }
 
     /// That of `end`, then that of the other.
     #[inline(always)]
-    pub fn from(&mut self, end: End) -> (&mut T, &mut T) {
+    pub fn from(&mut self, end: ConnectionEnd) -> (&mut T, &mut T) {
         let [low, high] = &mut self.0;
         match end {
-            End::Low => (low, high),
-            End::High => (high, low),
+            ConnectionEnd::Low => (low, high),
+            ConnectionEnd::High => (high, low),
         }
     }
 }
 
 /// Both halves of a product in one, for low bits of it depend on low bits alone.
 #[inline]
-fn fold(one: u64, other: u64) -> u64 {
+fn fold_halves(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     product as u64 ^ (product >> 64) as u64
 }
@@ -65,11 +65,11 @@ pub struct Key {
 impl Key {
     /// The connection, and the end that the packet comes from.
     #[inline(always)]
-    pub fn new(source: (u128, u16), destination: (u128, u16)) -> (Key, End) {
+    pub fn new(source: (u128, u16), destination: (u128, u16)) -> (Key, ConnectionEnd) {
         let (from, low, high) = if source <= destination {
-            (End::Low, source, destination)
+            (ConnectionEnd::Low, source, destination)
         } else {
-            (End::High, destination, source)
+            (ConnectionEnd::High, destination, source)
         };
         let key = Key {
             low: low.0,
@@ -84,17 +84,17 @@ impl Key {
         (self.low, self.high)
     }
 
-    pub fn port(&self, end: End) -> u16 {
+    pub fn port(&self, end: ConnectionEnd) -> u16 {
         match end {
-            End::Low => (self.ports >> 16) as u16,
-            End::High => self.ports as u16,
+            ConnectionEnd::Low => (self.ports >> 16) as u16,
+            ConnectionEnd::High => self.ports as u16,
         }
     }
 
-    pub fn address(&self, end: End) -> SocketAddr {
+    pub fn address(&self, end: ConnectionEnd) -> SocketAddr {
         let address = match end {
-            End::Low => self.low,
-            End::High => self.high,
+            ConnectionEnd::Low => self.low,
+            ConnectionEnd::High => self.high,
         };
         let address = Ipv6Addr::from(address);
         let address = address
@@ -108,8 +108,8 @@ impl Key {
     pub fn hash(&self, seed: u64) -> u64 {
         let low = self.low as u64 ^ ((self.low >> 64) as u64).rotate_left(32);
         let high = self.high as u64 ^ ((self.high >> 64) as u64).rotate_left(32);
-        let ends = fold(low ^ seed, high ^ GOLDEN);
-        fold(ends ^ u64::from(self.ports), seed | GOLDEN)
+        let ends = fold_halves(low ^ seed, high ^ GOLDEN);
+        fold_halves(ends ^ u64::from(self.ports), seed | GOLDEN)
     }
 }
 
@@ -119,11 +119,11 @@ pub struct Wire(pub [u8; 12]);
 
 impl Wire {
     /// What stands in packets from one end of a connection.
-    pub fn of(key: &Key, from: End) -> Wire {
+    pub fn from_key(key: &Key, from: ConnectionEnd) -> Wire {
         let (low, high) = (key.low as u32, key.high as u32);
         let (source, destination, ports) = match from {
-            End::Low => (low, high, key.ports),
-            End::High => (high, low, key.ports.rotate_left(16)),
+            ConnectionEnd::Low => (low, high, key.ports),
+            ConnectionEnd::High => (high, low, key.ports.rotate_left(16)),
         };
         let mut bytes = [0; 12];
         for (place, word) in bytes.chunks_exact_mut(4).zip([source, destination, ports]) {
@@ -137,7 +137,7 @@ impl Wire {
         let [a, b, c, d, e, f, g, h, ports @ ..] = self.0;
         let addresses = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         let ports = u64::from(u32::from_le_bytes(ports));
-        fold(addresses ^ seed, ports ^ seed.rotate_left(32) ^ GOLDEN)
+        fold_halves(addresses ^ seed, ports ^ seed.rotate_left(32) ^ GOLDEN)
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         let (client, server) = ((0xffff_0a00_0002, 40_000), (0xffff_0a00_0001, 80));
         let (there, from_client) = Key::new(client, server);
         let (back, from_server) = Key::new(server, client);
-        assert_eq!((there, from_client), (back, from_server.other()));
+        assert_eq!((there, from_client), (back, from_server.other_end()));
         assert_eq!(there.address(from_client).to_string(), "10.0.0.2:40000");
         assert_eq!(there.address(from_server).to_string(), "10.0.0.1:80");
         assert_eq!(there.hash(7), back.hash(7));

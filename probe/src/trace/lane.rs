@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 
-use super::capture::Time;
 use super::fates::Fates;
 use super::mark::Mark;
+use super::packet::Time;
 use super::tcp::Segment;
 use crate::load::statistics::Durations;
-use came::{Arrival, Came};
+use arrivals::{Arrival, Came};
 
-mod came;
+mod arrivals;
 
 /// What it means of a packet that it has no counterpart at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Alone {
 
 /// A packet that was seen leaving.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentPacket {
     time: Time,
     mark: Mark,
     /// The payload of a full segment on the wire, where that is cut into such.
@@ -46,9 +46,9 @@ struct Sent {
     alone: Alone,
 }
 
-impl Sent {
+impl SentPacket {
     /// How many segments of the wire are missing of it.
-    fn missing(&self) -> u32 {
+    fn missing_segments(&self) -> u32 {
         let bytes = self.mark.length.saturating_sub(self.arrived);
         bytes.div_ceil(self.piece.max(1))
     }
@@ -61,19 +61,19 @@ impl Sent {
 
 /// A packet that was seen arriving, of which not all was seen leaving yet.
 #[derive(Clone, Copy, Debug)]
-struct Arrived {
+struct ArrivedPacket {
     arrival: Arrival,
     alone: Alone,
     /// Its first byte that was not seen leaving.
     at: u32,
     /// Up to here, what left was searched for that byte; None if not at all yet.
     searched: Option<u32>,
-    known: Option<Known>,
+    known: Option<KnownFate>,
 }
 
 /// What is known of a packet that was seen at both ends.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownFate {
     /// Since it left.
     delay: u64,
     is_late: bool,
@@ -87,12 +87,12 @@ enum Mishap {
 
 #[derive(Debug, Default)]
 pub struct Lane {
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentPacket>,
     next_order: u32,
     /// The latest that has arrived.
     newest: Option<u32>,
     /// What arrived and is not told yet, in the order of arrival: the first one waits for what has not left.
-    waiting: VecDeque<Arrived>,
+    waiting: VecDeque<ArrivedPacket>,
     came: Came,
     /// How many packets have arrived.
     heard: u32,
@@ -129,25 +129,25 @@ pub struct Leaving<'a> {
 
 impl Lane {
     /// How many packets have arrived.
-    pub fn heard(&self) -> u32 {
+    pub fn arrived_count(&self) -> u32 {
         self.heard
     }
 
     /// How many packets have left.
-    pub fn left(&self) -> u32 {
+    pub fn left_count(&self) -> u32 {
         self.next_order
     }
 
     /// Memory that is taken.
-    pub fn size(&self) -> usize {
-        self.sent.capacity() * size_of::<Sent>()
-            + self.waiting.capacity() * size_of::<Arrived>()
+    pub fn memory_size(&self) -> usize {
+        self.sent.capacity() * size_of::<SentPacket>()
+            + self.waiting.capacity() * size_of::<ArrivedPacket>()
             + self.mishaps.capacity() * size_of::<(u32, Mishap)>()
-            + self.came.size()
+            + self.came.memory_size()
     }
 
     /// Keep less of what is over: mishaps, and what has arrived.
-    pub fn shed(&mut self) {
+    pub fn shed_memory(&mut self) {
         let surplus = self.mishaps.len().saturating_sub(FEW_MISHAPS);
         self.mishaps.drain(..surplus);
         while self.sent.len() > FEW_HERE && self.sent.front().is_some_and(|sent| sent.is_here) {
@@ -156,13 +156,13 @@ impl Lane {
         self.sent.shrink_to_fit();
         self.waiting.shrink_to_fit();
         self.mishaps.shrink_to_fit();
-        self.came.forget();
+        self.came.forget_oldest();
     }
 
     /// A packet leaves.
-    pub fn leaves(&mut self, left: Leaving, alone: Alone, delays: &mut Durations) {
+    pub fn note_leaving(&mut self, left: Leaving, alone: Alone, delays: &mut Durations) {
         let Leaving { segment, .. } = left;
-        let mark = Mark::of(segment);
+        let mark = Mark::from_segment(segment);
         if alone == Alone::Nothing && !self.is_awaited(&mark) || self.has_just_left(&left, &mark) {
             return;
         }
@@ -170,7 +170,7 @@ impl Lane {
         self.fates.left += u64::from(alone == Alone::Telling);
         let order = self.next_order;
         self.next_order = self.next_order.wrapping_add(1);
-        self.sent.push_back(Sent {
+        self.sent.push_back(SentPacket {
             time: segment.time,
             mark,
             piece: left.piece,
@@ -182,7 +182,7 @@ impl Lane {
             is_here: false,
             alone,
         });
-        self.meet(segment.time, delays);
+        self.meet_arrivals(segment.time, delays);
         while let Some(oldest) = self.sent.front().copied() {
             // Not by how many there are: those that are on their way are none of what has arrived.
             let newest = self.newest.unwrap_or(oldest.order);
@@ -193,7 +193,7 @@ impl Lane {
                 break;
             }
             self.sent.pop_front();
-            self.settle(&oldest);
+            self.settle_sent(&oldest);
         }
         give_back(&mut self.sent);
     }
@@ -217,7 +217,7 @@ impl Lane {
     }
 
     /// A packet arrives, at a time by the clock of where it left. `answered` is how many have left the other way.
-    pub fn arrives(
+    pub fn note_arriving(
         &mut self,
         segment: &Segment,
         answered: u32,
@@ -225,25 +225,25 @@ impl Lane {
         delays: &mut Durations,
     ) {
         self.heard = self.heard.wrapping_add(1);
-        self.waiting.push_back(Arrived {
-            arrival: Arrival::of(segment, answered),
+        self.waiting.push_back(ArrivedPacket {
+            arrival: Arrival::from_segment(segment, answered),
             alone,
             at: segment.sequence,
             searched: None,
             known: None,
         });
-        self.meet(segment.time, delays);
+        self.meet_arrivals(segment.time, delays);
     }
 
     /// Tell what has arrived, one after the other, up to what is still to be seen leaving.
-    fn meet(&mut self, now: Time, delays: &mut Durations) {
+    fn meet_arrivals(&mut self, now: Time, delays: &mut Durations) {
         while let Some(mut arrived) = self.waiting.pop_front() {
             let is_patient = now.saturating_sub(arrived.arrival.time) <= PATIENCE
                 && self.waiting.len() < MOST_WAITING;
             // While it waits, nothing that comes after it is here.
             let is_first_look = arrived.searched.is_none();
             // Before what left is searched: what was lost may look the same.
-            let has_just_come = is_first_look && self.came.has(&arrived.arrival);
+            let has_just_come = is_first_look && self.came.has_arrival(&arrived.arrival);
             let is_whole = !has_just_come && self.find_all(&mut arrived);
             let is_again = has_just_come
                 || (is_first_look && arrived.known.is_none() && self.was_here(&arrived));
@@ -251,20 +251,20 @@ impl Lane {
                 self.waiting.push_front(arrived);
                 break;
             }
-            self.tell(&arrived, is_again, delays);
+            self.tell_arrival(&arrived, is_again, delays);
         }
         give_back(&mut self.waiting);
     }
 
     /// Find what left of it: whether that is all.
-    fn find_all(&mut self, arrived: &mut Arrived) -> bool {
+    fn find_all(&mut self, arrived: &mut ArrivedPacket) -> bool {
         let Arrival { mark, time, .. } = arrived.arrival;
-        while let Some(index) = self.find(arrived) {
+        while let Some(index) = self.find_sent(arrived) {
             let Some(sent) = self.sent.get_mut(index) else {
                 break;
             };
             let offset = arrived.at.wrapping_sub(sent.mark.sequence);
-            let wanted = mark.end().wrapping_sub(arrived.at);
+            let wanted = mark.end_sequence().wrapping_sub(arrived.at);
             let taken = wanted.min(sent.mark.length.saturating_sub(offset));
             let is_late = offset < sent.reached || {
                 let newest = self.newest.unwrap_or(sent.order);
@@ -276,13 +276,13 @@ impl Lane {
             sent.reached = sent.reached.max(offset.saturating_add(taken));
             sent.is_here = sent.arrived >= sent.mark.length;
             let delay = time.saturating_sub(sent.time);
-            arrived.known.get_or_insert(Known { delay, is_late });
+            arrived.known.get_or_insert(KnownFate { delay, is_late });
             if !is_late {
                 self.newest = Some(sent.order);
             }
             arrived.at = arrived.at.wrapping_add(taken);
             arrived.searched = None;
-            if taken == 0 || arrived.at == mark.end() {
+            if taken == 0 || arrived.at == mark.end_sequence() {
                 return true;
             }
         }
@@ -292,9 +292,9 @@ impl Lane {
 
     /// The packet on the way of which the next byte of this may be: the newest here if that goes on with it, or the one behind
     /// that, or the first.
-    fn find(&self, arrived: &Arrived) -> Option<usize> {
+    fn find_sent(&self, arrived: &ArrivedPacket) -> Option<usize> {
         let mark = &arrived.arrival.mark;
-        let fits = |sent: &Sent| !sent.is_here && sent.mark.is_brought_by(mark, arrived.at);
+        let fits = |sent: &SentPacket| !sent.is_here && sent.mark.is_brought_by(mark, arrived.at);
         // Orders count up one by one, so that the newest here and the one behind it have their places by number.
         let oldest = self.sent.front()?.order;
         let next = self.newest.map_or(oldest, |newest| newest.wrapping_add(1));
@@ -319,15 +319,15 @@ impl Lane {
         Some(searched + found)
     }
 
-    fn was_here(&self, arrived: &Arrived) -> bool {
+    fn was_here(&self, arrived: &ArrivedPacket) -> bool {
         let mark = &arrived.arrival.mark;
         let mut sent = self.sent.iter();
         sent.any(|sent| sent.is_here && sent.mark.is_brought_by(mark, mark.sequence))
     }
 
-    fn tell(&mut self, arrived: &Arrived, is_again: bool, delays: &mut Durations) {
-        if let Some(Known { delay, .. }) = arrived.known {
-            delays.record(delay);
+    fn tell_arrival(&mut self, arrived: &ArrivedPacket, is_again: bool, delays: &mut Durations) {
+        if let Some(KnownFate { delay, .. }) = arrived.known {
+            delays.record_duration(delay);
         }
         let fates = &mut self.fates;
         match arrived.known {
@@ -337,39 +337,39 @@ impl Lane {
                 Alone::Unsettled => fates.unsettled += 1,
                 Alone::Telling => fates.unsent += 1,
             },
-            Some(Known { is_late: false, .. }) => {}
+            Some(KnownFate { is_late: false, .. }) => {}
             Some(_) if arrived.arrival.mark.length == 0 => fates.reordered_bare += 1,
             Some(_) => {
                 fates.reordered += 1;
-                self.remember(arrived.arrival.mark.sequence, Mishap::Reordered);
+                self.remember_mishap(arrived.arrival.mark.sequence, Mishap::Reordered);
             }
         }
         self.fates.arrived += 1;
-        self.came.note(&arrived.arrival);
+        self.came.note_arrival(&arrived.arrival);
     }
 
-    fn remember(&mut self, sequence: u32, mishap: Mishap) {
+    fn remember_mishap(&mut self, sequence: u32, mishap: Mishap) {
         if self.mishaps.len() >= MOST_MISHAPS {
             self.mishaps.pop_front();
         }
         self.mishaps.push_back((sequence, mishap));
     }
 
-    fn settle(&mut self, sent: &Sent) {
+    fn settle_sent(&mut self, sent: &SentPacket) {
         if sent.is_here || sent.alone != Alone::Telling {
             return;
         }
-        match sent.missing() {
+        match sent.missing_segments() {
             0 => self.fates.lost_bare += 1,
             pieces => {
                 self.fates.lost += u64::from(pieces);
-                self.remember(sent.mark.sequence, Mishap::Lost(pieces));
+                self.remember_mishap(sent.mark.sequence, Mishap::Lost(pieces));
             }
         }
     }
 
     /// What it means of a packet that arrived then that it was not seen leaving is another than was known when it came.
-    pub fn judge(&mut self, alone: impl Fn(Time) -> Alone) {
+    pub fn judge_alone(&mut self, alone: impl Fn(Time) -> Alone) {
         for arrived in &mut self.waiting {
             arrived.alone = alone(arrived.arrival.time);
         }
@@ -377,13 +377,13 @@ impl Lane {
 
     /// The end: what is still on the way was lost, unless it left after `unsettled_from` and nothing sent later arrived.
     pub fn close(&mut self, unsettled_from: Time, delays: &mut Durations) -> Fates {
-        self.meet(Time::MAX, delays);
+        self.meet_arrivals(Time::MAX, delays);
         while let Some(sent) = self.sent.pop_front() {
             let overtaken = self
                 .newest
                 .is_some_and(|newest| is_before(sent.order, newest));
             if overtaken || sent.time < unsettled_from {
-                self.settle(&sent);
+                self.settle_sent(&sent);
             } else if !sent.is_here && sent.alone == Alone::Telling {
                 self.fates.unsettled += 1;
             }
@@ -411,7 +411,7 @@ impl Lane {
     }
 
     /// How many segments of these bytes were lost, and how many overtaken, as far as it is known and remembered.
-    pub fn mishaps(&self, from: u32, to: u32) -> (u32, u32) {
+    pub fn count_mishaps(&self, from: u32, to: u32) -> (u32, u32) {
         let length = to.wrapping_sub(from);
         let within = |sequence: u32| sequence.wrapping_sub(from) < length;
         let mut counts = (0, 0);
@@ -430,7 +430,7 @@ impl Lane {
             let is_lost = !sent.is_here && sent.alone == Alone::Telling;
             is_lost && within(sent.mark.sequence) && is_before(sent.order, newest)
         });
-        counts.0 += overtaken.map(Sent::missing).sum::<u32>();
+        counts.0 += overtaken.map(SentPacket::missing_segments).sum::<u32>();
         counts
     }
 }

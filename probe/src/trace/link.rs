@@ -1,6 +1,6 @@
 //! The link layer: where in a frame the IP packet begins.
 
-use super::bytes::{Order, chunk};
+use super::bytes::{Order, chunk_at};
 use super::foreign::Foreign;
 
 const NULL: u16 = 0;
@@ -26,7 +26,7 @@ const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 const MOST_TAGS: usize = 4;
 
 /// The name of a link type.
-pub fn name(link: u16) -> String {
+pub fn link_name(link: u16) -> String {
     let known = match link {
         NULL | LOOP => "BSD loopback",
         ETHERNET => "Ethernet",
@@ -40,7 +40,7 @@ pub fn name(link: u16) -> String {
 
 /// Where the IP packet begins in a frame of this link type.
 #[inline(always)]
-pub fn network(link: u16, frame: &[u8]) -> Result<usize, Foreign> {
+pub fn find_network(link: u16, frame: &[u8]) -> Result<usize, Foreign> {
     let (type_at, header) = match link {
         ETHERNET => (12, 14),
         LINUX_COOKED => (14, 16),
@@ -50,15 +50,15 @@ pub fn network(link: u16, frame: &[u8]) -> Result<usize, Foreign> {
         NULL | LOOP => return Ok(4),
         other => return Err(Foreign::Link(other)),
     };
-    let kind = chunk::<2>(frame, type_at).map(u16::from_be_bytes);
+    let kind = chunk_at::<2>(frame, type_at).map(u16::from_be_bytes);
     match kind.ok_or(Foreign::CutHeader)? {
         ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Ok(header),
-        kind => tagged(kind, frame, header),
+        kind => skip_tags(kind, frame, header),
     }
 }
 
 /// The same behind VLAN tags.
-fn tagged(mut kind: u16, frame: &[u8], mut header: usize) -> Result<usize, Foreign> {
+fn skip_tags(mut kind: u16, frame: &[u8], mut header: usize) -> Result<usize, Foreign> {
     for _ in 0..MOST_TAGS {
         if !VLAN.contains(&kind) {
             break;
@@ -83,24 +83,33 @@ mod tests {
     fn packets_are_found_behind_every_header() {
         let mut ethernet = vec![0; 12];
         ethernet.extend([0x88, 0xa8, 0, 1, 0x81, 0x00, 0, 2, 0x08, 0x00]);
-        assert_eq!(network(ETHERNET, &ethernet), Ok(22));
+        assert_eq!(find_network(ETHERNET, &ethernet), Ok(22));
         ethernet[12] = 0x08;
         ethernet[13] = 0x06;
-        assert_eq!(network(ETHERNET, &ethernet), Err(Foreign::EtherType(0x806)));
-        assert_eq!(network(ETHERNET, &ethernet[..13]), Err(Foreign::CutHeader));
+        assert_eq!(
+            find_network(ETHERNET, &ethernet),
+            Err(Foreign::EtherType(0x806))
+        );
+        assert_eq!(
+            find_network(ETHERNET, &ethernet[..13]),
+            Err(Foreign::CutHeader)
+        );
         let mut cooked = vec![0; 14];
         cooked.extend([0x86, 0xdd]);
-        assert_eq!(network(LINUX_COOKED, &cooked), Ok(16));
-        assert_eq!(network(LINUX_COOKED_2, &[0x08, 0x00]), Ok(20));
+        assert_eq!(find_network(LINUX_COOKED, &cooked), Ok(16));
+        assert_eq!(find_network(LINUX_COOKED_2, &[0x08, 0x00]), Ok(20));
         for raw in [RAW, RAW_AS_BSD, RAW_AS_OPENBSD] {
-            assert_eq!(network(raw, &[]), Ok(0));
+            assert_eq!(find_network(raw, &[]), Ok(0));
         }
-        assert_eq!(network(147, &[]), Err(Foreign::Link(147)));
+        assert_eq!(find_network(147, &[]), Err(Foreign::Link(147)));
     }
 
     #[test]
     fn tags_without_end_are_foreign() {
         let frame = [&[0; 12][..], &[0x81, 0, 0, 1].repeat(20)].concat();
-        assert_eq!(network(ETHERNET, &frame), Err(Foreign::EtherType(0x8100)));
+        assert_eq!(
+            find_network(ETHERNET, &frame),
+            Err(Foreign::EtherType(0x8100))
+        );
     }
 }

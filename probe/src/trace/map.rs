@@ -6,7 +6,7 @@ use std::ptr;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use super::vanished::Watch;
+use super::file_guard::Watch;
 
 /// So much is let go at once: where the kernel keeps a file in pages as large as this, it need not divide one.
 const PART: usize = 2 << 20;
@@ -22,7 +22,7 @@ pub struct Map {
 
 impl Map {
     /// All of a file as it is now. None of a pipe and its like, of an empty file, and where files cannot be mapped.
-    pub fn of(file: &File) -> Option<Map> {
+    pub fn map_file(file: &File) -> Option<Map> {
         let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
         let length = usize::try_from(metadata.len())
             .ok()
@@ -42,7 +42,7 @@ impl Map {
             )
         }
         .ok()?;
-        watch.over(at as usize..at as usize + length);
+        watch.watch_over(at as usize..at as usize + length);
         Some(Map {
             file,
             at,
@@ -60,18 +60,18 @@ impl Map {
     }
 
     /// How many bytes of it there still are: whoever made the file may cut it.
-    pub fn there(&self) -> usize {
+    pub fn remaining_length(&self) -> usize {
         let length = self.file.metadata().map_or(0, |metadata| metadata.len());
         usize::try_from(length).map_or(self.length, |length| length.min(self.length))
     }
 
     /// Whether something that was to be there was not when it was looked at.
-    pub fn lacks(&self) -> bool {
+    pub fn lacks_bytes(&self) -> bool {
         self.watch.saw_one()
     }
 
     /// Let go of what lies before `end`, which would count as this program's memory else.
-    pub fn leave(&mut self, end: usize) {
+    pub fn release_before(&mut self, end: usize) {
         let end = end.min(self.length) / PART * PART;
         if end <= self.left {
             return;
@@ -87,7 +87,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped in `of`; slices of it do not outlive this.
+        // SAFETY: mapped in `map_file`; slices of it do not outlive this.
         let _ = unsafe { munmap(self.at, self.length) };
     }
 }
@@ -99,7 +99,7 @@ mod tests {
 
     use rustix::fs::{MemfdFlags, memfd_create};
 
-    fn file(bytes: &[u8]) -> File {
+    fn file_with(bytes: &[u8]) -> File {
         let mut file = File::from(memfd_create("capture", MemfdFlags::CLOEXEC).unwrap());
         file.write_all(bytes).unwrap();
         file
@@ -110,31 +110,31 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * PART as u32 + 7)
             .map(|number| (number >> 8) as u8)
             .collect();
-        let mut map = Map::of(&file(&bytes)).unwrap();
+        let mut map = Map::map_file(&file_with(&bytes)).unwrap();
         assert!(map.bytes() == bytes);
-        map.leave(2 * PART + 5);
+        map.release_before(2 * PART + 5);
         assert_eq!(map.left, 2 * PART);
         assert!(map.bytes() == bytes);
-        assert_eq!(map.there(), bytes.len());
-        assert!(!map.lacks());
+        assert_eq!(map.remaining_length(), bytes.len());
+        assert!(!map.lacks_bytes());
     }
 
     #[test]
     fn what_was_cut_off_is_told_and_ends_nothing() {
-        let file = file(&[7; 40_000]);
-        let map = Map::of(&file).unwrap();
+        let file = file_with(&[7; 40_000]);
+        let map = Map::map_file(&file).unwrap();
         file.set_len(20_000).unwrap();
-        assert_eq!(map.there(), 20_000);
+        assert_eq!(map.remaining_length(), 20_000);
         assert_eq!(map.bytes()[19_999], 7);
-        assert!(!map.lacks());
+        assert!(!map.lacks_bytes());
         assert_eq!(map.bytes()[39_999], 0xff);
-        assert!(map.lacks());
+        assert!(map.lacks_bytes());
     }
 
     #[test]
     fn what_is_no_file_or_empty_has_no_map() {
-        assert!(Map::of(&file(b"")).is_none());
-        assert!(Map::of(&File::open("/dev/null").unwrap()).is_none());
-        assert!(Map::of(&File::open("/").unwrap()).is_none());
+        assert!(Map::map_file(&file_with(b"")).is_none());
+        assert!(Map::map_file(&File::open("/dev/null").unwrap()).is_none());
+        assert!(Map::map_file(&File::open("/").unwrap()).is_none());
     }
 }

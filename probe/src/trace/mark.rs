@@ -17,7 +17,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    pub fn of(segment: &Segment) -> Mark {
+    pub fn from_segment(segment: &Segment) -> Mark {
         Mark {
             sequence: segment.sequence,
             acknowledgement: segment.acknowledgement,
@@ -28,7 +28,7 @@ impl Mark {
             blocks: if segment.lacks_options() {
                 0
             } else {
-                segment.blocks()
+                segment.options_digest()
             },
         }
     }
@@ -39,13 +39,13 @@ impl Mark {
     }
 
     /// Behind its last byte.
-    pub fn end(&self) -> u32 {
+    pub fn end_sequence(&self) -> u32 {
         self.sequence.wrapping_add(self.length)
     }
 
     /// Whether what arrived may bring the byte `at` of this, or is this where neither has any payload.
     pub fn is_brought_by(&self, arrived: &Mark, at: u32) -> bool {
-        self.may_be(arrived) && self.holds(arrived, at)
+        self.may_be(arrived) && self.holds_byte(arrived, at)
     }
 
     /// Whether what arrived may be a part of this: a repeat has another identification or another time.
@@ -63,7 +63,7 @@ impl Mark {
         steps == 0 || (self.length > 0 && arrived.length > 0 && (is_piece || is_whole))
     }
 
-    fn holds(&self, arrived: &Mark, at: u32) -> bool {
+    fn holds_byte(&self, arrived: &Mark, at: u32) -> bool {
         if arrived.length > 0 {
             return at.wrapping_sub(self.sequence) < self.length;
         }

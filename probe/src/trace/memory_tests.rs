@@ -14,7 +14,7 @@ struct Both {
 
 /// Where packets are captured.
 #[derive(Clone, Copy, PartialEq)]
-enum Seen {
+enum PeakMemory {
     Leaving,
     Arriving,
     Everywhere,
@@ -39,7 +39,7 @@ impl Both {
         }
     }
 
-    fn send(&mut self, talk: &mut Talk, side: usize, flags: u8, payload: &[u8], seen: Seen) {
+    fn send(&mut self, talk: &mut Talk, side: usize, flags: u8, payload: &[u8], seen: PeakMemory) {
         let ends = [talk.client.as_str(), "10.1.0.1:80"];
         self.now += 100;
         let packet = Packet {
@@ -58,15 +58,15 @@ impl Both {
         let controls = u32::from(flags & (SYN | FIN) != 0);
         talk.numbers[side] += payload.len() as u32 + controls;
         let frame = frame(&packet, Pcap::default().link);
-        if seen != Seen::Arriving {
+        if seen != PeakMemory::Arriving {
             self.files[side].push((self.now, frame.clone()));
         }
-        if seen != Seen::Leaving {
+        if seen != PeakMemory::Leaving {
             self.files[1 - side].push((self.now + WAY, frame));
         }
     }
 
-    fn begin(&mut self, number: usize) -> Talk {
+    fn begin_talk(&mut self, number: usize) -> Talk {
         let mut talk = Talk {
             client: format!(
                 "10.2.{}.{}:{}",
@@ -76,14 +76,14 @@ impl Both {
             ),
             numbers: [1000, 5000],
         };
-        self.send(&mut talk, 0, SYN, b"", Seen::Everywhere);
-        self.send(&mut talk, 1, SYN | ACK, b"", Seen::Everywhere);
-        self.send(&mut talk, 0, ACK, b"", Seen::Everywhere);
+        self.send(&mut talk, 0, SYN, b"", PeakMemory::Everywhere);
+        self.send(&mut talk, 1, SYN | ACK, b"", PeakMemory::Everywhere);
+        self.send(&mut talk, 0, ACK, b"", PeakMemory::Everywhere);
         talk
     }
 
     fn begin_many(&mut self, count: usize) -> Vec<Talk> {
-        (0..count).map(|number| self.begin(number)).collect()
+        (0..count).map(|number| self.begin_talk(number)).collect()
     }
 
     /// What is taken at most to tell of both.
@@ -100,7 +100,7 @@ impl Both {
                 .collect::<Vec<u8>>()
         };
         let (first, second) = (file(first), file(second));
-        most_taken(|| drop(entries::both(&first, &second)))
+        most_taken(|| drop(entries::trace_both(&first, &second)))
     }
 }
 
@@ -115,8 +115,8 @@ fn many_connections_of_which_each_has_what_it_may() {
     let mut talks = both.begin_many(8192);
     for _ in 0..9 {
         for talk in &mut talks {
-            both.send(talk, 0, ACK, GET, Seen::Everywhere);
-            both.send(talk, 1, ACK, OK, Seen::Everywhere);
+            both.send(talk, 0, ACK, GET, PeakMemory::Everywhere);
+            both.send(talk, 1, ACK, OK, PeakMemory::Everywhere);
         }
     }
     assert_bounded(both);
@@ -128,7 +128,7 @@ fn requests_that_wait_at_both_ends() {
     let mut talks = both.begin_many(8192);
     for _ in 0..2 {
         for talk in &mut talks {
-            both.send(talk, 0, ACK, &GET.repeat(20), Seen::Everywhere);
+            both.send(talk, 0, ACK, &GET.repeat(20), PeakMemory::Everywhere);
         }
     }
     assert_bounded(both);
@@ -140,7 +140,13 @@ fn requests_that_waited_leave_nothing_behind() {
     for mut talk in both.begin_many(700) {
         for (side, message) in [(0, GET), (1, OK)] {
             for _ in 0..8 {
-                both.send(&mut talk, side, ACK, &message.repeat(30), Seen::Everywhere);
+                both.send(
+                    &mut talk,
+                    side,
+                    ACK,
+                    &message.repeat(30),
+                    PeakMemory::Everywhere,
+                );
             }
             both.now += 100_000;
         }
@@ -155,10 +161,10 @@ fn holes_that_were_filled_leave_nothing_behind() {
         let [begin, _] = talk.numbers;
         for _ in 0..600 {
             talk.numbers[0] += 1;
-            both.send(&mut talk, 0, ACK, b"x", Seen::Everywhere);
+            both.send(&mut talk, 0, ACK, b"x", PeakMemory::Everywhere);
         }
         talk.numbers[0] = begin;
-        both.send(&mut talk, 0, ACK, &[b'x'; 1201], Seen::Everywhere);
+        both.send(&mut talk, 0, ACK, &[b'x'; 1201], PeakMemory::Everywhere);
     }
     assert_bounded(both);
 }
@@ -168,8 +174,8 @@ fn requests_that_one_end_alone_has() {
     let mut both = Both::new();
     for (number, talk) in both.begin_many(5000).iter_mut().enumerate() {
         let (there, back) = match number % 2 {
-            0 => (Seen::Leaving, Seen::Arriving),
-            _ => (Seen::Arriving, Seen::Leaving),
+            0 => (PeakMemory::Leaving, PeakMemory::Arriving),
+            _ => (PeakMemory::Arriving, PeakMemory::Leaving),
         };
         for _ in 0..6 {
             both.send(talk, 0, ACK, GET, there);
@@ -185,8 +191,8 @@ fn packets_that_are_on_their_way() {
     let mut talks = both.begin_many(2000);
     for _ in 0..40 {
         for talk in &mut talks {
-            both.send(talk, 0, ACK, b"x", Seen::Leaving);
-            both.send(talk, 1, ACK, b"x", Seen::Arriving);
+            both.send(talk, 0, ACK, b"x", PeakMemory::Leaving);
+            both.send(talk, 1, ACK, b"x", PeakMemory::Arriving);
         }
     }
     assert_bounded(both);

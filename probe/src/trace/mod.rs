@@ -17,19 +17,19 @@ mod analysis;
 mod askers;
 mod bytes;
 mod capture;
+mod capture_pair;
 mod clocks;
-mod compared;
+mod comparison;
 mod compose;
 mod connection;
 mod counts;
 mod distributions;
 mod document;
-mod done;
 mod exchange;
 mod fates;
-mod finished;
+mod file_guard;
+mod findings;
 mod foreign;
-mod gathered;
 mod head;
 #[cfg(test)]
 mod heap;
@@ -40,31 +40,32 @@ mod join;
 mod join_document;
 mod key;
 mod lane;
-mod lately;
 mod link;
 mod map;
 mod mark;
+mod packet;
 mod pairs;
 mod pcap;
 mod pcapng;
 mod preface;
 mod reader;
-mod repeated;
+mod recent_connections;
+mod repeated_values;
+mod request_line;
 mod requests;
-mod rewritten;
 mod shapes;
 mod source;
 mod stream;
 mod table;
+mod tally;
 mod targets;
 mod tcp;
 mod text;
 mod times;
+mod translations;
 mod tunnel;
-mod two;
 mod until;
-mod usual;
-mod vanished;
+mod usual_packet;
 mod warnings;
 mod window;
 mod writes;
@@ -89,8 +90,8 @@ mod wire;
 use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
 pub use document::Document;
-pub use finished::Line as RequestLine;
 use head::Kind;
+pub use request_line::RequestLine;
 use requests::Requests;
 use source::Source;
 use until::Until;
@@ -148,7 +149,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         [first, second] => {
             let captures = [open(first)?, open(second)?];
             let requests = requests()?;
-            let compared = compared::compare(captures);
+            let compared = comparison::compare_captures(captures);
             let again = [open(first)?, open(second)?];
             if stop.load(Ordering::Relaxed) {
                 eprintln!(
@@ -157,14 +158,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 );
                 return Ok(ExitCode::from(INTERRUPTED));
             }
-            two::side_by_side(&names, again, compared, requests, stop)?
+            capture_pair::side_by_side(&names, again, compared, requests, stop)?
         }
         _ => bail!("one capture or two are to be named"),
     };
     match args.json {
         true => output::print_document(&document)?,
         false => output::print_line(
-            text::describe(&document, layout::width(std::io::stdout())).trim_end(),
+            text::describe_document(&document, layout::terminal_width(std::io::stdout()))
+                .trim_end(),
         )?,
     }
     if stop.load(Ordering::Relaxed) {
@@ -215,8 +217,9 @@ fn of_one<S: Source>(
     capture: Capture<S>,
     requests: Requests,
 ) -> anyhow::Result<Document> {
-    let read =
-        |capture: &mut Capture<S>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
+    let read = |capture: &mut Capture<S>, analysis: &mut Analysis| {
+        capture.take_packets(PACKETS_AT_ONCE, analysis)
+    };
     read_by(read, names, capture, requests)
 }
 
@@ -233,13 +236,13 @@ fn read_by<S: Source>(
         analysis.gathered.done.count_among(distributions);
     }
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
-        let mut kept = analysis.gathered.done.kept().drain(..);
-        let taken = kept.try_for_each(|finished| requests.take(&finished, None));
+        let mut kept = analysis.gathered.done.take_kept().drain(..);
+        let taken = kept.try_for_each(|finished| requests.take_exchange(&finished, None));
         taken.context("cannot write requests")
     };
     loop {
         let taken = read(&mut capture, &mut analysis);
-        analysis.bound();
+        analysis.bound_memory();
         tell(&mut analysis, &mut requests)?;
         if taken < PACKETS_AT_ONCE {
             break;
@@ -249,26 +252,31 @@ fn read_by<S: Source>(
         tell(&mut analysis, &mut requests)?;
     }
     tell(&mut analysis, &mut requests)?;
-    requests.flush().context("cannot write requests")?;
-    if let Some(counted) = analysis.gathered.done.counted() {
+    requests.flush_lines().context("cannot write requests")?;
+    if let Some(counted) = analysis.gathered.done.take_counted() {
         requests.distributions = counted;
     }
     let name = names.first().map_or("", String::as_str);
-    let captures = vec![compose::capture(name, &capture, &mut analysis, None)];
+    let captures = vec![compose::compose_capture(
+        name,
+        &capture,
+        &mut analysis,
+        None,
+    )];
     let sides = (
-        compose::side(
+        compose::compose_side(
             &analysis.sums.client,
             &mut analysis.gathered.shapes,
             Kind::Request,
         ),
-        compose::side(
+        compose::compose_side(
             &analysis.sums.server,
             &mut analysis.gathered.shapes,
             Kind::Response,
         ),
     );
     let ignored = analysis.strangers.by_name();
-    Ok(compose::whole(
+    Ok(compose::compose_document(
         captures,
         sides,
         &analysis.sums,

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::bytes::{Order, chunk};
-use super::capture::{Next, Packet, Record, Time};
+use super::bytes::{Order, chunk_at};
+use super::packet::{Next, Packet, Record, Time};
 use super::source::Source;
 use super::window::Window;
 
@@ -31,7 +31,7 @@ pub struct Pcap {
 
 impl Pcap {
     /// Read the file's header. The inner error says why it is none.
-    pub fn begin<S: Source>(
+    pub fn begin_file<S: Source>(
         magic: [u8; 4],
         window: &mut Window<S>,
     ) -> io::Result<Result<Pcap, String>> {
@@ -50,14 +50,14 @@ impl Pcap {
             }
             _ => return Ok(Err(not_a_capture(&magic))),
         };
-        if !window.have(FILE_HEADER)? {
+        if !window.have_bytes(FILE_HEADER)? {
             return Ok(Err("the file is cut within its header".to_owned()));
         }
-        let header = window.here();
+        let header = window.available_bytes();
         let snap_length = order.u32(header, 16).unwrap_or_default();
         // The upper half tells of checksums at the end of frames.
         let link = order.u32(header, 20).unwrap_or_default() as u16;
-        window.consume(FILE_HEADER);
+        window.consume_bytes(FILE_HEADER);
         if snap_length <= SHORT {
             window.look_in_place();
         }
@@ -79,7 +79,7 @@ impl Pcap {
     }
 
     /// Nanoseconds between two times that its packets can bear.
-    pub fn tick(&self) -> Time {
+    pub fn clock_tick(&self) -> Time {
         u64::from(self.unit)
     }
 
@@ -91,7 +91,7 @@ impl Pcap {
 
     /// The packet that `bytes` begin with, if it is there whole, and what comes behind it.
     #[inline(always)]
-    pub fn split<'a>(&self, bytes: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
+    pub fn split_packet<'a>(&self, bytes: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER>()?;
         let field = |at: usize| {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
@@ -103,7 +103,7 @@ impl Pcap {
         }
         let (data, behind) = rest.split_at_checked(captured as usize)?;
         let packet = Packet {
-            time: self.time(field(0), field(4)),
+            time: self.to_time(field(0), field(4)),
             link: self.link,
             data,
             length: length.max(captured),
@@ -113,12 +113,12 @@ impl Pcap {
 
     /// Whether the packet that `bytes` begin with is as long as this one, and captured as far.
     #[inline(always)]
-    pub fn repeats(&self, packet: &Packet, bytes: &[u8]) -> bool {
-        chunk(bytes, LENGTHS) == Some(lengths(packet))
+    pub fn repeats_lengths(&self, packet: &Packet, bytes: &[u8]) -> bool {
+        chunk_at(bytes, LENGTHS) == Some(length_bytes(packet))
     }
 
     #[inline]
-    fn time(&self, seconds: u32, fraction: u32) -> Time {
+    fn to_time(&self, seconds: u32, fraction: u32) -> Time {
         u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * u64::from(self.unit)
     }
 
@@ -128,13 +128,17 @@ impl Pcap {
         window: &mut Window<S>,
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
-        if !window.have(RECORD_HEADER)? {
-            return Ok(match window.here() {
+        if !window.have_bytes(RECORD_HEADER)? {
+            return Ok(match window.available_bytes() {
                 [] => Next::End,
                 _ => Next::Broken("the file is cut within a packet's header".to_owned()),
             });
         }
-        let header: [u8; RECORD_HEADER] = window.here().first_chunk().copied().unwrap_or_default();
+        let header: [u8; RECORD_HEADER] = window
+            .available_bytes()
+            .first_chunk()
+            .copied()
+            .unwrap_or_default();
         let field = |at| self.order.u32(&header, at).unwrap_or_default();
         let (captured, length) = (field(8), field(12));
         if captured > LONGEST_CAPTURED {
@@ -148,12 +152,12 @@ impl Pcap {
             ));
         }
         let whole = RECORD_HEADER + captured as usize;
-        if !window.have(whole)? {
+        if !window.have_bytes(whole)? {
             return Ok(Next::Broken("the file is cut within a packet".to_owned()));
         }
-        window.consume(whole);
+        window.consume_bytes(whole);
         *record = Some(Record {
-            time: self.time(field(0), field(4)),
+            time: self.to_time(field(0), field(4)),
             link: self.link,
             length: length.max(captured),
             captured: captured as usize,
@@ -180,7 +184,7 @@ impl<'a> Behind<'a> {
             pcap,
             bytes: bytes.get(..most.saturating_mul(record)).unwrap_or(bytes),
             record,
-            lengths: lengths(packet),
+            lengths: length_bytes(packet),
         }
     }
 
@@ -192,19 +196,19 @@ impl<'a> Behind<'a> {
             let (record, behind) = rest.split_at_checked(self.record)?;
             rest = behind;
             let (header, data) = record.split_first_chunk::<RECORD_HEADER>()?;
-            (chunk(header, LENGTHS)? == self.lengths).then_some(data)
+            (chunk_at(header, LENGTHS)? == self.lengths).then_some(data)
         })
     }
 
     /// When the last one came of so many of these; None of none.
-    pub fn time(&self, count: usize) -> Option<Time> {
+    pub fn time_after(&self, count: usize) -> Option<Time> {
         let last = self.bytes.get(count.checked_sub(1)? * self.record..)?;
-        let field = |at| Some(u32::from_le_bytes(chunk(last, at)?));
-        Some(self.pcap.time(field(0)?, field(4)?))
+        let field = |at| Some(u32::from_le_bytes(chunk_at(last, at)?));
+        Some(self.pcap.to_time(field(0)?, field(4)?))
     }
 
     /// How many bytes so many of these take.
-    pub fn size(&self, count: usize) -> usize {
+    pub fn size_of(&self, count: usize) -> usize {
         count * self.record
     }
 }
@@ -214,7 +218,7 @@ const LENGTHS: usize = 8;
 
 /// The same as it stands there.
 #[inline(always)]
-fn lengths(packet: &Packet) -> [u8; 8] {
+fn length_bytes(packet: &Packet) -> [u8; 8] {
     let captured = packet.data.len() as u64;
     (u64::from(packet.length) << 32 | captured).to_le_bytes()
 }

@@ -5,7 +5,7 @@
 use std::io;
 
 use super::bytes::Order;
-use super::capture::{Next, Record};
+use super::packet::{Next, Record};
 use super::pcap::LONGEST_CAPTURED;
 use super::source::Source;
 use super::times::UNTIMED;
@@ -25,50 +25,50 @@ const LONGEST_BLOCK: u32 = 64 << 20;
 const MOST_INTERFACES: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
-struct Interface {
+struct CaptureInterface {
     link: u16,
     snap_length: u32,
-    resolution: Resolution,
+    resolution: TimeResolution,
     /// Seconds to be added to its times.
     offset: i64,
 }
 
 /// How its ticks become nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resolution {
+enum TimeResolution {
     /// Nanoseconds in a tick.
     Coarse(u64),
     /// Ticks in a second, more than 10^9 or not a power of ten.
     Fine(u64),
 }
 
-impl Resolution {
+impl TimeResolution {
     /// As the option if_tsresol has it: 10^-n seconds, or 2^-n with the highest bit set.
-    fn new(code: u8) -> Resolution {
+    fn new(code: u8) -> TimeResolution {
         let exponent = u32::from(code & 0x7f);
         if code & 0x80 != 0 {
-            return Resolution::Fine(1_u64.checked_shl(exponent).unwrap_or(u64::MAX));
+            return TimeResolution::Fine(1_u64.checked_shl(exponent).unwrap_or(u64::MAX));
         }
         match exponent {
-            0..=9 => Resolution::Coarse(10_u64.pow(9 - exponent)),
-            10..=19 => Resolution::Fine(10_u64.pow(exponent)),
-            _ => Resolution::Fine(u64::MAX),
+            0..=9 => TimeResolution::Coarse(10_u64.pow(9 - exponent)),
+            10..=19 => TimeResolution::Fine(10_u64.pow(exponent)),
+            _ => TimeResolution::Fine(u64::MAX),
         }
     }
 
     /// Nanoseconds between two times that it tells apart.
-    fn tick(self) -> u64 {
+    fn clock_tick(self) -> u64 {
         match self {
-            Resolution::Coarse(unit) => unit,
-            Resolution::Fine(per_second) => 1_000_000_000_u64.div_ceil(per_second.max(1)),
+            TimeResolution::Coarse(unit) => unit,
+            TimeResolution::Fine(per_second) => 1_000_000_000_u64.div_ceil(per_second.max(1)),
         }
     }
 
     #[inline]
-    fn nanoseconds(self, ticks: u64) -> u64 {
+    fn to_nanoseconds(self, ticks: u64) -> u64 {
         match self {
-            Resolution::Coarse(unit) => ticks.saturating_mul(unit),
-            Resolution::Fine(per_second) => {
+            TimeResolution::Coarse(unit) => ticks.saturating_mul(unit),
+            TimeResolution::Fine(per_second) => {
                 let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(per_second.max(1));
                 u64::try_from(nanoseconds).unwrap_or(u64::MAX)
             }
@@ -79,7 +79,7 @@ impl Resolution {
 #[derive(Default)]
 pub struct Pcapng {
     order: Option<Order>,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<CaptureInterface>,
     snap_length: Option<u32>,
     /// Nanoseconds in a tick of the last packet's interface.
     tick: u64,
@@ -97,7 +97,7 @@ impl Pcapng {
     }
 
     /// Nanoseconds between two times that the last packet's interface tells apart.
-    pub fn tick(&self) -> u64 {
+    pub fn clock_tick(&self) -> u64 {
         self.tick
     }
 
@@ -108,13 +108,13 @@ impl Pcapng {
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
         loop {
-            if !window.have(BEFORE + BEHIND)? {
-                return Ok(match window.here() {
+            if !window.have_bytes(BEFORE + BEHIND)? {
+                return Ok(match window.available_bytes() {
                     [] => Next::End,
                     _ => Next::Broken("the file is cut within a block's header".to_owned()),
                 });
             }
-            let Some((kind, length)) = self.block(window.here()) else {
+            let Some((kind, length)) = self.begin_block(window.available_bytes()) else {
                 return Ok(Next::Broken(
                     "the file is damaged: no section begins".to_owned(),
                 ));
@@ -126,23 +126,23 @@ impl Pcapng {
             }
             let whole = length as usize;
             if whole > LARGEST {
-                if !window.skip(u64::from(length))? {
+                if !window.skip_bytes(u64::from(length))? {
                     return Ok(Next::Broken("the file is cut within a block".to_owned()));
                 }
                 continue;
             }
-            if !window.have(whole)? {
+            if !window.have_bytes(whole)? {
                 return Ok(Next::Broken("the file is cut within a block".to_owned()));
             }
             let body = window
-                .here()
+                .available_bytes()
                 .get(BEFORE..whole - BEHIND)
                 .unwrap_or_default();
             match self.read(kind, body) {
-                Ok(None) => window.consume(whole),
+                Ok(None) => window.consume_bytes(whole),
                 Ok(Some((mut read, at))) => {
                     read.after = whole - BEFORE - at - read.captured;
-                    window.consume(whole);
+                    window.consume_bytes(whole);
                     *record = Some(read);
                     return Ok(Next::Packet);
                 }
@@ -153,7 +153,7 @@ impl Pcapng {
 
     /// A block's type and length; None when there is no section to read it in.
     #[inline]
-    fn block(&mut self, bytes: &[u8]) -> Option<(u32, u32)> {
+    fn begin_block(&mut self, bytes: &[u8]) -> Option<(u32, u32)> {
         // A section's type reads the same in both byte orders, which then follows from its magic.
         if Order::Little.u32(bytes, 0)? == SECTION {
             const MAGIC: u32 = 0x1a2b_3c4d;
@@ -193,7 +193,7 @@ impl Pcapng {
                 (0, None, length.min(body.len() as u32 - 4), length, 4)
             }
             INTERFACE => {
-                self.interface(order, body).ok_or(SHORT)?;
+                self.add_interface(order, body).ok_or(SHORT)?;
                 return Ok(None);
             }
             _ => return Ok(None),
@@ -211,9 +211,9 @@ impl Pcapng {
             return Err("the file is damaged: a packet longer than its block");
         }
         let time = ticks.map_or(UNTIMED, |ticks| {
-            let nanoseconds = interface.resolution.nanoseconds(ticks);
+            let nanoseconds = interface.resolution.to_nanoseconds(ticks);
             let offset = interface.offset.saturating_mul(1_000_000_000);
-            self.tick = interface.resolution.tick();
+            self.tick = interface.resolution.clock_tick();
             nanoseconds.saturating_add_signed(offset)
         });
         let record = Record {
@@ -226,13 +226,13 @@ impl Pcapng {
         Ok(Some((record, at)))
     }
 
-    fn interface(&mut self, order: Order, body: &[u8]) -> Option<()> {
+    fn add_interface(&mut self, order: Order, body: &[u8]) -> Option<()> {
         const RESOLUTION: u16 = 9;
         const OFFSET: u16 = 14;
-        let mut interface = Interface {
+        let mut interface = CaptureInterface {
             link: order.u16(body, 0)?,
             snap_length: order.u32(body, 4)?,
-            resolution: Resolution::new(6),
+            resolution: TimeResolution::new(6),
             offset: 0,
         };
         let mut options = body.get(8..)?;
@@ -241,7 +241,7 @@ impl Pcapng {
                 0 => break,
                 RESOLUTION => {
                     let code = options.get(4).copied().unwrap_or(6);
-                    interface.resolution = Resolution::new(code);
+                    interface.resolution = TimeResolution::new(code);
                 }
                 OFFSET => interface.offset = order.u64(options, 4).unwrap_or_default() as i64,
                 _ => {}
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn ticks_of_every_resolution_become_nanoseconds() {
-        let nanoseconds = |code, ticks| Resolution::new(code).nanoseconds(ticks);
+        let nanoseconds = |code, ticks| TimeResolution::new(code).to_nanoseconds(ticks);
         assert_eq!(nanoseconds(6, 5), 5_000);
         assert_eq!(nanoseconds(9, 5), 5);
         assert_eq!(nanoseconds(0, 5), 5_000_000_000);
@@ -273,7 +273,8 @@ mod tests {
         assert_eq!(nanoseconds(6, u64::MAX), u64::MAX);
         assert_eq!(nanoseconds(0xff, u64::MAX), 1_000_000_000);
         assert_eq!(nanoseconds(0x7f, 0), 0);
-        let ticks = [6, 9, 0, 12, 0x80 | 10, 0xff].map(|code| Resolution::new(code).tick());
+        let ticks =
+            [6, 9, 0, 12, 0x80 | 10, 0xff].map(|code| TimeResolution::new(code).clock_tick());
         assert_eq!(ticks, [1_000, 1, 1_000_000_000, 1, 976_563, 1]);
     }
 }

@@ -2,17 +2,17 @@
 //!
 //! Source: HAProxy's proxy-protocol.txt, versions 1 and 2.
 
-use super::bytes::{Order, chunk};
+use super::bytes::{Order, chunk_at};
 
 const SIGNATURE_2: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// How many bytes of it a connection begins with; 0 if it begins otherwise.
-pub fn length(bytes: &[u8]) -> u64 {
-    let first = line(bytes).or_else(|| binary(bytes));
+pub fn preface_length(bytes: &[u8]) -> u64 {
+    let first = line_length(bytes).or_else(|| binary_length(bytes));
     first.unwrap_or_default() as u64
 }
 
-fn line(bytes: &[u8]) -> Option<usize> {
+fn line_length(bytes: &[u8]) -> Option<usize> {
     const LONGEST: usize = 107;
     let families = [&b"PROXY TCP4 "[..], b"PROXY TCP6 ", b"PROXY UNKNOWN"];
     families.iter().find(|family| bytes.starts_with(family))?;
@@ -21,10 +21,10 @@ fn line(bytes: &[u8]) -> Option<usize> {
     Some(end + 2)
 }
 
-fn binary(bytes: &[u8]) -> Option<usize> {
+fn binary_length(bytes: &[u8]) -> Option<usize> {
     const HEADER: usize = 16;
     const VERSION: u8 = 2;
-    let signature = chunk::<12>(bytes, 0).filter(|begin| begin == SIGNATURE_2)?;
+    let signature = chunk_at::<12>(bytes, 0).filter(|begin| begin == SIGNATURE_2)?;
     let is_known = bytes.get(signature.len())? >> 4 == VERSION;
     let length = Order::Big.u16(bytes, HEADER - 2)?;
     is_known.then_some(HEADER + usize::from(length))
@@ -50,9 +50,9 @@ mod tests {
             (b"PROXY http://h/ HTTP/1.1\r\n".to_vec(), 0),
             (b"\r\n\r\nGET /".to_vec(), 0),
         ] {
-            assert_eq!(length(&bytes), expected, "{bytes:?}");
+            assert_eq!(preface_length(&bytes), expected, "{bytes:?}");
         }
         let endless = [&b"PROXY UNKNOWN"[..], &[b' '; 200], b"\r\n"].concat();
-        assert_eq!(length(&endless), 0);
+        assert_eq!(preface_length(&endless), 0);
     }
 }

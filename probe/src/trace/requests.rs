@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use super::distributions::Distributions;
-use super::finished::Finished;
-use super::pairs::Joined;
+use super::request_line::{FinishedExchange, JoinedExchange};
 
 pub struct Requests {
     out: Option<BufWriter<File>>,
@@ -26,12 +25,16 @@ impl Requests {
     }
 
     /// Take an exchange in, and write it where that is asked for.
-    pub fn take(&mut self, finished: &Finished, joined: Option<Joined>) -> std::io::Result<()> {
+    pub fn take_exchange(
+        &mut self,
+        finished: &FinishedExchange,
+        joined: Option<JoinedExchange>,
+    ) -> std::io::Result<()> {
         let (exchange, handshake) = (&finished.exchange, &finished.handshake);
-        self.distributions.record(exchange, handshake);
+        self.distributions.record_exchange(exchange, handshake);
         match &mut self.out {
             Some(out) if exchange.is_asked() => {
-                serde_json::to_writer(&mut *out, &finished.line(joined))?;
+                serde_json::to_writer(&mut *out, &finished.to_line(joined))?;
                 out.write_all(b"\n")
             }
             _ => Ok(()),
@@ -39,7 +42,7 @@ impl Requests {
     }
 
     /// All lines are written.
-    pub fn flush(&mut self) -> std::io::Result<()> {
+    pub fn flush_lines(&mut self) -> std::io::Result<()> {
         self.out.as_mut().map_or(Ok(()), Write::flush)
     }
 }

@@ -1,23 +1,23 @@
 //! How large segments are, for each kind of message.
 
 use super::head::Kind;
-use super::writes::Writes;
+use super::writes::WriteCounts;
 
 /// Payloads by powers of two: place n counts those of 2^(n-1) up to but not including 2^n bytes.
 #[derive(Clone, Debug)]
-pub struct Sizes([u64; PLACES]);
+pub struct SegmentSizes([u64; PLACES]);
 
 const PLACES: usize = u32::BITS as usize + 1;
 
-impl Default for Sizes {
+impl Default for SegmentSizes {
     fn default() -> Self {
-        Sizes([0; PLACES])
+        SegmentSizes([0; PLACES])
     }
 }
 
-impl Sizes {
+impl SegmentSizes {
     #[inline]
-    pub fn record(&mut self, length: u32) {
+    pub fn record_size(&mut self, length: u32) {
         self.record_many(length, 1);
     }
 
@@ -31,7 +31,7 @@ impl Sizes {
     }
 
     /// From, up to and including, and how many; those that there are.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+    pub fn list_buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         let places = self.0.iter().enumerate().skip(1);
         let seen = places.filter(|(_, count)| **count > 0);
         seen.map(|(place, count)| (1 << (place - 1), (1_u64 << place) - 1, *count))
@@ -41,29 +41,29 @@ impl Sizes {
 /// The shapes of what clients send, and of what servers send.
 #[derive(Debug, Default)]
 pub struct Shapes {
-    requests: (Sizes, Writes),
-    responses: (Sizes, Writes),
+    requests: (SegmentSizes, WriteCounts),
+    responses: (SegmentSizes, WriteCounts),
 }
 
 impl Shapes {
     #[inline]
-    pub fn sizes(&mut self, kind: Kind) -> &mut Sizes {
-        &mut self.of(kind).0
+    pub fn sizes_mut(&mut self, kind: Kind) -> &mut SegmentSizes {
+        &mut self.side_mut(kind).0
     }
 
     #[inline]
-    pub fn writes(&mut self, kind: Kind) -> &mut Writes {
-        &mut self.of(kind).1
+    pub fn writes_mut(&mut self, kind: Kind) -> &mut WriteCounts {
+        &mut self.side_mut(kind).1
     }
 
     #[inline(always)]
-    pub fn both(&mut self, kind: Kind) -> (&mut Sizes, &mut Writes) {
-        let (sizes, writes) = self.of(kind);
+    pub fn both_mut(&mut self, kind: Kind) -> (&mut SegmentSizes, &mut WriteCounts) {
+        let (sizes, writes) = self.side_mut(kind);
         (sizes, writes)
     }
 
     #[inline]
-    fn of(&mut self, kind: Kind) -> &mut (Sizes, Writes) {
+    fn side_mut(&mut self, kind: Kind) -> &mut (SegmentSizes, WriteCounts) {
         match kind {
             Kind::Request => &mut self.requests,
             Kind::Response => &mut self.responses,
@@ -77,11 +77,11 @@ mod tests {
 
     #[test]
     fn every_length_is_in_its_bucket() {
-        let mut sizes = Sizes::default();
+        let mut sizes = SegmentSizes::default();
         for length in [1, 1448, 2047, 2048, u32::MAX] {
-            sizes.record(length);
+            sizes.record_size(length);
         }
-        let buckets: Vec<_> = sizes.buckets().collect();
+        let buckets: Vec<_> = sizes.list_buckets().collect();
         assert_eq!(buckets[0], (1, 1, 1));
         assert_eq!(buckets[1], (1024, 2047, 2));
         assert_eq!(buckets[2], (2048, 4095, 1));

@@ -1,17 +1,17 @@
 //! Most packets take a short way through the analysis; whatever is said of them must be what the long way says.
 
-use super::analysis::{Analysis, dissect};
+use super::analysis::{Analysis, dissect_packet};
 use super::capture::{Capture, Taker};
 use super::connection::Connection;
 use super::entries;
 use super::pcap::Behind;
 use super::tcp::Fields;
-use super::usual::{PLAIN, STAMPED, Usual};
+use super::usual_packet::{PLAIN, STAMPED, Usual};
 
 use super::wire::{GET, Packet, Pcap, Talk, reply};
 
 /// A message of a server's, or of something else.
-fn answer(random: &mut fastrand::Rng) -> Vec<u8> {
+fn draw_answer(random: &mut fastrand::Rng) -> Vec<u8> {
     let length = random.usize(0..30_000);
     match random.u8(0..12) {
         0 => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
@@ -45,7 +45,7 @@ fn odd_head(status: u16) -> Vec<u8> {
     format!("HTTP/1.1 {status} As It Is\r\nX-Filler: {filler}\r\n\r\n").into_bytes()
 }
 
-fn question(random: &mut fastrand::Rng) -> Vec<u8> {
+fn draw_question(random: &mut fastrand::Rng) -> Vec<u8> {
     match random.u8(0..12) {
         3 => b"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r\n".to_vec(),
         4 => b"HEAD /a/rather/long/target HTTP/1.1\r\nHost: www.example.com\r\n\r\n".to_vec(),
@@ -61,7 +61,7 @@ fn question(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Let the other end acknowledge, now and then, or complain.
-fn acknowledge(talk: &mut Talk, from_client: bool, random: &mut fastrand::Rng) {
+fn draw_acknowledgement(talk: &mut Talk, from_client: bool, random: &mut fastrand::Rng) {
     for _ in 0..random.usize(0..3) {
         let ack = match from_client {
             true => talk.client_acks(),
@@ -83,7 +83,7 @@ fn acknowledge(talk: &mut Talk, from_client: bool, random: &mut fastrand::Rng) {
 }
 
 /// Something happens to the last packet.
-fn happen(talk: &mut Talk, random: &mut fastrand::Rng) {
+fn disturb_last(talk: &mut Talk, random: &mut fastrand::Rng) {
     let Some(last) = talk.packets.last().cloned() else {
         return;
     };
@@ -103,7 +103,7 @@ fn happen(talk: &mut Talk, random: &mut fastrand::Rng) {
     }
 }
 
-fn talk(random: &mut fastrand::Rng) -> Vec<Packet> {
+fn draw_talk(random: &mut fastrand::Rng) -> Vec<Packet> {
     let client = format!("10.0.0.{}:{}", random.u8(2..4), random.u16(40_000..40_002));
     let mut talk = Talk::between(&client, "10.0.0.1:80");
     talk.mss = [1460, 536][random.usize(0..2)];
@@ -116,20 +116,20 @@ fn talk(random: &mut fastrand::Rng) -> Vec<Packet> {
     let full = usize::from(talk.mss) - stamps;
     let sizes = [full, full, full, 3 * full, 500];
     for _ in 0..random.usize(1..6) {
-        for segment in question(random).chunks(full) {
+        for segment in draw_question(random).chunks(full) {
             talk.ask(segment);
-            happen(&mut talk, random);
-            acknowledge(&mut talk, false, random);
+            disturb_last(&mut talk, random);
+            draw_acknowledgement(&mut talk, false, random);
         }
         let size = sizes[random.usize(0..sizes.len())];
-        for segment in answer(random).chunks(size) {
+        for segment in draw_answer(random).chunks(size) {
             talk.answer(segment);
-            happen(&mut talk, random);
+            disturb_last(&mut talk, random);
             if random.u8(0..3) == 0 {
-                acknowledge(&mut talk, true, random);
+                draw_acknowledgement(&mut talk, true, random);
             }
         }
-        acknowledge(&mut talk, true, random);
+        draw_acknowledgement(&mut talk, true, random);
     }
     if random.bool() {
         talk.finish();
@@ -140,10 +140,10 @@ fn talk(random: &mut fastrand::Rng) -> Vec<Packet> {
 }
 
 /// What several connections say at a time.
-fn capture(seed: u64) -> Vec<u8> {
+fn draw_capture(seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let count = random.usize(1..5);
-    let talks = (0..count).map(|_| talk(&mut random));
+    let talks = (0..count).map(|_| draw_talk(&mut random));
     let mut talks: Vec<_> = talks.map(Vec::into_iter).collect();
     let mut packets = Vec::new();
     while !talks.is_empty() {
@@ -166,7 +166,7 @@ fn capture(seed: u64) -> Vec<u8> {
 #[test]
 fn the_short_way_says_what_the_long_one_says() {
     for seed in 0..500 {
-        entries::capture(&capture(seed));
+        entries::trace_capture(&draw_capture(seed));
     }
 }
 
@@ -174,30 +174,30 @@ fn the_short_way_says_what_the_long_one_says() {
 #[ignore = "takes minutes: for make long-test"]
 fn the_short_way_says_what_the_long_one_says_of_many() {
     for seed in 500..10_000 {
-        entries::capture(&capture(seed));
+        entries::trace_capture(&draw_capture(seed));
     }
 }
 
 /// An analysis, and how many packets it took in as others' followers.
-struct Counted {
+struct FollowerCount {
     analysis: Analysis,
     followers: usize,
 }
 
-impl Taker for Counted {
-    fn packet(&mut self, packet: &super::capture::Packet) -> bool {
-        self.analysis.packet(packet)
+impl Taker for FollowerCount {
+    fn take_packet(&mut self, packet: &super::packet::Packet) -> bool {
+        self.analysis.take_packet(packet)
     }
 
-    fn train(&mut self, packet: &super::capture::Packet, behind: &Behind) -> usize {
-        let count = self.analysis.train(packet, behind);
+    fn take_train(&mut self, packet: &super::packet::Packet, behind: &Behind) -> usize {
+        let count = self.analysis.take_train(packet, behind);
         self.followers += count;
         count
     }
 }
 
 /// How many followers there are in a response of twenty full segments and a rest, of which something happens to the tenth.
-fn followers(happens: fn(&mut Packet)) -> usize {
+fn count_followers(happens: fn(&mut Packet)) -> usize {
     const FULL: usize = 1448;
     let mut talk = Talk::begun();
     talk.ask(GET);
@@ -205,26 +205,26 @@ fn followers(happens: fn(&mut Packet)) -> usize {
     talk.answer_in(&reply(20 * FULL), FULL);
     happens(&mut talk.packets[first + 10]);
     let file = Pcap::default().file(&talk.packets);
-    let mut counted = Counted {
+    let mut counted = FollowerCount {
         analysis: Analysis::new(1, 7),
         followers: 0,
     };
-    Capture::open(file.as_slice()).each(usize::MAX, &mut counted);
+    Capture::open(file.as_slice()).take_packets(usize::MAX, &mut counted);
     counted.followers
 }
 
 #[test]
 fn packets_in_a_row_that_are_alike_are_taken_in_together() {
     // The first one of a connection's end is looked for, and leads none.
-    assert_eq!(followers(|_| {}), 18);
-    assert_eq!(followers(|tenth| tenth.time += 5_000_000), 18);
-    assert_eq!(followers(|tenth| tenth.id = 0), 18);
+    assert_eq!(count_followers(|_| {}), 18);
+    assert_eq!(count_followers(|tenth| tenth.time += 5_000_000), 18);
+    assert_eq!(count_followers(|tenth| tenth.id = 0), 18);
     // It leads others, but follows none; nor does the next one, which leads others in turn.
-    assert_eq!(followers(|tenth| tenth.window += 1), 16);
-    assert_eq!(followers(|tenth| tenth.acknowledgement -= 1), 16);
+    assert_eq!(count_followers(|tenth| tenth.window += 1), 16);
+    assert_eq!(count_followers(|tenth| tenth.acknowledgement -= 1), 16);
     // What comes behind a hole goes the long way.
-    assert_eq!(followers(|tenth| tenth.source.set_port(81)), 8);
-    assert_eq!(followers(|tenth| tenth.sequence += 1), 8);
+    assert_eq!(count_followers(|tenth| tenth.source.set_port(81)), 8);
+    assert_eq!(count_followers(|tenth| tenth.sequence += 1), 8);
 }
 
 #[test]
@@ -239,21 +239,21 @@ fn acknowledgements_are_no_train_however_small_the_mss() {
         talk.client_acks().acknowledgement -= 500;
     }
     talk.answer(reply(10));
-    entries::capture(&Pcap::default().file(&talk.packets));
+    entries::trace_capture(&Pcap::default().file(&talk.packets));
 }
 
 #[test]
 fn trains_end_where_others_want_to_look() {
     for seed in 0..300 {
-        let file = capture(seed);
+        let file = draw_capture(seed);
         let mut random = fastrand::Rng::with_seed(seed);
         let said = [usize::MAX, random.usize(1..20)].map(|most| {
             let mut analysis = Analysis::new(64, seed);
             let mut capture = Capture::open(file.as_slice());
-            while capture.each(most, &mut analysis) == most {}
+            while capture.take_packets(most, &mut analysis) == most {}
             analysis.finish();
             let packets = capture.facts.packets;
-            let kept = analysis.gathered.done.kept();
+            let kept = analysis.gathered.done.take_kept();
             format!("{packets} {:?} {kept:?}", analysis.sums)
         });
         assert_eq!(said[0], said[1], "seed {seed}");
@@ -264,16 +264,17 @@ fn trains_end_where_others_want_to_look() {
 struct Plainly(Analysis);
 
 impl Taker for Plainly {
-    fn earlier(&mut self, packet: &super::capture::Packet) {
-        self.0.earlier(packet);
+    fn note_earlier(&mut self, packet: &super::packet::Packet) {
+        self.0.note_earlier(packet);
     }
 
-    fn packet(&mut self, packet: &super::capture::Packet) -> bool {
-        self.0.take_by(Connection::take_plainly, &dissect(packet));
+    fn take_packet(&mut self, packet: &super::packet::Packet) -> bool {
+        self.0
+            .take_by(Connection::take_plainly, &dissect_packet(packet));
         false
     }
 
-    fn train(&mut self, _: &super::capture::Packet, _: &Behind) -> usize {
+    fn take_train(&mut self, _: &super::packet::Packet, _: &Behind) -> usize {
         0
     }
 }
@@ -281,14 +282,18 @@ impl Taker for Plainly {
 #[test]
 fn places_that_others_take_over_are_forgotten() {
     for seed in 0..300 {
-        let file = capture(seed);
+        let file = draw_capture(seed);
         let mut short = Analysis::new(2, seed);
-        Capture::open(file.as_slice()).each(usize::MAX, &mut short);
+        Capture::open(file.as_slice()).take_packets(usize::MAX, &mut short);
         let mut long = Plainly(Analysis::new(2, seed));
-        Capture::open(file.as_slice()).each(usize::MAX, &mut long);
+        Capture::open(file.as_slice()).take_packets(usize::MAX, &mut long);
         let [short, long] = [short, long.0].map(|mut analysis| {
             analysis.finish();
-            format!("{:?} {:?}", analysis.sums, analysis.gathered.done.kept())
+            format!(
+                "{:?} {:?}",
+                analysis.sums,
+                analysis.gathered.done.take_kept()
+            )
         });
         assert_eq!(short, long, "seed {seed}");
     }
@@ -299,14 +304,14 @@ fn usual_packets_are_read_as_others_are() {
     let mut usual = 0;
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut file = capture(seed);
+        let mut file = draw_capture(seed);
         // Some bytes of headers are something else.
         for _ in 0..random.usize(0..200) {
             let at = random.usize(24..file.len());
             file[at] = random.u8(..);
         }
         let mut capture = Capture::open(file.as_slice());
-        capture.each(usize::MAX, &mut |packet: &super::capture::Packet| {
+        capture.take_packets(usize::MAX, &mut |packet: &super::packet::Packet| {
             usual += is_read_as_others::<STAMPED>(packet) + is_read_as_others::<PLAIN>(packet);
         });
     }
@@ -314,19 +319,19 @@ fn usual_packets_are_read_as_others_are() {
 }
 
 /// 1 if it is a usual packet, whose headers take so many bytes.
-fn is_read_as_others<const HEADERS: usize>(packet: &super::capture::Packet) -> u32 {
-    let Some(read) = Usual::<HEADERS>::of(packet) else {
+fn is_read_as_others<const HEADERS: usize>(packet: &super::packet::Packet) -> u32 {
+    let Some(read) = Usual::<HEADERS>::from_packet(packet) else {
         return 0;
     };
-    let Some(segment) = read.segment() else {
-        assert!(read.length() > u32::from(u16::MAX));
+    let Some(segment) = read.read_segment() else {
+        assert!(read.payload_length() > u32::from(u16::MAX));
         return 0;
     };
-    let dissected = dissect(packet).expect("what is usual is no stranger");
-    let wire = super::key::Wire::of(&dissected.key, dissected.from);
-    assert_eq!(read.wire(), wire);
+    let dissected = dissect_packet(packet).expect("what is usual is no stranger");
+    let wire = super::key::Wire::from_key(&dissected.key, dissected.from);
+    assert_eq!(read.read_wire(), wire);
     assert!(segment.is_plain());
-    assert!(segment.length == 0 || read.first() == segment.first());
+    assert!(segment.length == 0 || read.first_byte() == segment.first_byte());
     assert_eq!(format!("{segment:?}"), format!("{:?}", dissected.segment));
     1
 }

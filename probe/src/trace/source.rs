@@ -8,7 +8,7 @@ use super::until::Until;
 
 pub trait Source: Read {
     /// All of it as it lies in memory, where it can be had so.
-    fn map(&self) -> Option<Map> {
+    fn map_whole(&self) -> Option<Map> {
         None
     }
 
@@ -21,8 +21,8 @@ pub trait Source: Read {
 impl Source for &[u8] {}
 
 impl Source for Until<'_, File> {
-    fn map(&self) -> Option<Map> {
-        Map::of(&self.input)
+    fn map_whole(&self) -> Option<Map> {
+        Map::map_file(&self.input)
     }
 
     fn go_on(&self) -> io::Result<()> {
@@ -37,14 +37,15 @@ mod tests {
 
     use rustix::fs::{MemfdFlags, memfd_create};
 
-    use super::super::capture::{Capture, Packet};
+    use super::super::capture::Capture;
+    use super::super::packet::Packet;
     use super::super::wire::{Pcap, Talk};
     use super::*;
 
     static STOP: AtomicBool = AtomicBool::new(false);
 
     /// A capture of short packets, longer than the window moves at once.
-    fn short() -> Vec<u8> {
+    fn short_packets() -> Vec<u8> {
         let mut talk = Talk::begun();
         for _ in 0..20_000 {
             talk.answer([b'x'; 1000]);
@@ -57,7 +58,7 @@ mod tests {
         pcap.file(&talk.packets)
     }
 
-    fn file(bytes: &[u8]) -> File {
+    fn file_with(bytes: &[u8]) -> File {
         let mut file = File::from(memfd_create("capture", MemfdFlags::CLOEXEC).unwrap());
         file.write_all(bytes).unwrap();
         file.rewind().unwrap();
@@ -67,7 +68,7 @@ mod tests {
     fn read<S: Source>(source: S) -> (Vec<(u64, Vec<u8>)>, u64) {
         let mut capture = Capture::open(source);
         let mut seen = Vec::new();
-        capture.each(usize::MAX, &mut |packet: &Packet| {
+        capture.take_packets(usize::MAX, &mut |packet: &Packet| {
             seen.push((packet.time, packet.data.to_vec()));
         });
         assert_eq!(capture.facts.problem, None);
@@ -75,24 +76,25 @@ mod tests {
     }
 
     /// A capture that is begun, and its file.
-    fn opened(bytes: &[u8]) -> (Capture<Until<'static, File>>, File) {
-        let (stop, input) = (&STOP, file(bytes));
+    fn open_capture(bytes: &[u8]) -> (Capture<Until<'static, File>>, File) {
+        let (stop, input) = (&STOP, file_with(bytes));
         let other = input.try_clone().unwrap();
         (Capture::open(Until { stop, input }), other)
     }
 
     #[test]
     fn a_file_that_is_looked_at_in_place_holds_what_is_read_of_it() {
-        let bytes = short();
-        let (stop, input) = (&STOP, file(&bytes));
+        let bytes = short_packets();
+        let (stop, input) = (&STOP, file_with(&bytes));
         assert!(read(Until { stop, input }) == read(bytes.as_slice()));
     }
 
     #[test]
     fn a_file_that_is_cut_meanwhile_ends_there_and_says_so() {
-        let bytes = short();
-        let (mut capture, file) = opened(&bytes);
-        let packets = |capture: &mut Capture<_>, most| capture.each(most, &mut |_: &Packet| {});
+        let bytes = short_packets();
+        let (mut capture, file) = open_capture(&bytes);
+        let packets =
+            |capture: &mut Capture<_>, most| capture.take_packets(most, &mut |_: &Packet| {});
         assert_eq!(packets(&mut capture, 1000), 1000);
         file.set_len(1_000_000).unwrap();
         let more = packets(&mut capture, usize::MAX);
@@ -106,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_cut_early_ends_there() {
-        let bytes = short();
-        let (mut capture, file) = opened(&bytes);
+        let bytes = short_packets();
+        let (mut capture, file) = open_capture(&bytes);
         file.set_len(1_000_000).unwrap();
-        capture.each(usize::MAX, &mut |_: &Packet| {});
+        capture.take_packets(usize::MAX, &mut |_: &Packet| {});
         let problem = capture.facts.problem.unwrap();
         assert!(problem.contains("cut within"), "{problem}");
     }

@@ -1,38 +1,10 @@
 //! One direction of a connection: each segment's place in the stream, and whether it is new, late, repeated or doubled.
 
 use super::ahead::{Ahead, Overtaker};
-use super::capture::Time;
-use super::exchange::Tally;
-use super::history::{History, Seen};
+use super::history::{History, PacketSight};
+use super::packet::Time;
+use super::tally::{PlacedSegment, Sight, Tally};
 use super::tcp::Segment;
-
-/// What a segment with payload is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Seen for the first time, and nothing that follows it was seen before.
-    New,
-    /// Sent before something that was seen earlier: it was overtaken.
-    Reordered,
-    /// Bytes that were sent before, whether or not the capture saw them then.
-    Retransmitted,
-    /// The same packet once more.
-    Duplicate,
-    /// A byte that is known to have arrived, sent to hear whether the other end is still there, or takes more.
-    KeepAlive,
-}
-
-/// What became of the stream by a segment.
-#[derive(Clone, Copy, Debug)]
-pub struct Placed {
-    pub sight: Sight,
-    /// Where its payload begins and ends.
-    pub start: u64,
-    pub end: u64,
-    /// Whether any of it was not seen before.
-    pub fresh: bool,
-    /// A retransmission that turned out to be needless, this one or one before.
-    pub spurious: bool,
-}
 
 /// Offsets begin here, so that what was sent before the first segment seen has one too.
 const START: u64 = 1 << 33;
@@ -67,7 +39,7 @@ pub struct Stream {
     pub ahead: Ahead,
     history: History,
     /// The last segments that came late or again, and when: the newest last.
-    lately: Vec<(Seen, Time)>,
+    lately: Vec<(PacketSight, Time)>,
     repeats: Vec<(u64, u64)>,
     /// Acknowledgements of the other end that tell of a hole.
     pub complaints: u32,
@@ -80,12 +52,12 @@ impl Stream {
         self.known
     }
 
-    pub fn edge(&self) -> u64 {
+    pub fn edge_offset(&self) -> u64 {
         self.edge
     }
 
     /// Behind the last byte seen.
-    pub fn top(&self) -> u64 {
+    pub fn top_offset(&self) -> u64 {
         self.top
     }
 
@@ -99,17 +71,17 @@ impl Stream {
         self.origin.wrapping_add(START as u32)
     }
 
-    pub fn acked(&self) -> u64 {
+    pub fn acked_offset(&self) -> u64 {
         self.acked
     }
 
     /// The sequence number of an offset.
-    pub fn sequence(&self, offset: u64) -> u32 {
+    pub fn sequence_at(&self, offset: u64) -> u32 {
         self.origin.wrapping_add(offset as u32)
     }
 
     /// The stream's next byte has this sequence number.
-    pub fn begin(&mut self, sequence: u32) {
+    pub fn begin_at(&mut self, sequence: u32) {
         self.known = true;
         self.origin = sequence.wrapping_sub(START as u32);
         (self.edge, self.top, self.acked) = (START, START, START);
@@ -117,7 +89,7 @@ impl Stream {
 
     /// Where a sequence number lies, however often they began anew.
     #[inline]
-    pub fn offset(&self, sequence: u32) -> u64 {
+    pub fn offset_of(&self, sequence: u32) -> u64 {
         let expected = self.origin.wrapping_add(self.edge as u32);
         let distance = sequence.wrapping_sub(expected) as i32;
         self.edge.wrapping_add_signed(i64::from(distance))
@@ -130,11 +102,11 @@ impl Stream {
 
     /// The other end has acknowledged everything before this number: whether that is news.
     #[inline]
-    pub fn acknowledge(&mut self, number: u32) -> bool {
+    pub fn take_acknowledgement(&mut self, number: u32) -> bool {
         if !self.known {
-            self.begin(number);
+            self.begin_at(number);
         }
-        let offset = self.offset(number);
+        let offset = self.offset_of(number);
         let news = offset > self.acked && self.may_be_at(offset);
         if news {
             self.acked = offset;
@@ -145,28 +117,32 @@ impl Stream {
     /// Whether an acknowledgement without payload only asks for an answer: it stands one byte before the end of what has
     /// arrived. So Linux hears whether the other end is still there, and whether it takes more.
     pub fn is_asked_by(&self, segment: &Segment) -> bool {
-        self.top <= self.acked && self.offset(segment.sequence).wrapping_add(1) == self.top
+        self.top <= self.acked && self.offset_of(segment.sequence).wrapping_add(1) == self.top
     }
 
     /// Whether a segment follows what is in order, and nothing is beyond it.
     #[inline]
     pub fn goes_on_with(&self, segment: &Segment) -> bool {
-        self.ahead.is_empty() && segment.sequence == self.sequence(self.edge)
+        self.ahead.is_empty() && segment.sequence == self.sequence_at(self.edge)
     }
 
     /// A segment with payload. Nothing but its place is looked at.
     /// `began` is where a message begins, the last one of this stream, and when that was.
-    pub fn place(&mut self, segment: &Segment, began: Option<(u64, Time)>) -> Placed {
+    pub fn place_segment(
+        &mut self,
+        segment: &Segment,
+        began: Option<(u64, Time)>,
+    ) -> PlacedSegment {
         if !self.known {
-            self.begin(segment.sequence);
+            self.begin_at(segment.sequence);
         }
         if self.goes_on_with(segment) {
             return self.place_next(segment);
         }
-        let start = self.offset(segment.sequence);
+        let start = self.offset_of(segment.sequence);
         let end = start.wrapping_add(u64::from(segment.length));
         let placed = self.place_elsewhere(segment, (start, end), began);
-        self.remember(Seen::of(segment));
+        self.remember_sight(PacketSight::from_fields(segment));
         if matches!(placed.sight, Sight::Retransmitted | Sight::Reordered) {
             self.note_lately(segment, start);
         }
@@ -178,21 +154,21 @@ impl Stream {
             self.lately.remove(0);
         }
         let start = start as u32;
-        let seen = Seen {
+        let seen = PacketSight {
             start,
-            ..Seen::of(segment)
+            ..PacketSight::from_fields(segment)
         };
         self.lately.push((seen, segment.time));
     }
 
     /// The same of a segment with which the stream goes on.
     #[inline(always)]
-    pub fn place_next(&mut self, segment: &Segment) -> Placed {
+    pub fn place_next(&mut self, segment: &Segment) -> PlacedSegment {
         let start = self.edge;
         let end = start.wrapping_add(u64::from(segment.length));
         (self.edge, self.top) = (end, end);
-        self.remember(Seen::of(segment));
-        Placed {
+        self.remember_sight(PacketSight::from_fields(segment));
+        PlacedSegment {
             sight: Sight::New,
             start,
             end,
@@ -212,20 +188,20 @@ impl Stream {
     }
 
     /// How soon the same packet comes once more if it is captured twice, and nothing is sent again: well within a round trip.
-    pub fn soon(&self) -> Time {
+    pub fn soon_after(&self) -> Time {
         let half = self.round_trip.map_or(SOON_NS, |round| round / 2);
         half.min(LATE_NS)
     }
 
     /// Some packet of the connection came then.
-    pub fn mark(&mut self, time: Time) {
-        let soon = self.soon();
-        self.history.mark(time, soon);
+    pub fn mark_time(&mut self, time: Time) {
+        let soon = self.soon_after();
+        self.history.mark_time(time, soon);
     }
 
     /// Keep of a segment what tells it from others. It is `seen` where it begins by sequence numbers.
     #[inline(always)]
-    pub fn remember(&mut self, seen: Seen) {
+    pub fn remember_sight(&mut self, seen: PacketSight) {
         let step = seen.id.wrapping_sub(self.last_id);
         if (1..=ORDERLY_STEP).contains(&step) {
             if self.orderly < ORDERLY {
@@ -238,7 +214,7 @@ impl Stream {
         } else if self.orderly < ORDERLY {
             self.last_id = seen.id;
         }
-        self.history.push(Seen {
+        self.history.push(PacketSight {
             start: seen.start.wrapping_sub(self.origin),
             ..seen
         });
@@ -249,7 +225,7 @@ impl Stream {
         segment: &Segment,
         (start, end): (u64, u64),
         began: Option<(u64, Time)>,
-    ) -> Placed {
+    ) -> PlacedSegment {
         let unseen = self.ahead.first_unseen(start.max(self.edge), end);
         let fresh = unseen.is_some();
         let (sight, spurious) = match unseen {
@@ -257,7 +233,7 @@ impl Stream {
             Some(offset) if offset < self.top => (self.fills_hole(segment, offset), false),
             // More than was sent before, in one segment with it.
             Some(_) => (Sight::Retransmitted, end <= self.acked),
-            None => self.repeats(segment, (start, end), began),
+            None => self.judge_repeat(segment, (start, end), began),
         };
         if sight == Sight::Retransmitted && !spurious {
             self.await_news(start, end);
@@ -266,7 +242,7 @@ impl Stream {
         if start <= self.edge {
             self.edge = self.edge.max(end);
         }
-        Placed {
+        PlacedSegment {
             sight,
             start,
             end,
@@ -277,7 +253,7 @@ impl Stream {
 
     /// Whether what fills a hole was sent before what has passed it, or once more after that.
     fn fills_hole(&self, segment: &Segment, offset: u64) -> Sight {
-        let Some(overtaker) = self.ahead.overtaker(offset) else {
+        let Some(overtaker) = self.ahead.find_overtaker(offset) else {
             return Sight::Reordered;
         };
         let earlier = self.sent_before(segment, overtaker.id, overtaker.stamp);
@@ -309,7 +285,7 @@ impl Stream {
     }
 
     /// A segment of which every byte was seen before.
-    fn repeats(
+    fn judge_repeat(
         &mut self,
         segment: &Segment,
         (start, end): (u64, u64),
@@ -324,46 +300,47 @@ impl Stream {
         let offset = start as u32;
         let before = self
             .history
-            .find(|seen| offset.wrapping_sub(seen.start) < seen.length);
-        let stamp = |seen: Seen| segment.stamp.map(|_| seen.stamp);
+            .find_newest(|seen| offset.wrapping_sub(seen.start) < seen.length);
+        let stamp = |seen: PacketSight| segment.stamp.map(|_| seen.stamp);
         let was_first = before
             .and_then(|before| self.sent_before(segment, before.id, stamp(before)))
             .unwrap_or(false);
         if was_first {
             // The original, overtaken by its own repeat, which was therefore needless.
-            return (Sight::Reordered, self.needless(start, end));
+            return (Sight::Reordered, self.note_needless(start, end));
         }
         (Sight::Retransmitted, end <= self.acked)
     }
 
     /// Whether the same packet was seen before.
     fn is_here_again(&self, segment: &Segment, start: u64, began: Option<(u64, Time)>) -> bool {
-        let is_at = |seen: &Seen| seen.start == start as u32 && seen.length == segment.length;
+        let is_at =
+            |seen: &PacketSight| seen.start == start as u32 && seen.length == segment.length;
         // Without identifications, the same checksum over the same timestamps is the best that there is.
-        let is_same = |seen: &Seen| match (seen.id, segment.id) {
+        let is_same = |seen: &PacketSight| match (seen.id, segment.id) {
             (0, 0) => seen.checksum == segment.checksum,
             (seen, this) => seen == this,
         };
-        let fits = |seen: &Seen| is_at(seen) && is_same(seen);
+        let fits = |seen: &PacketSight| is_at(seen) && is_same(seen);
         if segment.id != 0 {
-            return self.history.find(fits).is_some();
+            return self.history.find_newest(fits).is_some();
         }
-        let (time, soon) = (segment.time, self.soon());
+        let (time, soon) = (segment.time, self.soon_after());
         let stamp = segment.stamp.unwrap_or_default();
-        let fits = |seen: &Seen| fits(seen) && seen.stamp == stamp;
+        let fits = |seen: &PacketSight| fits(seen) && seen.stamp == stamp;
         // Whatever the other end says that it lacks: it may not have heard of the first sight yet.
         let mut lately = self.lately.iter();
         if lately.any(|(seen, came)| fits(seen) && time.saturating_sub(*came) <= soon) {
             return true;
         }
         if segment.stamp.is_some() {
-            return self.history.find(fits).is_some();
+            return self.history.find_newest(fits).is_some();
         }
         // Without either, only what comes too soon to have been sent again is known to be the same.
         let is_of_new = began.is_some_and(|(begin, began)| {
             start >= begin
                 && time.saturating_sub(began) <= soon
-                && self.history.find(fits).is_some()
+                && self.history.find_newest(fits).is_some()
         });
         is_of_new || self.history.has_recent(time, soon, fits)
     }
@@ -374,7 +351,7 @@ impl Stream {
         let acked = self.acked;
         let ends = blocks.iter().map(|(_, end)| end.saturating_sub(acked));
         let reach = ends.max().unwrap_or_default().max(1);
-        self.history.forget(|seen| {
+        self.history.forget_where(|seen| {
             let distance = u64::from(seen.start.wrapping_sub(acked as u32));
             let begins = acked.wrapping_add(distance);
             let has_come = |(start, end): &(u64, u64)| (*start..*end).contains(&begins);
@@ -390,7 +367,7 @@ impl Stream {
     }
 
     /// It is known now that these bytes need not have been sent again: whether they were, and that is news.
-    pub fn needless(&mut self, start: u64, end: u64) -> bool {
+    pub fn note_needless(&mut self, start: u64, end: u64) -> bool {
         let overlaps = |repeat: &(u64, u64)| repeat.0 < end && start < repeat.1;
         match self.repeats.iter().position(overlaps) {
             Some(at) => {
@@ -402,7 +379,13 @@ impl Stream {
     }
 
     /// Keep what lies beyond a hole. `bytes` are as much of its content as is wanted.
-    pub fn keep(&mut self, placed: &Placed, segment: &Segment, bytes: &[u8], tally: Tally) {
+    pub fn keep_beyond(
+        &mut self,
+        placed: &PlacedSegment,
+        segment: &Segment,
+        bytes: &[u8],
+        tally: Tally,
+    ) {
         let overtaker = Overtaker {
             time: segment.time,
             id: segment.id,
@@ -410,25 +393,25 @@ impl Stream {
             complaints: self.complaints,
         };
         self.ahead
-            .insert(placed.start, placed.end, bytes, overtaker, tally);
+            .insert_range(placed.start, placed.end, bytes, overtaker, tally);
     }
 
     /// The stream is in order up to here.
-    pub fn reach(&mut self, edge: u64) {
+    pub fn reach_edge(&mut self, edge: u64) {
         self.edge = self.edge.max(edge);
         self.top = self.top.max(edge);
     }
 
     /// Know nothing any more of what is beyond holes, and go on behind it.
     pub fn forget_ahead(&mut self) {
-        if let Some(end) = std::mem::take(&mut self.ahead).end() {
-            self.reach(end);
+        if let Some(end) = std::mem::take(&mut self.ahead).seen_end() {
+            self.reach_edge(end);
         }
     }
 
     /// A hole that the other end has acknowledged: the capture missed what was in it, and will not see it any more.
-    pub fn missed(&self) -> Option<(u64, u64)> {
-        let next = self.ahead.first()?.start;
+    pub fn find_missed(&self) -> Option<(u64, u64)> {
+        let next = self.ahead.first_range()?.start;
         (next > self.edge && self.acked >= next).then_some((self.edge, next))
     }
 

@@ -1,8 +1,8 @@
 //! All connections in one flat table of bounded size.
 
 use super::connection::Connection;
-use super::key::{End, Key, Wire};
-use super::lately::Lately;
+use super::key::{ConnectionEnd, Key, Wire};
+use super::recent_connections::Lately;
 
 /// Connections, found by their ends. Places are indexes and stay as they are while others come.
 pub struct Table {
@@ -42,7 +42,7 @@ impl Table {
     }
 
     #[inline]
-    pub fn find(&self, key: &Key) -> Option<usize> {
+    pub fn find_connection(&self, key: &Key) -> Option<usize> {
         let mask = self.slots.len() - 1;
         let mut slot = key.hash(self.seed) as usize & mask;
         // At least half of the slots are free, so that this ends.
@@ -57,22 +57,22 @@ impl Table {
 
     /// The same for what stands in a packet, if such packets came lately: its place, the end that they come from, and itself.
     #[inline(always)]
-    pub fn find_lately(&mut self, wire: Wire) -> Option<(usize, End, &mut Connection)> {
-        let (place, from) = self.lately.find(wire)?;
+    pub fn find_lately(&mut self, wire: Wire) -> Option<(usize, ConnectionEnd, &mut Connection)> {
+        let (place, from) = self.lately.find_wire(wire)?;
         let connection = self.connections.get_mut(place)?;
         Some((place, from, connection))
     }
 
-    pub fn came_lately(&mut self, wire: Wire, place: usize, from: End) {
+    pub fn came_lately(&mut self, wire: Wire, place: usize, from: ConnectionEnd) {
         // Only here, for of two captures nobody asks for it.
         let room = self.slots.len() * ROOM_LATELY;
-        if self.lately.room() < room {
+        if self.lately.room_size() < room {
             self.lately = Lately::new(room, self.seed);
         }
-        self.lately.note(wire, place, from);
+        self.lately.note_wire(wire, place, from);
     }
 
-    pub fn most(&self) -> usize {
+    pub fn most_connections(&self) -> usize {
         self.most
     }
 
@@ -87,20 +87,24 @@ impl Table {
         if (place + 1) * 2 > self.slots.len() {
             self.slots = vec![0; self.slots.len() * 2];
             for place in 0..self.connections.len() {
-                self.enter(place);
+                self.enter_slot(place);
             }
         } else {
-            self.enter(place);
+            self.enter_slot(place);
         }
         place
     }
 
     /// Put a connection in the place of another, which is given back.
-    pub fn replace(&mut self, place: usize, connection: Connection) -> Option<Connection> {
-        self.leave(place);
+    pub fn replace_connection(
+        &mut self,
+        place: usize,
+        connection: Connection,
+    ) -> Option<Connection> {
+        self.leave_slot(place);
         let old = std::mem::replace(self.connections.get_mut(place)?, connection);
-        self.lately.forget(&old.key);
-        self.enter(place);
+        self.lately.forget_key(&old.key);
+        self.enter_slot(place);
         Some(old)
     }
 
@@ -117,12 +121,12 @@ impl Table {
         least
     }
 
-    pub fn all(&mut self) -> &mut [Connection] {
+    pub fn all_connections(&mut self) -> &mut [Connection] {
         &mut self.connections
     }
 
     /// Take one connection after the other out, in the order of their places; no more come in.
-    pub fn take(&mut self) -> Option<Connection> {
+    pub fn take_connection(&mut self) -> Option<Connection> {
         if !self.connections.is_empty() {
             self.slots.fill(0);
             self.leaving = std::mem::take(&mut self.connections).into_iter();
@@ -130,7 +134,7 @@ impl Table {
         self.leaving.next()
     }
 
-    fn enter(&mut self, place: usize) {
+    fn enter_slot(&mut self, place: usize) {
         let Some(connection) = self.connections.get(place) else {
             return;
         };
@@ -145,7 +149,7 @@ impl Table {
     }
 
     /// Take a place out of the slots, and move up those behind that it kept from their own.
-    fn leave(&mut self, place: usize) {
+    fn leave_slot(&mut self, place: usize) {
         let mask = self.slots.len() - 1;
         let number = place as u32 + 1;
         let Some(connection) = self.connections.get(place) else {
@@ -182,11 +186,11 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::End;
+    use super::super::key::ConnectionEnd;
     use super::super::tcp::Segment;
     use super::*;
 
-    fn connection(number: u64) -> Connection {
+    fn sample_connection(number: u64) -> Connection {
         let segment = Segment {
             time: number,
             sequence: 0,
@@ -203,7 +207,7 @@ mod tests {
             length: 0,
         };
         let key = Key::new((1, 80), (u128::from(number), 1024)).0;
-        Connection::new(number, key, End::Low, &segment, number)
+        Connection::new(number, key, ConnectionEnd::Low, &segment, number)
     }
 
     #[test]
@@ -214,17 +218,25 @@ mod tests {
         for number in 2..5_000 {
             if table.is_full() {
                 let place = random.usize(0..present.len());
-                let old = table.replace(place, connection(number)).unwrap();
+                let old = table
+                    .replace_connection(place, sample_connection(number))
+                    .unwrap();
                 assert_eq!(old.number, present[place]);
                 present[place] = number;
             } else {
-                table.add(connection(number));
+                table.add(sample_connection(number));
                 present.push(number);
             }
             for (place, number) in present.iter().enumerate() {
-                assert_eq!(table.find(&connection(*number).key), Some(place));
+                assert_eq!(
+                    table.find_connection(&sample_connection(*number).key),
+                    Some(place)
+                );
             }
-            assert_eq!(table.find(&connection(number + 1).key), None);
+            assert_eq!(
+                table.find_connection(&sample_connection(number + 1).key),
+                None
+            );
         }
     }
 
@@ -232,7 +244,7 @@ mod tests {
     fn the_longest_silent_is_the_least_wanted() {
         let mut table = Table::new(10, 7);
         for number in [5, 3, 9] {
-            table.add(connection(number));
+            table.add(sample_connection(number));
         }
         assert_eq!(table.least_wanted(), 1);
     }

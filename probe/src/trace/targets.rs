@@ -15,22 +15,22 @@ pub type Request = (u64, u32);
 
 impl Targets {
     /// `head` is what was captured of the first segment of a request.
-    pub fn note(&mut self, request: Request, head: &[u8]) {
+    pub fn note_target(&mut self, request: Request, head: &[u8]) {
         if self.0.len() < MOST {
-            if let Some(target) = target(head) {
+            if let Some(target) = read_target(head) {
                 self.0.insert(request, target);
             }
         }
     }
 
-    pub fn take(&mut self, request: Request) -> Option<Box<str>> {
+    pub fn take_target(&mut self, request: Request) -> Option<Box<str>> {
         self.0.remove(&request)
     }
 }
 
 /// Without its query, which may have what is nobody's business, and is seldom what requests are told apart by.
 /// Where more of it follows than is told, it ends with an ellipsis.
-fn target(head: &[u8]) -> Option<Box<str>> {
+fn read_target(head: &[u8]) -> Option<Box<str>> {
     let method = head.iter().position(|byte| *byte == b' ')?;
     let behind = head.get(method..)?.trim_ascii_start();
     let is_end = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
@@ -76,7 +76,7 @@ mod tests {
             ("GET", None),
             ("", None),
         ] {
-            assert_eq!(target(head.as_bytes()).as_deref(), told, "{head}");
+            assert_eq!(read_target(head.as_bytes()).as_deref(), told, "{head}");
         }
     }
 
@@ -84,11 +84,11 @@ mod tests {
     fn so_many_are_kept_and_no_more() {
         let mut targets = Targets::default();
         for number in 0..=MOST as u64 {
-            targets.note((number, 0), b"GET / HTTP/1.1");
+            targets.note_target((number, 0), b"GET / HTTP/1.1");
         }
-        assert_eq!(targets.take((0, 0)).as_deref(), Some("/"));
-        assert_eq!(targets.take((0, 0)), None);
-        assert_eq!(targets.take((MOST as u64, 0)), None);
+        assert_eq!(targets.take_target((0, 0)).as_deref(), Some("/"));
+        assert_eq!(targets.take_target((0, 0)), None);
+        assert_eq!(targets.take_target((MOST as u64, 0)), None);
         assert_eq!(targets.0.len(), MOST - 1);
     }
 }

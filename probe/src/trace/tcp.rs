@@ -2,10 +2,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::bytes::{Order, chunk};
-use super::capture::Time;
+use super::bytes::{Order, chunk_at};
 use super::foreign::Foreign;
 use super::ip::Ip;
+use super::packet::Time;
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
@@ -45,23 +45,23 @@ pub trait Fields {
     fn acknowledgement(&self) -> u32;
     fn window(&self) -> u16;
     fn checksum(&self) -> u16;
-    fn id(&self) -> u16;
+    fn packet_id(&self) -> u16;
     fn stamp(&self) -> Option<u32>;
     fn option_bytes(&self) -> u32;
     /// How long the payload was.
-    fn length(&self) -> u32;
+    fn payload_length(&self) -> u32;
     /// The first byte of the payload, if it was captured. Asked of segments that have one.
-    fn first(&self) -> Option<u8>;
+    fn first_byte(&self) -> Option<u8>;
 
     /// A digest of the options where there may be SACK blocks among them, 0 where not.
     #[inline(always)]
-    fn blocks(&self) -> u64 {
+    fn options_digest(&self) -> u64 {
         0
     }
 
     /// The payload of one with such options that the MSS cuts off.
     #[inline(always)]
-    fn full(&self, mss: u32) -> u32 {
+    fn full_payload(&self, mss: u32) -> u32 {
         mss.saturating_sub(self.option_bytes()).max(1)
     }
 }
@@ -87,7 +87,7 @@ impl Fields for Segment<'_> {
         self.checksum
     }
 
-    fn id(&self) -> u16 {
+    fn packet_id(&self) -> u16 {
         self.id
     }
 
@@ -99,17 +99,17 @@ impl Fields for Segment<'_> {
         self.option_bytes
     }
 
-    fn length(&self) -> u32 {
+    fn payload_length(&self) -> u32 {
         self.length
     }
 
-    fn first(&self) -> Option<u8> {
+    fn first_byte(&self) -> Option<u8> {
         self.payload.first().copied()
     }
 
-    fn blocks(&self) -> u64 {
+    fn options_digest(&self) -> u64 {
         if self.has_room_for_blocks(self.tcp_option_bytes as usize) {
-            self.digest()
+            self.digest_options()
         } else {
             0
         }
@@ -124,7 +124,7 @@ impl Segment<'_> {
     }
 
     #[inline]
-    pub fn has(&self, flags: u8) -> bool {
+    pub fn has_flags(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 
@@ -153,7 +153,7 @@ impl Segment<'_> {
 
     /// Of the options, equal for equal ones. Those that were not captured whole are like no others.
     #[cold]
-    fn digest(&self) -> u64 {
+    fn digest_options(&self) -> u64 {
         let mut digest = DefaultHasher::new();
         self.options.hash(&mut digest);
         if self.lacks_options() {
@@ -165,8 +165,8 @@ impl Segment<'_> {
 
 /// Source and destination port.
 #[inline(always)]
-pub fn ports(ip: &Ip) -> Result<(u16, u16), Foreign> {
-    let [a, b, c, d] = chunk::<4>(ip.payload, 0).ok_or(Foreign::CutHeader)?;
+pub fn read_ports(ip: &Ip) -> Result<(u16, u16), Foreign> {
+    let [a, b, c, d] = chunk_at::<4>(ip.payload, 0).ok_or(Foreign::CutHeader)?;
     Ok((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
@@ -196,7 +196,7 @@ pub fn parse<'a>(ip: &Ip<'a>, time: Time) -> Result<Segment<'a>, Foreign> {
         window: half(14),
         checksum: half(16),
         id: ip.id,
-        stamp: stamp(options),
+        stamp: find_stamp(options),
         option_bytes: header_length - HEADER as u32 + u32::from(ip.options),
         tcp_option_bytes: header_length - HEADER as u32,
         options,
@@ -214,18 +214,18 @@ const KIND_SACK: u8 = 5;
 const KIND_TIMESTAMPS: u8 = 8;
 
 #[inline]
-pub fn stamp(options: &[u8]) -> Option<u32> {
+pub fn find_stamp(options: &[u8]) -> Option<u32> {
     // As nearly every segment has them: two fillers, then the timestamps.
     match options.first_chunk::<12>() {
         Some([1, 1, KIND_TIMESTAMPS, 10, value @ .., _, _, _, _]) => {
             Some(u32::from_be_bytes(*value))
         }
-        _ => find(options, KIND_TIMESTAMPS).and_then(|body| Order::Big.u32(body, 0)),
+        _ => find_option(options, KIND_TIMESTAMPS).and_then(|body| Order::Big.u32(body, 0)),
     }
 }
 
 /// The options one after the other: kind and body.
-fn each(mut options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+fn each_option(mut options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         while let Some((&KIND_NOTHING, rest)) = options.split_first() {
             options = rest;
@@ -238,8 +238,8 @@ fn each(mut options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-fn find(options: &[u8], wanted: u8) -> Option<&[u8]> {
-    each(options).find_map(|(kind, body)| (kind == wanted).then_some(body))
+fn find_option(options: &[u8], wanted: u8) -> Option<&[u8]> {
+    each_option(options).find_map(|(kind, body)| (kind == wanted).then_some(body))
 }
 
 /// What an end offers in its SYN.
@@ -251,11 +251,11 @@ pub struct Offer {
     pub timestamps: bool,
 }
 
-pub fn offer(options: &[u8]) -> Offer {
+pub fn read_offer(options: &[u8]) -> Offer {
     let mut offer = Offer::default();
-    for (kind, body) in each(options) {
+    for (kind, body) in each_option(options) {
         match kind {
-            KIND_MSS => offer.mss = chunk(body, 0).map(u16::from_be_bytes),
+            KIND_MSS => offer.mss = chunk_at(body, 0).map(u16::from_be_bytes),
             KIND_WINDOW_SCALE => offer.window_scale = true,
             KIND_SACK_PERMITTED => offer.selective = true,
             KIND_TIMESTAMPS => offer.timestamps = true,
@@ -267,7 +267,7 @@ pub fn offer(options: &[u8]) -> Offer {
 
 /// The blocks of a SACK option, as sequence numbers: from, and up to but not including.
 pub fn selective_blocks(options: &[u8]) -> impl Iterator<Item = (u32, u32)> {
-    let body = find(options, KIND_SACK).unwrap_or_default();
+    let body = find_option(options, KIND_SACK).unwrap_or_default();
     body.chunks_exact(8)
         .filter_map(|block| Some((Order::Big.u32(block, 0)?, Order::Big.u32(block, 4)?)))
 }
@@ -281,12 +281,12 @@ mod tests {
         let syn = [
             2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 1, 0, 0, 0, 0, 0, 1, 3, 3, 7,
         ];
-        let offered = offer(&syn);
+        let offered = read_offer(&syn);
         assert_eq!(offered.mss, Some(1460));
         assert!(offered.window_scale && offered.selective && offered.timestamps);
-        assert_eq!(stamp(&syn), Some(256));
+        assert_eq!(find_stamp(&syn), Some(256));
         let usual = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
-        assert_eq!(stamp(&usual), Some(9));
+        assert_eq!(find_stamp(&usual), Some(9));
         let sack = [1, 1, 5, 10, 0, 0, 0, 5, 0, 0, 0, 9];
         assert_eq!(selective_blocks(&sack).collect::<Vec<_>>(), [(5, 9)]);
     }
@@ -300,8 +300,8 @@ mod tests {
             &[5],
             &[0, 2, 4, 5, 180],
         ] {
-            assert_eq!(offer(options), Offer::default(), "{options:?}");
-            assert_eq!(stamp(options), None);
+            assert_eq!(read_offer(options), Offer::default(), "{options:?}");
+            assert_eq!(find_stamp(options), None);
             assert_eq!(selective_blocks(options).count(), 0);
         }
     }

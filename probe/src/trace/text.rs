@@ -4,45 +4,45 @@ use std::fmt::Write;
 
 use super::capture::NO_FORMAT;
 use super::document::{CaptureDocument, Document, Side};
-use super::join_document::{Between, JoinDocument};
-use crate::load::figures::{bytes, count, duration};
-use crate::load::layout::wrapped;
+use super::join_document::{BetweenEnds, JoinDocument};
+use crate::load::figures::{format_bytes, format_count, format_duration};
+use crate::load::layout::wrap_text;
 use crate::load::statistics::Summary;
 
-pub fn describe(document: &Document, width: usize) -> String {
+pub fn describe_document(document: &Document, width: usize) -> String {
     let mut text = String::new();
     for capture in &document.captures {
-        file(&mut text, capture, width);
+        write_file(&mut text, capture, width);
     }
     if document.connections > 0 && !document.are_strangers() {
         let _ = writeln!(
             text,
             "\n{}, {}{}",
-            counted(document.connections, "connection"),
-            counted(document.requests, "request"),
+            count_things(document.connections, "connection"),
+            count_things(document.requests, "request"),
             odd_ones(document),
         );
-        sides(&mut text, &document.client, &document.server);
-        phases(&mut text, document);
+        write_sides(&mut text, &document.client, &document.server);
+        write_phases(&mut text, document);
     }
     if let Some(joined) = &document.joined {
-        between(&mut text, joined, second_end(document));
+        write_between(&mut text, joined, second_end(document));
     }
     let ignored = document.ignored.iter();
     let ignored: Vec<_> = ignored
-        .map(|(name, number)| format!("{name} {}", count(*number)))
+        .map(|(name, number)| format!("{name} {}", format_count(*number)))
         .collect();
     if !ignored.is_empty() {
         text.push('\n');
-        text.push_str(&wrapped("not followed: ", &ignored.join(", "), width));
+        text.push_str(&wrap_text("not followed: ", &ignored.join(", "), width));
     }
     for warning in &document.warnings {
-        text.push_str(&wrapped("warning: ", warning, width));
+        text.push_str(&wrap_text("warning: ", warning, width));
     }
     text
 }
 
-fn file(text: &mut String, capture: &CaptureDocument, width: usize) {
+fn write_file(text: &mut String, capture: &CaptureDocument, width: usize) {
     let end = capture
         .end
         .map_or(String::new(), |end| format!(", the {end}'s end"));
@@ -55,16 +55,16 @@ fn file(text: &mut String, capture: &CaptureDocument, width: usize) {
             "{}, {}, {} of {}{}{end}",
             capture.format,
             capture.links.join(" and "),
-            counted(capture.packets, "packet"),
-            bytes(capture.bytes as f64),
+            count_things(capture.packets, "packet"),
+            format_bytes(capture.bytes as f64),
             lasted.map_or(String::new(), |lasted| format!(
                 " in {}",
-                duration(lasted as f64)
+                format_duration(lasted as f64)
             )),
         ),
     };
     let _ = writeln!(text, "{}", capture.file);
-    text.push_str(&wrapped("  ", &what, width));
+    text.push_str(&wrap_text("  ", &what, width));
 }
 
 fn odd_ones(document: &Document) -> String {
@@ -85,22 +85,22 @@ fn odd_ones(document: &Document) -> String {
     ];
     let some = odd.into_iter().filter(|(number, ..)| *number > 0);
     some.map(|(number, what, how)| match what {
-        "" => format!(", {} {how}", count(number)),
-        _ => format!(", {} {how}", counted(number, what)),
+        "" => format!(", {} {how}", format_count(number)),
+        _ => format!(", {} {how}", count_things(number, what)),
     })
     .collect()
 }
 
 /// "1 request", "8 requests".
-pub fn counted(number: u64, one: &str) -> String {
+pub fn count_things(number: u64, one: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
-    format!("{} {one}{end}", count(number))
+    format!("{} {one}{end}", format_count(number))
 }
 
 /// One of the counts of a side.
 type Count = fn(&Side) -> u64;
 
-fn sides(text: &mut String, client: &Side, server: &Side) {
+fn write_sides(text: &mut String, client: &Side, server: &Side) {
     let _ = writeln!(
         text,
         "\n  {:<24}{:>14}{:>14}",
@@ -125,12 +125,12 @@ fn sides(text: &mut String, client: &Side, server: &Side) {
         ("resets", |side| side.resets),
     ];
     for (name, of) in rows {
-        let (client, server) = (count(of(client)), count(of(server)));
+        let (client, server) = (format_count(of(client)), format_count(of(server)));
         let _ = writeln!(text, "  {name:<24}{client:>14}{server:>14}");
     }
 }
 
-fn phases(text: &mut String, document: &Document) {
+fn write_phases(text: &mut String, document: &Document) {
     let each = &document.each_request;
     if each.total_ns.count == 0 {
         return;
@@ -147,10 +147,10 @@ fn phases(text: &mut String, document: &Document) {
         ("response", &each.transfer_ns),
         ("total", &each.total_ns),
     ];
-    let time = |number: u64| duration(number as f64);
+    let time = |number: u64| format_duration(number as f64);
     times
         .iter()
-        .for_each(|(name, summary)| row(text, name, summary, time));
+        .for_each(|(name, summary)| write_row(text, name, summary, time));
     let numbers: [(&str, &Summary); 3] = [
         ("response bytes", &each.response_bytes),
         ("response segments", &each.response_segments),
@@ -158,7 +158,7 @@ fn phases(text: &mut String, document: &Document) {
     ];
     numbers
         .iter()
-        .for_each(|(name, summary)| row(text, name, summary, count));
+        .for_each(|(name, summary)| write_row(text, name, summary, format_count));
 }
 
 /// At whose end the second capture was made.
@@ -171,20 +171,20 @@ fn second_end(document: &Document) -> &str {
 }
 
 /// What happened between two captures.
-fn between(text: &mut String, joined: &JoinDocument, second_end: &str) {
+fn write_between(text: &mut String, joined: &JoinDocument, second_end: &str) {
     let known = joined.uncertainty_ns.map_or(String::new(), |uncertainty| {
-        format!(", give or take {}", duration(uncertainty as f64))
+        format!(", give or take {}", format_duration(uncertainty as f64))
     });
     let ahead = if joined.offset_ns < 0 {
         "behind"
     } else {
         "ahead"
     };
-    let offset = duration(joined.offset_ns.unsigned_abs() as f64);
+    let offset = format_duration(joined.offset_ns.unsigned_abs() as f64);
     let _ = writeln!(
         text,
         "\n  {} at both ends; the {second_end}'s clock is {offset} {ahead}{known}",
-        counted(joined.requests, "request")
+        count_things(joined.requests, "request")
     );
     let _ = writeln!(text, "\n  {:<24}{:>14}{:>14}", "between", "there", "back");
     let rows: [(&str, BetweenCount); 6] = [
@@ -198,7 +198,10 @@ fn between(text: &mut String, joined: &JoinDocument, second_end: &str) {
         ("arrived twice", |way| way.duplicated),
     ];
     for (name, of) in rows {
-        let (there, back) = (count(of(&joined.there)), count(of(&joined.back)));
+        let (there, back) = (
+            format_count(of(&joined.there)),
+            format_count(of(&joined.back)),
+        );
         let _ = writeln!(text, "  {name:<24}{there:>14}{back:>14}");
     }
     let each = &joined.each_request;
@@ -213,16 +216,16 @@ fn between(text: &mut String, joined: &JoinDocument, second_end: &str) {
         ("server thinks", &each.server_ns),
         ("server sends", &each.transfer_ns),
     ];
-    let time = |number: u64| duration(number as f64);
+    let time = |number: u64| format_duration(number as f64);
     times
         .iter()
-        .for_each(|(name, summary)| row(text, name, summary, time));
+        .for_each(|(name, summary)| write_row(text, name, summary, time));
 }
 
 /// One of the counts of a way between two captures.
-type BetweenCount = fn(&Between) -> u64;
+type BetweenCount = fn(&BetweenEnds) -> u64;
 
-fn row(text: &mut String, name: &str, summary: &Summary, show: fn(u64) -> String) {
+fn write_row(text: &mut String, name: &str, summary: &Summary, show: fn(u64) -> String) {
     let values = [summary.p50, summary.p90, summary.p99, summary.max];
     let shown = values.map(|value| value.map_or("-".to_owned(), show));
     let shown = shown.map(|value| format!("{value:>10}")).concat();

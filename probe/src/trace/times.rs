@@ -1,12 +1,12 @@
 //! The times of a file's packets.
 
-use super::capture::Time;
+use super::packet::Time;
 
 /// The time of a packet that has none, as in pcapng's simple blocks, or because whoever wrote the file had no clock.
 pub const UNTIMED: Time = 0;
 
 /// A time, unless it is that of a packet without one.
-pub fn known(time: Option<Time>) -> Option<Time> {
+pub fn known_time(time: Option<Time>) -> Option<Time> {
     time.filter(|time| *time != UNTIMED)
 }
 
@@ -19,7 +19,7 @@ pub struct Times {
 
 impl Times {
     /// Of a packet alone.
-    pub fn of(time: Time) -> Times {
+    pub fn new_at(time: Time) -> Times {
         Times {
             first: time,
             last: time,
@@ -28,7 +28,7 @@ impl Times {
 
     /// A packet bears this time: whether that is earlier than another's before it. One without a time changes nothing.
     #[inline(always)]
-    pub fn note(&mut self, time: Time) -> bool {
+    pub fn note_time(&mut self, time: Time) -> bool {
         let is_earlier = time < self.last;
         match is_earlier {
             true if time == UNTIMED => {}
@@ -45,9 +45,9 @@ mod tests {
 
     #[test]
     fn a_file_lasts_from_its_earliest_packet_to_its_latest() {
-        let mut times = Times::of(5_000);
+        let mut times = Times::new_at(5_000);
         for time in [7_000, 6_000, 5_999, 1_000, UNTIMED, 7_001] {
-            assert_eq!(times.note(time), time < 7_000);
+            assert_eq!(times.note_time(time), time < 7_000);
         }
         assert_eq!((times.first, times.last), (1_000, 7_001));
     }

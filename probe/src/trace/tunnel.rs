@@ -3,7 +3,7 @@
 //! Followed are IP in IP (RFC 2003, RFC 2473, RFC 4213), GRE (RFC 2784, RFC 2890) with IP or Ethernet in it, ERSPAN type II,
 //! VXLAN (RFC 7348), VXLAN-GPE and GENEVE (RFC 8926). What is encrypted, or seldom met, is named.
 
-use super::bytes::{Order, chunk};
+use super::bytes::{Order, chunk_at};
 use super::foreign::Foreign;
 use super::ip::{self, Ip};
 use super::link;
@@ -45,7 +45,7 @@ pub fn find_inner(mut outer: Ip<'_>, mut protocol: u8) -> Result<Ip<'_>, Foreign
             Inner::Ip(header) => header,
             Inner::Ethernet(header) => {
                 let frame = outer.payload.get(header..).ok_or(Foreign::CutHeader)?;
-                header + link::network(link::ETHERNET, frame)?
+                header + link::find_network(link::ETHERNET, frame)?
             }
         };
         let packet = outer.payload.get(header..).ok_or(Foreign::CutHeader)?;
@@ -69,7 +69,7 @@ fn open(payload: &[u8], protocol: u8) -> Result<Inner, Foreign> {
 }
 
 /// What an EtherType says of that which lies behind a header.
-fn carried(kind: u16, header: usize) -> Option<Inner> {
+fn find_carried(kind: u16, header: usize) -> Option<Inner> {
     match kind {
         ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Some(Inner::Ip(header)),
         ETHERTYPE_ETHERNET => Some(Inner::Ethernet(header)),
@@ -97,7 +97,7 @@ fn open_gre(payload: &[u8]) -> Result<Inner, Foreign> {
         ETHERTYPE_ERSPAN_2 if flags & SEQUENCE == 0 => Ok(Inner::Ethernet(header)),
         ETHERTYPE_ERSPAN_2 => Ok(Inner::Ethernet(header + ERSPAN_2)),
         ETHERTYPE_ERSPAN_3 => Err(Foreign::Tunnel("ERSPAN type III")),
-        other => carried(other, header).ok_or(NAMED),
+        other => find_carried(other, header).ok_or(NAMED),
     }
 }
 
@@ -107,7 +107,7 @@ fn open_udp(payload: &[u8]) -> Result<Inner, Foreign> {
     const BEHIND: usize = 2 * HEADER;
     const OTHER: Foreign = Foreign::Protocol(UDP);
     let port = Order::Big.u16(payload, 2).ok_or(Foreign::CutHeader)?;
-    let head = || chunk::<HEADER>(payload, HEADER).ok_or(Foreign::CutHeader);
+    let head = || chunk_at::<HEADER>(payload, HEADER).ok_or(Foreign::CutHeader);
     match port {
         port if VXLAN.contains(&port) => match head()? {
             // A network's number is there; flags of extensions may be.
@@ -126,7 +126,7 @@ fn open_udp(payload: &[u8]) -> Result<Inner, Foreign> {
             let [first, _, kind_0, kind_1, ..] = head()?;
             let options = usize::from(first & 0x3f) * 4;
             match first >> 6 {
-                0 => carried(u16::from_be_bytes([kind_0, kind_1]), BEHIND + options)
+                0 => find_carried(u16::from_be_bytes([kind_0, kind_1]), BEHIND + options)
                     .ok_or(Foreign::Tunnel("GENEVE")),
                 _ => Err(OTHER),
             }

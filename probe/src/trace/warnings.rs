@@ -2,8 +2,8 @@
 
 use super::document::Document;
 use super::foreign::Foreign;
-use super::text::counted;
-use crate::load::figures::count;
+use super::text::count_things;
+use crate::load::figures::format_count;
 
 /// The snap length that shows the begin of a payload, whatever headers are before it.
 const FINDS_REQUESTS: u32 = 96;
@@ -11,21 +11,21 @@ const FINDS_REQUESTS: u32 = 96;
 const HOLDS_OPTIONS: u32 = 128;
 
 /// Packets in which bytes may be that were not found, for it does not show whose they are.
-fn hidden(document: &Document) -> Option<String> {
+fn warn_hidden(document: &Document) -> Option<String> {
     let number = |foreign: Foreign| document.ignored.get(&foreign.name()).copied();
     let fragments = number(Foreign::Fragment).map(|number| {
-        let fragments = counted(number, "IP fragment");
+        let fragments = count_things(number, "IP fragment");
         format!("{fragments}, which are not followed")
     });
     let cut = number(Foreign::CutHeader).map(|number| {
-        let packets = counted(number, "packet");
+        let packets = count_things(number, "packet");
         format!("{packets} whose headers the snap length cut")
     });
     let all: Vec<_> = fragments.into_iter().chain(cut).collect();
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-pub fn of(document: &Document) -> Vec<String> {
+pub fn list_warnings(document: &Document) -> Vec<String> {
     let mut warnings = Vec::new();
     for capture in &document.captures {
         let file = &capture.file;
@@ -40,8 +40,8 @@ pub fn of(document: &Document) -> Vec<String> {
                 true => "its packets bear no times".to_owned(),
                 false => format!(
                     "{} of {} packets without a time",
-                    count(capture.untimed_packets),
-                    count(capture.packets)
+                    format_count(capture.untimed_packets),
+                    format_count(capture.packets)
                 ),
             };
             warnings.push(format!(
@@ -53,20 +53,20 @@ pub fn of(document: &Document) -> Vec<String> {
                 "{file}: {} captured under two addresses, as where a capture on `any` shows packets before and after NAT rewrites them (a container's published port); each of their requests counts twice. Capture one interface (tcpdump -i NAME), or keep one of the addresses (tcpdump -r IN -w OUT host ADDRESS)",
                 match capture.rewritten_connections {
                     1 => "1 connection was".to_owned(),
-                    more => format!("{} connections were", count(more)),
+                    more => format!("{} connections were", format_count(more)),
                 }
             ));
         }
         if capture.backward_packets > 0 {
             warnings.push(format!(
                 "{file}: {} {} earlier, by more than 1 ms, than others of the same connection that stand before, as where several interfaces were captured or files put together; requests, times and what was sent again may be told wrong. Put the packets in order: reordercap IN OUT (it comes with Wireshark)",
-                counted(capture.backward_packets, "packet"),
+                count_things(capture.backward_packets, "packet"),
                 if capture.backward_packets == 1 { "is" } else { "are" },
             ));
         }
         let missed = capture.client.missed_bytes + capture.server.missed_bytes;
         if missed > 0 {
-            let why = match hidden(document) {
+            let why = match warn_hidden(document) {
                 None if capture.backward_packets > 0 => {
                     "found before; they are out of order, or the capture dropped packets".to_owned()
                 }
@@ -95,7 +95,7 @@ pub fn of(document: &Document) -> Vec<String> {
         .iter()
         .filter_map(|(name, number)| Some((name, (*number)?)));
     let tunnels: Vec<_> = tunnels
-        .map(|(name, number)| format!("{} of {name}", counted(number, "packet")))
+        .map(|(name, number)| format!("{} of {name}", count_things(number, "packet")))
         .collect();
     if !tunnels.is_empty() {
         warnings.push(format!(
@@ -169,14 +169,14 @@ pub fn of(document: &Document) -> Vec<String> {
     {
         warnings.push(format!(
             "no SYN with its options was captured of {}: what counts as coalesced there assumes the MSS of Ethernet",
-            counted(document.options.mss_assumed, "connection")
+            count_things(document.options.mss_assumed, "connection")
         ));
     }
     let cut = document.options.cut_packets;
     if cut > 0 {
         warnings.push(format!(
             "of {} not all of the TCP options were captured: what ends offer, timestamps and selective acknowledgements are then in none of the counts; a snap length of {HOLDS_OPTIONS} holds them all",
-            counted(cut, "packet")
+            count_things(cut, "packet")
         ));
     }
     warnings

@@ -40,7 +40,7 @@ struct Pieces {
 
 impl Room {
     #[inline]
-    fn bytes(&self) -> &[u8] {
+    fn room_bytes(&self) -> &[u8] {
         match self {
             Room::Pieces(pieces) => &pieces.bytes,
             Room::Map(map) => map.bytes(),
@@ -66,57 +66,58 @@ impl<S: Source> Window<S> {
     /// that takes up to a quarter less time than to copy them, and no more; where only headers are, it may take a fifth more,
     /// for those are far from each other, and what was copied is near.
     pub fn look_in_place(&mut self) {
-        let Some(map) = self.source.map() else {
+        let Some(map) = self.source.map_whole() else {
             return;
         };
         // A file that was cut meanwhile ends before what was read of it.
-        let start =
-            usize::try_from(self.offset).map_or(map.there(), |start| start.min(map.there()));
+        let start = usize::try_from(self.offset).map_or(map.remaining_length(), |start| {
+            start.min(map.remaining_length())
+        });
         (self.start, self.end) = (start, start);
         self.room = Room::Map(map);
     }
 
     /// Where in the file the next byte is.
-    pub fn offset(&self) -> u64 {
+    pub fn file_offset(&self) -> u64 {
         self.offset
     }
 
     /// The bytes that are there already.
     #[inline]
-    pub fn here(&self) -> &[u8] {
+    pub fn available_bytes(&self) -> &[u8] {
         self.room
-            .bytes()
+            .room_bytes()
             .get(self.start..self.end)
             .unwrap_or_default()
     }
 
     /// Whether the file was cut, or could not be read, where it was looked at.
-    pub fn lacks(&self) -> bool {
+    pub fn lacks_bytes(&self) -> bool {
         match &self.room {
-            Room::Map(map) => map.lacks() || map.there() < self.end,
+            Room::Map(map) => map.lacks_bytes() || map.remaining_length() < self.end,
             Room::Pieces(_) => false,
         }
     }
 
     /// Have `count` bytes, at most LARGEST, in the window: false when the file ends before.
     #[inline]
-    pub fn have(&mut self, count: usize) -> io::Result<bool> {
+    pub fn have_bytes(&mut self, count: usize) -> io::Result<bool> {
         if self.end - self.start >= count {
             return Ok(true);
         }
-        self.refill(count)
+        self.refill_window(count)
     }
 
     #[cold]
-    fn refill(&mut self, count: usize) -> io::Result<bool> {
+    fn refill_window(&mut self, count: usize) -> io::Result<bool> {
         if count > LARGEST {
             return Ok(false);
         }
         match &mut self.room {
             Room::Map(map) => {
                 self.source.go_on()?;
-                map.leave(self.start);
-                self.end = map.there().min(self.end + STEP).max(self.end);
+                map.release_before(self.start);
+                self.end = map.remaining_length().min(self.end + STEP).max(self.end);
             }
             Room::Pieces(pieces) => {
                 let from = pieces.piece - (self.end - self.start);
@@ -139,7 +140,7 @@ impl<S: Source> Window<S> {
 
     /// Move on by `count` bytes that are there.
     #[inline]
-    pub fn consume(&mut self, count: usize) {
+    pub fn consume_bytes(&mut self, count: usize) {
         let count = count.min(self.end - self.start);
         self.start += count;
         self.offset += count as u64;
@@ -147,19 +148,22 @@ impl<S: Source> Window<S> {
 
     /// The `count` bytes before the next one, which were consumed last.
     #[inline]
-    pub fn consumed(&self, count: usize) -> &[u8] {
+    pub fn consumed_bytes(&self, count: usize) -> &[u8] {
         let from = self.start.saturating_sub(count);
-        self.room.bytes().get(from..self.start).unwrap_or_default()
+        self.room
+            .room_bytes()
+            .get(from..self.start)
+            .unwrap_or_default()
     }
 
     /// Move on by `count` bytes, there or not: false when the file ends before.
-    pub fn skip(&mut self, mut count: u64) -> io::Result<bool> {
+    pub fn skip_bytes(&mut self, mut count: u64) -> io::Result<bool> {
         while count > 0 {
-            if !self.have(1)? {
+            if !self.have_bytes(1)? {
                 return Ok(false);
             }
             let step = count.min((self.end - self.start) as u64);
-            self.consume(step as usize);
+            self.consume_bytes(step as usize);
             count -= step;
         }
         Ok(true)
@@ -190,21 +194,21 @@ mod tests {
         let file: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
         let mut window = Window::new(Drips(&file));
         let mut seen = Vec::new();
-        while window.have(33).unwrap() {
-            window.consume(33);
-            seen.extend_from_slice(window.consumed(33));
+        while window.have_bytes(33).unwrap() {
+            window.consume_bytes(33);
+            seen.extend_from_slice(window.consumed_bytes(33));
         }
-        seen.extend_from_slice(window.here());
+        seen.extend_from_slice(window.available_bytes());
         assert_eq!(seen, file);
-        assert_eq!(window.offset(), (file.len() / 33 * 33) as u64);
+        assert_eq!(window.file_offset(), (file.len() / 33 * 33) as u64);
     }
 
     #[test]
     fn skipping_ends_where_the_file_does() {
         let mut window = Window::new(Drips(b"0123456789"));
-        assert!(window.skip(9).unwrap());
-        assert!(window.have(1).unwrap());
-        assert_eq!(window.here(), b"9");
-        assert!(!window.skip(2).unwrap());
+        assert!(window.skip_bytes(9).unwrap());
+        assert!(window.have_bytes(1).unwrap());
+        assert_eq!(window.available_bytes(), b"9");
+        assert!(!window.skip_bytes(2).unwrap());
     }
 }

@@ -26,7 +26,7 @@ impl Heads {
         is_cut: true,
     };
 
-    pub fn note(&mut self, head: &Head) {
+    pub fn note_head(&mut self, head: &Head) {
         match head.length {
             Some(length) => self.bytes = self.bytes.saturating_add(length as u32),
             None => self.is_cut = true,
@@ -64,15 +64,15 @@ pub struct LastWrite {
 impl LastWrite {
     /// A segment in order. `full` is the payload of one that the MSS cut off.
     #[inline(always)]
-    pub fn segment(
+    pub fn take_segment(
         &mut self,
         length: u32,
         full: u32,
         heads: &Heads,
         end: MessageEnd,
-        writes: &mut Writes,
+        writes: &mut WriteCounts,
     ) {
-        self.settle(heads.begun == 0, writes);
+        self.settle_last(heads.begun == 0, writes);
         if heads.begun > 0 {
             (self.full, self.is_lost) = (0, heads.begun > 1 || heads.is_cut);
         }
@@ -87,8 +87,8 @@ impl LastWrite {
         (self.full, self.is_lost) = (0, false);
         match end {
             _ if !is_known => {}
-            MessageEnd::Here => writes.record(content, false),
-            MessageEnd::Later => writes.record(content, true),
+            MessageEnd::Here => writes.record_write(content, false),
+            MessageEnd::Later => writes.record_write(content, true),
             MessageEnd::Unknown => self.ended = content,
         }
     }
@@ -113,14 +113,14 @@ impl LastWrite {
     }
 
     /// Nothing more comes, so that the message ended with it.
-    pub fn end(&mut self, writes: &mut Writes) {
-        self.settle(false, writes);
+    pub fn end_message(&mut self, writes: &mut WriteCounts) {
+        self.settle_last(false, writes);
     }
 
     #[inline(always)]
-    fn settle(&mut self, goes_on: bool, writes: &mut Writes) {
+    fn settle_last(&mut self, goes_on: bool, writes: &mut WriteCounts) {
         if self.ended > 0 {
-            writes.record(self.ended, goes_on);
+            writes.record_write(self.ended, goes_on);
             self.ended = 0;
         }
     }
@@ -128,15 +128,15 @@ impl LastWrite {
 
 /// Sizes of segments that end a write.
 #[derive(Debug, Default)]
-pub struct Writes {
-    sizes: HashMap<u32, Sizes, BuildHasherDefault<Spread>>,
+pub struct WriteCounts {
+    sizes: HashMap<u32, WriteSizes, BuildHasherDefault<WriteSpread>>,
 }
 
 /// Spreads sizes quickly. They are too few for it to matter that a capture may be made to collide.
 #[derive(Default)]
-struct Spread(u64);
+struct WriteSpread(u64);
 
-impl Hasher for Spread {
+impl Hasher for WriteSpread {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u32(u32::from(*byte));
@@ -153,7 +153,7 @@ impl Hasher for Spread {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sizes {
+struct WriteSizes {
     /// Of segments in the midst of a message.
     amid: u64,
     all: u64,
@@ -161,7 +161,7 @@ struct Sizes {
 
 /// What was inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inferred {
+pub struct InferredWrites {
     /// Bytes in a write.
     pub size: u32,
     /// Writes that left in a segment of their own.
@@ -177,9 +177,9 @@ const FEWEST: u64 = 3;
 /// Longer segments are no joined small writes.
 const MOST_JOINED: u32 = 64;
 
-impl Writes {
+impl WriteCounts {
     /// A segment carries this much of a message's content, and the message goes on after it or not.
-    pub fn record(&mut self, size: u32, goes_on: bool) {
+    pub fn record_write(&mut self, size: u32, goes_on: bool) {
         if size == 0 || (self.sizes.len() >= MOST_SIZES && !self.sizes.contains_key(&size)) {
             return;
         }
@@ -189,7 +189,7 @@ impl Writes {
     }
 
     /// None where nothing suggests that programs wrote in pieces.
-    pub fn infer(&self) -> Option<Inferred> {
+    pub fn infer_writes(&self) -> Option<InferredWrites> {
         let common = self.sizes.iter().filter(|(_, seen)| seen.amid >= FEWEST);
         let (&commonest, most) =
             common.max_by_key(|(size, seen)| (seen.amid, std::cmp::Reverse(**size)))?;
@@ -202,7 +202,7 @@ impl Writes {
             .map(|(size, _)| *size)
             .min()
             .unwrap_or(commonest);
-        let mut inferred = Inferred {
+        let mut inferred = InferredWrites {
             size,
             apart: 0,
             joined: 0,
@@ -227,14 +227,14 @@ mod tests {
 
     #[test]
     fn joined_writes_are_counted() {
-        let mut writes = Writes::default();
+        let mut writes = WriteCounts::default();
         for _ in 0..10 {
-            writes.record(1000, true);
-            writes.record(3000, true);
-            writes.record(2000, false);
+            writes.record_write(1000, true);
+            writes.record_write(3000, true);
+            writes.record_write(2000, false);
         }
-        writes.record(1234, false);
-        let inferred = writes.infer().unwrap();
+        writes.record_write(1234, false);
+        let inferred = writes.infer_writes().unwrap();
         assert_eq!(
             (inferred.size, inferred.apart, inferred.joined),
             (1000, 30, 30)
@@ -243,9 +243,9 @@ mod tests {
 
     #[test]
     fn joined_writes_that_the_mss_cut_are_one_again() {
-        let (mut writes, mut last) = (Writes::default(), LastWrite::default());
+        let (mut writes, mut last) = (WriteCounts::default(), LastWrite::default());
         let none = Heads::default();
-        let mut carry = |length, end| last.segment(length, 1448, &none, end, &mut writes);
+        let mut carry = |length, end| last.take_segment(length, 1448, &none, end, &mut writes);
         for _ in 0..4 {
             // Of ten writes one leaves apart, five are joined, and four are joined in the end.
             for length in [1000, 1448, 1448, 1448, 656, 1448, 1448] {
@@ -253,7 +253,7 @@ mod tests {
             }
             carry(1104, MessageEnd::Here);
         }
-        let inferred = writes.infer().unwrap();
+        let inferred = writes.infer_writes().unwrap();
         assert_eq!(
             (inferred.size, inferred.apart, inferred.joined),
             (1000, 12, 28)
@@ -262,33 +262,33 @@ mod tests {
 
     #[test]
     fn what_came_out_of_order_is_left_out() {
-        let (mut writes, mut last) = (Writes::default(), LastWrite::default());
+        let (mut writes, mut last) = (WriteCounts::default(), LastWrite::default());
         let none = Heads::default();
         for _ in 0..4 {
-            last.segment(1448, 1448, &none, MessageEnd::Later, &mut writes);
+            last.take_segment(1448, 1448, &none, MessageEnd::Later, &mut writes);
             last.lose_track();
-            last.segment(552, 1448, &none, MessageEnd::Later, &mut writes);
-            last.segment(2000, 1448, &none, MessageEnd::Later, &mut writes);
+            last.take_segment(552, 1448, &none, MessageEnd::Later, &mut writes);
+            last.take_segment(2000, 1448, &none, MessageEnd::Later, &mut writes);
         }
-        let inferred = writes.infer().unwrap();
+        let inferred = writes.infer_writes().unwrap();
         assert_eq!((inferred.size, inferred.apart), (2000, 4));
     }
 
     #[test]
     fn nothing_is_made_of_whole_messages() {
-        let mut writes = Writes::default();
+        let mut writes = WriteCounts::default();
         for _ in 0..100 {
-            writes.record(500, false);
-            writes.record(1000, false);
+            writes.record_write(500, false);
+            writes.record_write(1000, false);
         }
-        assert_eq!(writes.infer(), None);
+        assert_eq!(writes.infer_writes(), None);
     }
 
     #[test]
     fn sizes_are_not_collected_without_end() {
-        let mut writes = Writes::default();
+        let mut writes = WriteCounts::default();
         for size in 0..10_000 {
-            writes.record(size, true);
+            writes.record_write(size, true);
         }
         assert!(writes.sizes.len() <= MOST_SIZES);
     }

@@ -1,7 +1,10 @@
 //! TLS over TCP, by rustls without buffers of its own: all connections of a thread share one for what comes and one for
 //! what goes, and keep only the part of a record that is not whole.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
@@ -279,7 +282,7 @@ impl<'a> Tls<'a> {
         if count == 0 {
             return Ok(0);
         }
-        self.read_at = clock::now();
+        self.read_at = clock::monotonic_now();
         self.outgoing.clear();
         let bytes = &mut self.incoming[..kept + count];
         let processed = session.process_records(bytes, &mut self.outgoing, read);
@@ -397,20 +400,20 @@ impl Transport for Tls<'_> {
                 || flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             let count = match read {
                 // RFC 9112, section 9.8: only the server's own word tells an end from a cut.
-                Ok(0) if slot.reply.skippable() == u64::MAX => {
+                Ok(0) if slot.reply.skippable_bytes() == u64::MAX => {
                     let cut = Failure::Tls("cut off without a word");
-                    return engine.fail(index, cut, clock::now());
+                    return engine.fail_request(index, cut, clock::monotonic_now());
                 }
                 Ok(0) => return engine.end_of_stream(index),
                 Ok(count) => count,
                 Err(AGAIN) => return,
                 Err(Failure::System(number)) => {
-                    return engine.broken(index, Errno::from_raw_os_error(number));
+                    return engine.handle_errno(index, Errno::from_raw_os_error(number));
                 }
-                Err(failure) => return engine.fail(index, failure, clock::now()),
+                Err(failure) => return engine.fail_request(index, failure, clock::monotonic_now()),
             };
             if slot.reply.is_done() {
-                return engine.complete(index, now, hung_up);
+                return engine.complete_request(index, now, hung_up);
             }
             if session.is_closed {
                 return engine.end_of_stream(index);
@@ -440,4 +443,58 @@ impl Transport for Tls<'_> {
             let _ = self.send_outgoing(socket, &mut session);
         }
     }
+}
+
+/// Connect once, before anything is measured: an error if the server's certificate is refused, or it does not speak
+/// TLS, for then every request would fail. None if no handshake came about for any other reason, which is counted
+/// when requests are sent.
+pub fn try_handshake(
+    client: &Client,
+    address: SocketAddr,
+    timeout: Nanoseconds,
+) -> Result<Option<Agreement>, String> {
+    let timeout = Duration::from_nanos(timeout);
+    let stream = TcpStream::connect_timeout(&address, timeout).and_then(|stream| {
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(stream)
+    });
+    let (Ok(mut stream), Ok(mut session)) = (stream, Session::new(client)) else {
+        return Ok(None);
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let mut filled = 0;
+    loop {
+        let mut outgoing = Vec::new();
+        let processed = session.process_records(&mut buffer[..filled], &mut outgoing, |_| Ok(()));
+        if processed.is_err() {
+            session.write_farewell(&mut outgoing);
+        }
+        let _ = stream.write_all(&outgoing);
+        match processed {
+            Err(Failure::Certificate(reason)) => {
+                return Err(format!(
+                    "{address} has a {reason}; {}",
+                    trust::choose_remedy(reason)
+                ));
+            }
+            Err(Failure::Tls(trust::NOT_TLS)) => {
+                return Err(format!(
+                    "{address} does not speak TLS; write the URL with http://, or name its port for https://"
+                ));
+            }
+            Err(_) => return Ok(None),
+            Ok(()) if session.is_shaken() => break,
+            Ok(()) => {}
+        }
+        let kept = session.restore_incoming(&mut buffer);
+        match stream.read(&mut buffer[kept..]) {
+            Ok(0) | Err(_) => return Ok(None),
+            Ok(count) => filled = kept + count,
+        }
+    }
+    let mut outgoing = Vec::new();
+    session.write_farewell(&mut outgoing);
+    let _ = stream.write_all(&outgoing);
+    Ok(Some(session.read_agreement()))
 }

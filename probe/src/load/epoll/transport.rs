@@ -79,7 +79,7 @@ impl Transport for Plain {
         loop {
             let slot = &mut engine.slots[index as usize];
             let Some(socket) = &slot.socket else { return };
-            let skippable = slot.reply.skippable();
+            let skippable = slot.reply.skippable_bytes();
             let (wanted, how) = if skippable > 0 {
                 (skippable.min(DISCARD as u64) as usize, RecvFlags::TRUNC)
             } else {
@@ -90,25 +90,25 @@ impl Transport for Plain {
                 Ok((_, count)) => count,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => continue,
-                Err(errno) => return engine.broken(index, errno),
+                Err(errno) => return engine.handle_errno(index, errno),
             };
-            let now = clock::now();
+            let now = clock::monotonic_now();
             if slot.reply.is_untouched() {
                 slot.exchange.first_byte = now;
             }
             let fed = if skippable > 0 {
-                slot.reply.skip(count as u64);
+                slot.reply.skip_bytes(count as u64);
                 Ok(())
             } else {
                 slot.reply
                     .feed_all(&engine.buffer[..count], &mut engine.last_head)
             };
             if let Err(breach) = fed {
-                return engine.fail(index, Failure::Protocol(breach), now);
+                return engine.fail_request(index, Failure::Protocol(breach), now);
             }
             let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             if slot.reply.is_done() {
-                return engine.complete(index, now, hung_up);
+                return engine.complete_request(index, now, hung_up);
             }
             if count < wanted && !hung_up {
                 return;

@@ -1,17 +1,17 @@
 //! The next bytes of a direction, in a connection that goes on as connections do: so come most begins and ends of messages.
 
 use super::Connection;
-use crate::trace::gathered::Gathered;
+use crate::trace::findings::Findings;
 use crate::trace::head::Kind;
-use crate::trace::key::End;
+use crate::trace::key::ConnectionEnd;
 use crate::trace::tcp::Segment;
 
 impl Connection {
     /// Whether a segment is nothing else than the next bytes, and acknowledges what was seen. Asked when all that has passed
     /// is accounted for.
     #[inline(always)]
-    pub(super) fn is_next(&self, from: End, segment: &Segment) -> bool {
-        let (stride, other) = (self.strides.get(from), self.strides.get(from.other()));
+    pub(super) fn is_next(&self, from: ConnectionEnd, segment: &Segment) -> bool {
+        let (stride, other) = (self.strides.get(from), self.strides.get(from.other_end()));
         segment.is_plain()
             && segment.length > 0
             && segment.window > 0
@@ -23,17 +23,20 @@ impl Connection {
     #[inline(always)]
     pub(super) fn take_next(
         &mut self,
-        from: End,
+        from: ConnectionEnd,
         kind: Kind,
         segment: &Segment,
-        gathered: &mut Gathered,
+        gathered: &mut Findings,
     ) {
-        let acknowledged = self.strides.get(from.other()).news(segment.acknowledgement);
+        let acknowledged = self
+            .strides
+            .get(from.other_end())
+            .count_news(segment.acknowledgement);
         let (this, other) = self.ways.from(from);
         other.stream.go_on(0, acknowledged);
         if kind == Kind::Response {
-            let acked = other.stream.acked();
-            self.exchanges.acknowledged(acked, segment.time);
+            let acked = other.stream.acked_offset();
+            self.exchanges.acknowledge_up_to(acked, segment.time);
         }
         let placed = this.stream.place_next(segment);
         let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);

@@ -3,16 +3,16 @@
 
 use super::Connection;
 use super::stride::Bare;
-use crate::trace::capture::Time;
-use crate::trace::history::Seen;
-use crate::trace::key::End;
+use crate::trace::history::PacketSight;
+use crate::trace::key::ConnectionEnd;
+use crate::trace::packet::Time;
 use crate::trace::shapes::Shapes;
 use crate::trace::tcp::Fields;
 use crate::trace::writes::is_full;
 
 /// How a segment has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum PassOutcome {
     /// It did not: something else is to be done.
     Not,
     Alone,
@@ -21,66 +21,77 @@ pub enum Passed {
 }
 
 impl Connection {
-    /// Note a segment that is plain, if it goes on as expected. [`Passed::Not`] if it does not, and then nothing is done.
+    /// Note a segment that is plain, if it goes on as expected. [`PassOutcome::Not`] if it does not, and then nothing is done.
     #[inline(always)]
-    pub fn pass(&mut self, from: End, segment: &impl Fields, shapes: &mut Shapes) -> Passed {
-        let other = self.strides.get(from.other());
+    pub fn pass_plain(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &impl Fields,
+        shapes: &mut Shapes,
+    ) -> PassOutcome {
+        let other = self.strides.get(from.other_end());
         let number = segment.acknowledgement();
-        let news = other.news(number);
+        let news = other.count_news(number);
         let on_the_way = other.expected.wrapping_sub(other.acked);
         let until_awaited = other.awaited.wrapping_sub(other.acked);
         if segment.window() == 0 || news > on_the_way || news >= until_awaited {
-            return Passed::Not;
+            return PassOutcome::Not;
         }
-        let length = segment.length();
+        let length = segment.payload_length();
         let passes = match length {
             0 => self.pass_bare(from, segment, on_the_way > 0),
             _ => self.pass_content(from, segment, length, shapes),
         };
-        if passes != Passed::Not {
+        if passes != PassOutcome::Not {
             self.last_seen = segment.time();
-            self.strides.of(from.other()).acked = number;
+            self.strides.of_end(from.other_end()).acked = number;
         }
         passes
     }
 
     /// Note one that carries nothing, while something `is_on_the_way` from the other end.
     #[inline(always)]
-    fn pass_bare(&mut self, from: End, segment: &impl Fields, is_on_the_way: bool) -> Passed {
-        let stride = self.strides.of(from);
+    fn pass_bare(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &impl Fields,
+        is_on_the_way: bool,
+    ) -> PassOutcome {
+        let stride = self.strides.of_end(from);
         let (last, number) = (&mut stride.last_bare, segment.acknowledgement());
         let unchanged = number == last.number
-            && (segment.id() == last.id || (segment.window() == last.window && is_on_the_way));
+            && (segment.packet_id() == last.id
+                || (segment.window() == last.window && is_on_the_way));
         let is_here = segment.sequence() == stride.expected;
         if unchanged || !is_here || stride.passed.acks == u32::MAX {
-            return Passed::Not;
+            return PassOutcome::Not;
         }
-        *last = Bare::of(segment);
+        *last = Bare::from_fields(segment);
         stride.passed.acks += 1;
-        Passed::Alone
+        PassOutcome::Alone
     }
 
     /// Note one that carries so many bytes.
     #[inline(always)]
     fn pass_content(
         &mut self,
-        from: End,
+        from: ConnectionEnd,
         segment: &impl Fields,
         length: u32,
         shapes: &mut Shapes,
-    ) -> Passed {
-        let stride = self.strides.of(from);
+    ) -> PassOutcome {
+        let stride = self.strides.of_end(from);
         if !stride.goes_on(segment, length) {
-            return Passed::Not;
+            return PassOutcome::Not;
         }
         let size = length + segment.option_bytes();
         let mut ends = false;
         // Most are as large as they may be.
         let is_usual = size == self.mss;
         if !is_usual {
-            ends = !is_full(length, segment.full(self.mss));
+            ends = !is_full(length, segment.full_payload(self.mss));
             if ends && !stride.is_open {
-                return Passed::Not;
+                return PassOutcome::Not;
             }
             if ends {
                 stride.skips_to = stride.expected.wrapping_add(length);
@@ -91,11 +102,16 @@ impl Connection {
         stride.passed.ends = ends;
         stride.passed.segments += 1;
         stride.passed.time = segment.time();
-        self.ways.of(from).stream.remember(Seen::of(segment));
-        shapes.sizes(self.kind(from)).record(length);
+        self.ways
+            .of_end(from)
+            .stream
+            .remember_sight(PacketSight::from_fields(segment));
+        shapes
+            .sizes_mut(self.message_kind(from))
+            .record_size(length);
         match is_usual {
-            true => Passed::Full,
-            false => Passed::Alone,
+            true => PassOutcome::Full,
+            false => PassOutcome::Alone,
         }
     }
 
@@ -103,13 +119,13 @@ impl Connection {
     #[inline(always)]
     pub fn pass_train<F: Fields>(
         &mut self,
-        from: End,
+        from: ConnectionEnd,
         first: &F,
         others: impl Iterator<Item = F>,
         shapes: &mut Shapes,
     ) -> usize {
-        let other = self.strides.get(from.other());
-        let length = first.length();
+        let other = self.strides.get(from.other_end());
+        let length = first.payload_length();
         let says_nothing_new =
             first.acknowledgement() == other.acked && other.awaited != other.acked;
         if length == 0
@@ -119,21 +135,24 @@ impl Connection {
         {
             return 0;
         }
-        let (stride, stream) = (self.strides.of(from), &mut self.ways.of(from).stream);
+        let (stride, stream) = (
+            self.strides.of_end(from),
+            &mut self.ways.of_end(from).stream,
+        );
         let (mut expected, beware) = (stride.expected, stride.beware);
         let mut room = stride.skips_to.wrapping_sub(expected);
         let mut count = 0;
         for next in others {
-            let begins = next.first().is_some_and(|first| beware.is(first));
+            let begins = next.first_byte().is_some_and(|first| beware.is_set(first));
             if next.sequence() != expected || length > room || begins {
                 break;
             }
             expected = expected.wrapping_add(length);
             room -= length;
             // As long as the first, so that it need not be asked how long.
-            stream.remember(Seen {
+            stream.remember_sight(PacketSight {
                 length,
-                ..Seen::of(&next)
+                ..PacketSight::from_fields(&next)
             });
             count += 1;
         }
@@ -141,14 +160,14 @@ impl Connection {
         stride.passed.segments += count;
         stride.passed.ends &= count == 0;
         shapes
-            .sizes(self.kind(from))
+            .sizes_mut(self.message_kind(from))
             .record_many(length, u64::from(count));
         count as usize
     }
 
     /// The last of those that passed came then.
-    pub fn pass_until(&mut self, from: End, time: Time) {
-        self.strides.of(from).passed.time = time;
+    pub fn pass_until(&mut self, from: ConnectionEnd, time: Time) {
+        self.strides.of_end(from).passed.time = time;
         self.last_seen = time;
     }
 }

@@ -3,12 +3,12 @@
 //! Of what has passed it is noted how much it was, at little cost. It is accounted for when something else comes.
 
 use super::Connection;
-use crate::trace::capture::Time;
-use crate::trace::exchange::Tally;
 use crate::trace::head::Kind;
-use crate::trace::key::End;
+use crate::trace::key::ConnectionEnd;
+use crate::trace::packet::Time;
 use crate::trace::reader;
 use crate::trace::stream::Stream;
+use crate::trace::tally::Tally;
 use crate::trace::tcp::Fields;
 
 /// One direction of a connection: what is expected of it, and what came so.
@@ -29,7 +29,7 @@ pub struct Stride {
     /// Whether it is in order, no more was acknowledged than was seen, and the connection neither begins nor ends.
     pub(super) is_regular: bool,
     pub last_bare: Bare,
-    pub(super) passed: Noted,
+    pub(super) passed: StrideNote,
 }
 
 /// An acknowledgement with nothing else.
@@ -46,15 +46,15 @@ pub struct Bare {
 
 impl Bare {
     #[inline(always)]
-    pub fn of(segment: &impl Fields) -> Bare {
+    pub fn from_fields(segment: &impl Fields) -> Bare {
         Bare {
             time: segment.time(),
             number: segment.acknowledgement(),
             stamp: segment.stamp(),
-            id: segment.id(),
+            id: segment.packet_id(),
             window: segment.window(),
             checksum: segment.checksum(),
-            blocks: segment.blocks(),
+            blocks: segment.options_digest(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Bare {
     /// the same again within a tick of its timestamps, so that the packets of the connection have to `come_in_pairs`. Only one
     /// that complains of a hole by SACK says something new each time, unless something `came_between` of the other end. Without
     /// SACK it repeats itself at each packet behind a hole, and only the second of two that come soon is the same.
-    pub fn doubles(
+    pub fn is_double_of(
         &self,
         last: &mut Bare,
         came_between: bool,
@@ -103,7 +103,7 @@ impl Beware {
     const NONE: Beware = Beware(u16::MAX);
 
     #[inline(always)]
-    pub(super) fn is(self, byte: u8) -> bool {
+    pub(super) fn is_set(self, byte: u8) -> bool {
         self.0 == u16::from(byte)
     }
 }
@@ -132,17 +132,19 @@ impl Stride {
     pub(super) fn goes_on(&self, segment: &impl Fields, length: u32) -> bool {
         segment.sequence() == self.expected
             && length <= self.skips_to.wrapping_sub(self.expected)
-            && !segment.first().is_some_and(|first| self.beware.is(first))
+            && !segment
+                .first_byte()
+                .is_some_and(|first| self.beware.is_set(first))
     }
 
     /// Whether this acknowledges some of what came, or nothing new.
     pub fn may_acknowledge(&self, number: u32) -> bool {
         let on_the_way = self.expected.wrapping_sub(self.acked);
-        self.is_regular && self.news(number) <= on_the_way
+        self.is_regular && self.count_news(number) <= on_the_way
     }
 
     /// How many bytes are acknowledged by this that were not before.
-    pub fn news(&self, number: u32) -> u32 {
+    pub fn count_news(&self, number: u32) -> u32 {
         number.wrapping_sub(self.acked)
     }
 
@@ -173,10 +175,10 @@ impl Stride {
     /// awaited.
     #[inline(always)]
     pub fn expect_acknowledgements(&mut self, stream: &Stream, kind: Kind, awaited: Option<u64>) {
-        self.acked = stream.sequence(stream.acked());
+        self.acked = stream.sequence_at(stream.acked_offset());
         let until_awaited = match (kind, awaited) {
             (Kind::Request, Some(end)) => {
-                let until = end.saturating_sub(stream.acked());
+                let until = end.saturating_sub(stream.acked_offset());
                 until.min(u64::from(u32::MAX)) as u32
             }
             _ => u32::MAX,
@@ -188,7 +190,7 @@ impl Stride {
 /// What came as expected and is not accounted for yet. How many bytes, and how many acknowledged, is told by where a
 /// stride is and where its stream was left.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct StrideNote {
     pub(super) segments: u32,
     pub(super) coalesced: u32,
     pub(super) acks: u32,
@@ -205,14 +207,14 @@ impl Connection {
     /// Account for what has passed.
     #[inline(always)]
     pub fn catch_up(&mut self) {
-        if self.is_behind(End::Low) | self.is_behind(End::High) {
+        if self.is_behind(ConnectionEnd::Low) | self.is_behind(ConnectionEnd::High) {
             self.account_for_passed();
         }
     }
 
     /// Whether anything has passed from this end: without that, nothing is acknowledged either.
     #[inline(always)]
-    fn is_behind(&self, from: End) -> bool {
+    fn is_behind(&self, from: ConnectionEnd) -> bool {
         let passed = &self.strides.get(from).passed;
         passed.segments | passed.acks != 0
     }
@@ -221,38 +223,41 @@ impl Connection {
     fn account_for_passed(&mut self) {
         // Told apart here, each is compiled for itself.
         match self.client {
-            End::Low => {
-                self.account_for_stride(End::Low, Kind::Request);
-                self.account_for_stride(End::High, Kind::Response);
+            ConnectionEnd::Low => {
+                self.account_for_stride(ConnectionEnd::Low, Kind::Request);
+                self.account_for_stride(ConnectionEnd::High, Kind::Response);
             }
-            End::High => {
-                self.account_for_stride(End::Low, Kind::Response);
-                self.account_for_stride(End::High, Kind::Request);
+            ConnectionEnd::High => {
+                self.account_for_stride(ConnectionEnd::Low, Kind::Response);
+                self.account_for_stride(ConnectionEnd::High, Kind::Request);
             }
         }
     }
 
     #[inline(always)]
-    fn account_for_stride(&mut self, from: End, kind: Kind) {
-        let passed = &mut self.strides.of(from).passed;
+    fn account_for_stride(&mut self, from: ConnectionEnd, kind: Kind) {
+        let passed = &mut self.strides.of_end(from).passed;
         let (segments, acks) = (passed.segments, std::mem::take(&mut passed.acks));
         if segments > 0 {
             self.account_for_segments(from, kind);
         }
         if acks > 0 {
-            self.account_for_acks(from, kind.other(), acks);
+            self.account_for_acks(from, kind.other_kind(), acks);
         }
-        let stream = &mut self.ways.of(from).stream;
+        let stream = &mut self.ways.of_end(from).stream;
         let acked = self.strides.get(from).acked;
-        stream.go_on(0, acked.wrapping_sub(stream.sequence(stream.acked())));
+        stream.go_on(
+            0,
+            acked.wrapping_sub(stream.sequence_at(stream.acked_offset())),
+        );
     }
 
     #[inline(always)]
-    fn account_for_segments(&mut self, from: End, kind: Kind) {
-        let (way, stride) = (self.ways.of(from), self.strides.of(from));
+    fn account_for_segments(&mut self, from: ConnectionEnd, kind: Kind) {
+        let (way, stride) = (self.ways.of_end(from), self.strides.of_end(from));
         let bytes = stride
             .expected
-            .wrapping_sub(way.stream.sequence(way.stream.edge()));
+            .wrapping_sub(way.stream.sequence_at(way.stream.edge_offset()));
         let passed = &mut stride.passed;
         let (segments, coalesced) = (passed.segments, passed.coalesced);
         (passed.segments, passed.coalesced) = (0, 0);
@@ -260,7 +265,7 @@ impl Connection {
         way.counts.bytes += u64::from(bytes);
         way.counts.segments += u64::from(segments);
         way.counts.coalesced += u64::from(coalesced);
-        way.reader.miss(u64::from(bytes));
+        way.reader.miss_bytes(u64::from(bytes));
         way.write.go_on(bytes, passed.ends);
         way.stream.go_on(bytes, 0);
         let tally = Tally {
@@ -270,17 +275,17 @@ impl Connection {
         };
         let extended = way.reader.is_open().then_some(passed.time);
         self.exchanges
-            .go_on(kind, way.stream.edge(), extended, &tally);
+            .go_on(kind, way.stream.edge_offset(), extended, &tally);
     }
 
     /// Acknowledgements of a message of this kind.
     #[inline(always)]
-    fn account_for_acks(&mut self, from: End, kind: Kind, acks: u32) {
-        let counts = &mut self.ways.of(from).counts;
+    fn account_for_acks(&mut self, from: ConnectionEnd, kind: Kind, acks: u32) {
+        let counts = &mut self.ways.of_end(from).counts;
         counts.packets += u64::from(acks);
         counts.acks += u64::from(acks);
-        if let Some(exchange) = self.exchanges.current(kind) {
-            let tally = &mut exchange.message(kind).tally;
+        if let Some(exchange) = self.exchanges.current_exchange(kind) {
+            let tally = &mut exchange.message_mut(kind).tally;
             tally.acks = tally.acks.saturating_add(acks);
         }
     }
@@ -290,13 +295,13 @@ impl Connection {
         let is_plain = self.knows_client
             && !self.is_closed()
             && (self.handshake.ack.is_some() || self.handshake.synack.is_none());
-        for from in [End::Low, End::High] {
-            let kind = self.kind(from);
+        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+            let kind = self.message_kind(from);
             let stream = &self.ways.get(from).stream;
-            self.strides.of(from).is_regular = is_plain
+            self.strides.of_end(from).is_regular = is_plain
                 && stream.is_known()
                 && stream.ahead.is_empty()
-                && stream.acked() <= stream.edge();
+                && stream.acked_offset() <= stream.edge_offset();
             self.expect_content(from, kind);
             self.expect_acknowledgements(from, kind);
         }
@@ -305,28 +310,28 @@ impl Connection {
     /// The same where nothing has come but the next bytes from this end: the content that was expected of the other one still
     /// is, if not more.
     #[inline(always)]
-    pub(super) fn look_ahead_after_next(&mut self, from: End, kind: Kind) {
+    pub(super) fn look_ahead_after_next(&mut self, from: ConnectionEnd, kind: Kind) {
         self.expect_content(from, kind);
         self.expect_acknowledgements(from, kind);
-        self.expect_acknowledgements(from.other(), kind.other());
+        self.expect_acknowledgements(from.other_end(), kind.other_kind());
     }
 
     /// Tell what content is expected next from an end.
     #[inline(always)]
-    pub(super) fn expect_content(&mut self, from: End, kind: Kind) {
-        let (way, stride) = (self.ways.get(from), self.strides.of(from));
-        let (edge, acked) = (way.stream.edge(), way.stream.acked());
-        stride.expected = way.stream.sequence(edge);
+    pub(super) fn expect_content(&mut self, from: ConnectionEnd, kind: Kind) {
+        let (way, stride) = (self.ways.get(from), self.strides.of_end(from));
+        let (edge, acked) = (way.stream.edge_offset(), way.stream.acked_offset());
+        stride.expected = way.stream.sequence_at(edge);
         stride.skips_to = stride.expected;
         stride.is_regular &= edge.saturating_sub(acked) < u64::from(FARTHEST);
         if !stride.is_regular
             || way.has_finished
-            || way.reader.messages() == 0
+            || way.reader.message_count() == 0
             || !way.write.goes_on()
         {
             return;
         }
-        let (skippable, beware) = way.reader.passable(kind);
+        let (skippable, beware) = way.reader.passable_bytes(kind);
         stride.may_skip(skippable);
         stride.beware = beware.into();
         stride.is_open = way.reader.is_open();
@@ -334,9 +339,9 @@ impl Connection {
 
     /// Tell which acknowledgements are expected of what an end sends.
     #[inline(always)]
-    fn expect_acknowledgements(&mut self, from: End, kind: Kind) {
-        let awaited = self.exchanges.awaited();
-        let (stream, stride) = (&self.ways.get(from).stream, self.strides.of(from));
+    fn expect_acknowledgements(&mut self, from: ConnectionEnd, kind: Kind) {
+        let awaited = self.exchanges.awaited_end();
+        let (stream, stride) = (&self.ways.get(from).stream, self.strides.of_end(from));
         stride.expect_acknowledgements(stream, kind, awaited);
         if !stride.is_regular {
             stride.awaited = stride.acked;

@@ -2,10 +2,10 @@
 //! not [pass](super::pass), that is most.
 
 use super::{Connection, Way};
-use crate::trace::exchange::turns::Begin;
-use crate::trace::gathered::Gathered;
+use crate::trace::exchange::turns::MessageBegin;
+use crate::trace::findings::Findings;
 use crate::trace::head::{self, Kind};
-use crate::trace::key::End;
+use crate::trace::key::ConnectionEnd;
 use crate::trace::reader::Piece;
 use crate::trace::shapes::Shapes;
 use crate::trace::tcp::{Fields, Segment};
@@ -14,10 +14,15 @@ use crate::trace::writes::{Heads, MessageEnd};
 impl Connection {
     /// Take such a segment in, when all that has passed is accounted for. False if it is another one, and nothing is done then.
     #[inline(always)]
-    pub fn take_turn(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) -> bool {
+    pub fn take_turn(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) -> bool {
         // Told apart here, each is compiled for itself.
         self.is_next(from, segment)
-            && match self.kind(from) {
+            && match self.message_kind(from) {
                 Kind::Request => self.begin_turn(from, Kind::Request, segment, gathered),
                 Kind::Response => self.begin_turn(from, Kind::Response, segment, gathered),
             }
@@ -26,10 +31,10 @@ impl Connection {
     #[inline(always)]
     fn begin_turn(
         &mut self,
-        from: End,
+        from: ConnectionEnd,
         kind: Kind,
         segment: &Segment,
-        gathered: &mut Gathered,
+        gathered: &mut Findings,
     ) -> bool {
         let exchanges = &mut self.exchanges;
         let (this, other) = self.ways.from(from);
@@ -37,37 +42,41 @@ impl Connection {
         if !(this.begins_cut_again(kind, segment) && stride.is_near(segment.length)) {
             return false;
         }
-        let start = this.stream.edge();
-        let begin = Begin {
+        let start = this.stream.edge_offset();
+        let begin = MessageBegin {
             start,
             end: start.wrapping_add(u64::from(segment.length)),
             time: segment.time,
-            head: head::cut(kind, segment.payload),
+            head: head::read_cut(kind, segment.payload),
             is_coalesced: segment.length + segment.option_bytes > self.mss,
         };
         if !exchanges.are_in_turn(kind, start, &begin.head) {
             return false;
         }
         self.last_seen = segment.time;
-        let full = segment.full(self.mss);
+        let full = segment.full_payload(self.mss);
         this.take_cut_again(kind, &begin, segment, full, &mut gathered.shapes);
         other
             .stream
-            .go_on(0, other_stride.news(segment.acknowledgement));
-        let heard = other.stream.acked();
+            .go_on(0, other_stride.count_news(segment.acknowledgement));
+        let heard = other.stream.acked_offset();
         match kind {
             Kind::Request => {
-                if let Some(number) = exchanges.ask_in_turn(&begin, heard, this.stream.acked()) {
-                    gathered.done.ask(self.number, number, segment.payload);
+                if let Some(number) =
+                    exchanges.ask_in_turn(&begin, heard, this.stream.acked_offset())
+                {
+                    gathered
+                        .done
+                        .note_request(self.number, number, segment.payload);
                 }
             }
             Kind::Response => exchanges.answer_in_turn(&begin, heard),
         }
-        let awaited = exchanges.awaited();
+        let awaited = exchanges.awaited_end();
         stride.begin_cut(kind, segment.length);
         stride.passed.time = segment.time;
         stride.expect_acknowledgements(&this.stream, kind, awaited);
-        other_stride.expect_acknowledgements(&other.stream, kind.other(), awaited);
+        other_stride.expect_acknowledgements(&other.stream, kind.other_kind(), awaited);
         if kind == Kind::Response {
             // The exchange before is done by this.
             self.tell_oldest(&mut gathered.done);
@@ -79,14 +88,17 @@ impl Connection {
 impl Way {
     #[inline(always)]
     fn begins_cut_again(&self, kind: Kind, segment: &Segment) -> bool {
-        !self.has_finished && self.reader.begins_cut_again(kind, &Piece::of(segment))
+        !self.has_finished
+            && self
+                .reader
+                .begins_cut_again(kind, &Piece::from_segment(segment))
     }
 
     #[inline(always)]
     fn take_cut_again(
         &mut self,
         kind: Kind,
-        begin: &Begin,
+        begin: &MessageBegin,
         segment: &Segment,
         full: u32,
         shapes: &mut Shapes,
@@ -94,9 +106,10 @@ impl Way {
         self.stream.place_next(segment);
         self.reader.begin_cut_again();
         self.counts.next(segment.length, begin.is_coalesced);
-        let (sizes, writes) = shapes.both(kind);
-        sizes.record(segment.length);
+        let (sizes, writes) = shapes.both_mut(kind);
+        sizes.record_size(segment.length);
         let (heads, end) = (&Heads::ONE_CUT, MessageEnd::Unknown);
-        self.write.segment(segment.length, full, heads, end, writes);
+        self.write
+            .take_segment(segment.length, full, heads, end, writes);
     }
 }

@@ -1,9 +1,17 @@
 //! The phases of an exchange: between which of its events each lies.
 
 use super::Exchange;
-use crate::trace::capture::Time;
-use crate::trace::connection::Handshake;
+use crate::trace::packet::Time;
 use crate::trace::times::UNTIMED;
+
+/// When the three steps of the handshake were seen, and the first FIN or reset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Handshake {
+    pub syn: Option<Time>,
+    pub synack: Option<Time>,
+    pub ack: Option<Time>,
+    pub fin: Option<Time>,
+}
 
 /// From one event to another, as far as they were seen.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +19,7 @@ pub struct Span(Option<Time>, Option<Time>);
 
 impl Span {
     #[inline(always)]
-    pub fn length(self) -> Option<u64> {
+    pub fn span_length(self) -> Option<u64> {
         match self {
             Span(Some(from), Some(to)) if from <= to && from != UNTIMED => Some(to - from),
             _ => None,
@@ -22,7 +30,7 @@ impl Span {
 impl Exchange {
     /// The events that its phases are between, on a connection with such a handshake.
     #[inline(always)]
-    pub fn spans(&self, handshake: &Handshake) -> Phases<Span> {
+    pub fn phase_spans(&self, handshake: &Handshake) -> Phases<Span> {
         let Exchange {
             request, response, ..
         } = self;

@@ -4,12 +4,12 @@
 //! What is done here at one go for such a message is what else is done of it step by step, looking through all that wait.
 
 use super::{Exchange, Exchanges, Message, Tally};
-use crate::trace::capture::Time;
 use crate::trace::head::{Head, Kind};
+use crate::trace::packet::Time;
 
 /// A segment with which a message begins, and all that is known of that message.
 #[derive(Clone, Copy, Debug)]
-pub struct Begin {
+pub struct MessageBegin {
     pub start: u64,
     pub end: u64,
     pub time: Time,
@@ -17,9 +17,9 @@ pub struct Begin {
     pub is_coalesced: bool,
 }
 
-impl Begin {
+impl MessageBegin {
     #[inline(always)]
-    fn message(&self) -> Message {
+    fn begin_message(&self) -> Message {
         Message {
             first: Some(self.time),
             last: Some(self.time),
@@ -70,14 +70,14 @@ impl Exchanges {
     /// The client asks, having heard the server up to `heard`, who has acknowledged the client up to `acked`: the request's
     /// number.
     #[inline(always)]
-    pub fn ask_in_turn(&mut self, begin: &Begin, heard: u64, acked: u64) -> Option<u32> {
+    pub fn ask_in_turn(&mut self, begin: &MessageBegin, heard: u64, acked: u64) -> Option<u32> {
         let [before] = &mut self.queue[..] else {
             return None;
         };
         (before.request.is_complete, before.request.is_guessed) = (true, true);
         let is_pipelined = !before.response.is_guessed;
         if self.awaited.is_some_and(|end| end <= acked) {
-            self.awaited = before.acknowledge(acked, begin.time);
+            self.awaited = before.acknowledge_request(acked, begin.time);
         }
         self.missed_request = false;
         self.pipelines |= is_pipelined;
@@ -86,7 +86,7 @@ impl Exchanges {
         self.push(Exchange {
             number,
             method: begin.head.method,
-            request: begin.message(),
+            request: begin.begin_message(),
             heard,
             is_pipelined,
             ..Exchange::default()
@@ -96,17 +96,17 @@ impl Exchanges {
 
     /// The server answers, who has acknowledged the client up to `acked`.
     #[inline(always)]
-    pub fn answer_in_turn(&mut self, begin: &Begin, acked: u64) {
+    pub fn answer_in_turn(&mut self, begin: &MessageBegin, acked: u64) {
         let [before, this] = &mut self.queue[..] else {
             return;
         };
         if self.awaited.is_some_and(|end| end <= acked) {
-            let awaited = before.acknowledge(acked, begin.time);
-            self.awaited = awaited.or(this.acknowledge(acked, begin.time));
+            let awaited = before.acknowledge_request(acked, begin.time);
+            self.awaited = awaited.or(this.acknowledge_request(acked, begin.time));
         }
         (before.response.is_complete, before.response.is_guessed) = (true, true);
         this.request.is_complete |= this.request.is_guessed;
         this.status = begin.head.status;
-        this.response = begin.message();
+        this.response = begin.begin_message();
     }
 }

@@ -21,7 +21,7 @@ pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
 }
 
 /// What its sender sends, if a message surely begins with these bytes; they may be something else if they are few.
-pub fn sender(bytes: &[u8]) -> Option<Kind> {
+pub fn guess_sender(bytes: &[u8]) -> Option<Kind> {
     match bytes.len() {
         4.. if may_begin(Kind::Request, bytes) => Some(Kind::Request),
         7.. if may_begin(Kind::Response, bytes) => Some(Kind::Response),

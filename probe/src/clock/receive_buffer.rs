@@ -8,7 +8,7 @@ use rustix::net::sockopt;
 const ROOM: usize = 4 << 20;
 
 /// Take that much beyond the host's own bound where that is permitted, else what the bound leaves.
-pub fn take(socket: &UdpSocket) -> std::io::Result<()> {
+pub fn enlarge_buffer(socket: &UdpSocket) -> std::io::Result<()> {
     let taken = sockopt::set_socket_recv_buffer_size_force(socket, ROOM);
     Ok(taken.or_else(|_| sockopt::set_socket_recv_buffer_size(socket, ROOM))?)
 }
@@ -20,7 +20,7 @@ mod tests {
     #[test]
     fn packets_that_nobody_reads_wait() {
         let [reader, writer] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-        take(&reader).unwrap();
+        enlarge_buffer(&reader).unwrap();
         let is_permitted = rustix::process::geteuid().is_root();
         let sent = if is_permitted { 2000 } else { 100 };
         for _ in 0..sent {

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::analysis::{Dissected, dissect};
+use super::analysis::{DissectedPacket, dissect_packet};
 use super::askers::Askers;
-use super::capture::{Capture, Time};
-use super::clocks::{Clocks, Gain, Stamp, Window, estimate};
+use super::capture::Capture;
+use super::clocks::{CaptureSpan, ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
 use super::hosts::Hosts;
-use super::key::{End, Key};
+use super::key::{ConnectionEnd, Key};
 use super::lane::AT_ONCE;
+use super::packet::Time;
 use super::source::Source;
 use super::tcp::{self, Segment};
 use super::times::UNTIMED;
@@ -18,34 +19,27 @@ const MOST_REMEMBERED: usize = 1 << 14;
 /// The time is cut into so many windows to see how clocks drift.
 const WINDOWS: usize = 32;
 
-/// The first and last time of a capture, as its packets have them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    pub first: Time,
-    pub last: Time,
-}
-
 /// Some packets of a capture by what identifies them, spread evenly over it.
-struct Remembered {
+struct RememberedPackets {
     packets: HashMap<u64, Option<Stamp>>,
     /// Those are remembered whose fingerprints are multiples of 2^this.
     thinned: u32,
 }
 
-impl Remembered {
-    fn wants(&self, fingerprint: u64) -> bool {
+impl RememberedPackets {
+    fn wants_fingerprint(&self, fingerprint: u64) -> bool {
         fingerprint.trailing_zeros() >= self.thinned
     }
 
     fn add(&mut self, fingerprint: u64, segment: &Segment, tick: Time) {
-        if !self.wants(fingerprint) {
+        if !self.wants_fingerprint(fingerprint) {
             return;
         }
         let entry = self.packets.entry(fingerprint);
         // Of two packets that look the same, neither can be known again, unless they are one that was captured twice.
-        let has_more = segment.length > 0 || segment.has(tcp::SYN);
+        let has_more = segment.length > 0 || segment.has_flags(tcp::SYN);
         let is_one = segment.id != 0 || (segment.stamp.is_some() && has_more);
-        let is_at_once = |seen: &Stamp| since(seen.time, segment.time) < AT_ONCE;
+        let is_at_once = |seen: &Stamp| elapsed_between(seen.time, segment.time) < AT_ONCE;
         entry
             .and_modify(|seen| *seen = seen.filter(|seen| is_one || is_at_once(seen)))
             .or_insert(Some(Stamp {
@@ -61,7 +55,7 @@ impl Remembered {
     }
 }
 
-fn fingerprint(key: &Key, from: End, segment: &Segment) -> u64 {
+fn fingerprint_segment(key: &Key, from: ConnectionEnd, segment: &Segment) -> u64 {
     // One capture may be cut before the timestamps. It takes them only where there are no identifications.
     let stamp = segment.stamp.filter(|_| segment.id == 0);
     let fields = [
@@ -69,7 +63,7 @@ fn fingerprint(key: &Key, from: End, segment: &Segment) -> u64 {
         u64::from(segment.id) << 32 | u64::from(stamp.unwrap_or_default()),
         u64::from(segment.flags & (tcp::SYN | tcp::FIN | tcp::RST)) << 2
             | u64::from(segment.length > 0) << 1
-            | u64::from(from == End::Low),
+            | u64::from(from == ConnectionEnd::Low),
     ];
     fields
         .into_iter()
@@ -77,76 +71,78 @@ fn fingerprint(key: &Key, from: End, segment: &Segment) -> u64 {
 }
 
 /// What two captures have in common.
-pub struct Compared {
+pub struct Comparison {
     /// None when they hold no packet in common.
     pub clocks: Option<Clocks>,
     /// Each capture's own time.
-    pub spans: [Span; 2],
+    pub spans: [CaptureSpan; 2],
     /// Whose packets both hold; None when they hold no packet in common.
     pub hosts: Option<Hosts>,
     pub askers: Askers,
 }
 
 /// Read both captures once.
-pub fn compare<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Compared {
-    let mut remembered = Remembered {
+pub fn compare_captures<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Comparison {
+    let mut remembered = RememberedPackets {
         packets: HashMap::new(),
         thinned: 0,
     };
-    let mut spans = [Span { first: 0, last: 0 }; 2];
+    let mut spans = [CaptureSpan { first: 0, last: 0 }; 2];
     let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
     let mut askers = Askers::default();
-    while first.advance().is_some() {
-        let tick = first.tick();
-        let dissected = first.current().map(|packet| dissect(&packet));
-        if let Some(Ok(Dissected { key, from, segment })) = dissected {
-            hosts.note(&key);
-            askers.note(&key, from, &segment);
+    while first.advance_packet().is_some() {
+        let tick = first.clock_tick();
+        let dissected = first.current_packet().map(|packet| dissect_packet(&packet));
+        if let Some(Ok(DissectedPacket { key, from, segment })) = dissected {
+            hosts.note_hosts(&key);
+            askers.note_segment(&key, from, &segment);
             if segment.time == UNTIMED {
                 continue;
             }
-            remembered.add(fingerprint(&key, from, &segment), &segment, tick);
+            remembered.add(fingerprint_segment(&key, from, &segment), &segment, tick);
         }
     }
     let span = |capture: &Capture<S>| {
         let times = capture.facts.times;
-        times.map_or(Span { first: 0, last: 0 }, |times| Span {
+        times.map_or(CaptureSpan { first: 0, last: 0 }, |times| CaptureSpan {
             first: times.first,
             last: times.last,
         })
     };
     spans[0] = span(&first);
-    let width = (since(spans[0].first, spans[0].last) / WINDOWS as u64).max(1);
-    let mut windows: Vec<Window> = (0..=WINDOWS as u64)
-        .map(|number| Window {
+    let width = (elapsed_between(spans[0].first, spans[0].last) / WINDOWS as u64).max(1);
+    let mut windows: Vec<ClockWindow> = (0..=WINDOWS as u64)
+        .map(|number| ClockWindow {
             time: spans[0].first.saturating_add(number * width + width / 2),
             there: Vec::new(),
             back: Vec::new(),
         })
         .collect();
     let mut packets = 0;
-    while second.advance().is_some() {
-        let tick = second.tick();
-        let dissected = second.current().map(|packet| dissect(&packet));
-        let Some(Ok(Dissected { key, from, segment })) = dissected else {
+    while second.advance_packet().is_some() {
+        let tick = second.clock_tick();
+        let dissected = second
+            .current_packet()
+            .map(|packet| dissect_packet(&packet));
+        let Some(Ok(DissectedPacket { key, from, segment })) = dissected else {
             continue;
         };
-        others.note(&key);
-        askers.note(&key, from, &segment);
+        others.note_hosts(&key);
+        askers.note_segment(&key, from, &segment);
         if segment.time == UNTIMED {
             continue;
         }
-        let fingerprint = fingerprint(&key, from, &segment);
+        let fingerprint = fingerprint_segment(&key, from, &segment);
         let known = remembered.packets.get_mut(&fingerprint);
         let Some(stamp) = known.and_then(Option::take) else {
             continue;
         };
-        let Some(asker) = askers.likely(&key) else {
+        let Some(asker) = askers.likely_asker(&key) else {
             continue;
         };
         packets += 1;
-        let number =
-            usize::try_from(since(spans[0].first, stamp.time) / width).unwrap_or(usize::MAX);
+        let number = usize::try_from(elapsed_between(spans[0].first, stamp.time) / width)
+            .unwrap_or(usize::MAX);
         if let Some(window) = windows.get_mut(number) {
             let time = segment.time;
             let gain = Gain::new(stamp, Stamp { time, tick });
@@ -157,15 +153,15 @@ pub fn compare<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Compared 
         }
     }
     spans[1] = span(&second);
-    let clocks = estimate(&windows, packets);
-    Compared {
-        hosts: clocks.map(|_| hosts.shared(others)),
+    let clocks = estimate_clocks(&windows, packets);
+    Comparison {
+        hosts: clocks.map(|_| hosts.shared_with(others)),
         clocks,
         spans,
         askers,
     }
 }
 
-fn since(from: Time, to: Time) -> u64 {
+fn elapsed_between(from: Time, to: Time) -> u64 {
     to.saturating_sub(from)
 }

@@ -29,7 +29,7 @@ pub fn stamp_arrivals(socket: impl AsFd) -> io::Result<()> {
 
 /// The length of the next datagram, or of what a stream has, and when the last of it arrived, in nanoseconds since the
 /// epoch.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, i64)> {
+pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, i64)> {
     let mut control = [0_u64; 16];
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),

@@ -1,45 +1,52 @@
 //! Whose packets came lately, by what stands in them: the way to a connection that takes one look.
 
-use super::key::{End, Key, Wire};
+use super::key::{ConnectionEnd, Key, Wire};
 
 #[derive(Debug)]
 pub struct Lately {
     /// Some for each remainder of a hash, the latest first.
-    entries: Vec<[Entry; ALIKE]>,
+    entries: Vec<[LatelyEntry; ALIKE]>,
     seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct LatelyEntry {
     wire: Wire,
-    found: Found,
+    found: FoundPlace,
 }
 
 /// A connection's place, and in the highest bit which end of it.
 #[derive(Clone, Copy, Debug)]
-struct Found(u32);
+struct FoundPlace(u32);
 
-impl Found {
+impl FoundPlace {
     const HIGH: u32 = 1 << 31;
 
-    fn new(place: usize, from: End) -> Found {
-        Found(place as u32 | if from == End::High { Found::HIGH } else { 0 })
+    fn new(place: usize, from: ConnectionEnd) -> FoundPlace {
+        FoundPlace(
+            place as u32
+                | if from == ConnectionEnd::High {
+                    FoundPlace::HIGH
+                } else {
+                    0
+                },
+        )
     }
 
     #[inline(always)]
-    fn parts(self) -> (usize, End) {
-        let from = match self.0 & Found::HIGH {
-            0 => End::Low,
-            _ => End::High,
+    fn split_parts(self) -> (usize, ConnectionEnd) {
+        let from = match self.0 & FoundPlace::HIGH {
+            0 => ConnectionEnd::Low,
+            _ => ConnectionEnd::High,
         };
-        ((self.0 & !Found::HIGH) as usize, from)
+        ((self.0 & !FoundPlace::HIGH) as usize, from)
     }
 }
 
-impl Default for Found {
+impl Default for FoundPlace {
     /// Where no connection ever is.
     fn default() -> Self {
-        Found(u32::MAX)
+        FoundPlace(u32::MAX)
     }
 }
 
@@ -55,42 +62,42 @@ impl Lately {
         }
     }
 
-    pub fn room(&self) -> usize {
+    pub fn room_size(&self) -> usize {
         self.entries.len() * ALIKE
     }
 
     /// The place of the connection and the end that packets come from in which this stands. What stands in none is found
     /// where no connection is.
     #[inline]
-    pub fn find(&self, wire: Wire) -> Option<(usize, End)> {
-        let alike = self.entries.get(self.index(wire))?;
+    pub fn find_wire(&self, wire: Wire) -> Option<(usize, ConnectionEnd)> {
+        let alike = self.entries.get(self.index_of(wire))?;
         let entry = alike.iter().find(|entry| entry.wire == wire)?;
-        Some(entry.found.parts())
+        Some(entry.found.split_parts())
     }
 
-    pub fn note(&mut self, wire: Wire, place: usize, from: End) {
-        let index = self.index(wire);
+    pub fn note_wire(&mut self, wire: Wire, place: usize, from: ConnectionEnd) {
+        let index = self.index_of(wire);
         if let Some(alike) = self.entries.get_mut(index) {
-            let found = Found::new(place, from);
+            let found = FoundPlace::new(place, from);
             alike.rotate_right(1);
-            alike[0] = Entry { wire, found };
+            alike[0] = LatelyEntry { wire, found };
         }
     }
 
     /// The connection is at its place no more.
-    pub fn forget(&mut self, key: &Key) {
-        for from in [End::Low, End::High] {
-            let wire = Wire::of(key, from);
-            let index = self.index(wire);
+    pub fn forget_key(&mut self, key: &Key) {
+        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+            let wire = Wire::from_key(key, from);
+            let index = self.index_of(wire);
             let entries = self.entries.get_mut(index).into_iter().flatten();
             for entry in entries.filter(|entry| entry.wire == wire) {
-                *entry = Entry::default();
+                *entry = LatelyEntry::default();
             }
         }
     }
 
     #[inline]
-    fn index(&self, wire: Wire) -> usize {
+    fn index_of(&self, wire: Wire) -> usize {
         wire.hash(self.seed) as usize & (self.entries.len() - 1)
     }
 }
@@ -100,8 +107,8 @@ mod tests {
     use super::*;
 
     /// What is found where a connection may be.
-    fn found(lately: &Lately, wire: Wire) -> Option<(usize, End)> {
-        lately.find(wire).filter(|(place, _)| *place < 1 << 30)
+    fn find_packed(lately: &Lately, wire: Wire) -> Option<(usize, ConnectionEnd)> {
+        lately.find_wire(wire).filter(|(place, _)| *place < 1 << 30)
     }
 
     #[test]
@@ -111,13 +118,16 @@ mod tests {
         let (source, destination) = ((mapped(0x0a00_0002), 40_000), (mapped(0x0a00_0001), 80));
         let (key, from) = Key::new(source, destination);
         let wire = Wire([10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0, 80]);
-        assert_eq!(found(&lately, wire), None);
-        lately.note(wire, 5, from);
-        assert_eq!(found(&lately, wire), Some((5, from)));
-        lately.note(Wire::of(&key, from.other()), 5, from.other());
-        lately.forget(&key);
-        assert_eq!(found(&lately, wire), None);
-        assert_eq!(found(&lately, Wire::of(&key, from.other())), None);
+        assert_eq!(find_packed(&lately, wire), None);
+        lately.note_wire(wire, 5, from);
+        assert_eq!(find_packed(&lately, wire), Some((5, from)));
+        lately.note_wire(Wire::from_key(&key, from.other_end()), 5, from.other_end());
+        lately.forget_key(&key);
+        assert_eq!(find_packed(&lately, wire), None);
+        assert_eq!(
+            find_packed(&lately, Wire::from_key(&key, from.other_end())),
+            None
+        );
     }
 
     #[test]
@@ -130,13 +140,15 @@ mod tests {
                 let wires = (0..128_u16).map(|count| {
                     let source = (mapped(0x0a00_0002), 20_000 + count * step);
                     let (key, from) = Key::new(source, (mapped(0x0a00_0001), 80));
-                    Wire::of(&key, from)
+                    Wire::from_key(&key, from)
                 });
                 let wires: Vec<_> = wires.collect();
                 for (place, wire) in wires.iter().enumerate() {
-                    lately.note(*wire, place, End::Low);
+                    lately.note_wire(*wire, place, ConnectionEnd::Low);
                 }
-                let lost = wires.iter().filter(|wire| found(&lately, **wire).is_none());
+                let lost = wires
+                    .iter()
+                    .filter(|wire| find_packed(&lately, **wire).is_none());
                 displaced += lost.count();
             }
             assert!(displaced < 128, "{displaced} of 12,800 in steps of {step}");

@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 
 use super::PACKETS_AT_ONCE;
-use super::analysis::{Analysis, dissect};
-use super::capture::{Capture, Taker, Time};
-use super::clocks::{Clocks, Place};
-use super::compared::Compared;
+use super::analysis::{Analysis, dissect_packet};
+use super::capture::{Capture, Taker};
+use super::clocks::{CapturePlace, Clocks};
+use super::comparison::Comparison;
 use super::compose;
 use super::document::{CaptureDocument, Document, Side};
 use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
+use super::packet::Time;
 use super::requests::Requests;
 use super::source::Source;
 
@@ -27,7 +28,7 @@ const FEW_TOLD: usize = 64;
 struct Reading<'a, S> {
     /// Whether the user has had enough. Both are left then: what is read of one alone says nothing.
     stop: &'a AtomicBool,
-    place: Place,
+    place: CapturePlace,
     capture: Capture<S>,
     analysis: Analysis,
     /// The time of its next packet by the clock of the first capture; None at its end.
@@ -36,7 +37,7 @@ struct Reading<'a, S> {
 
 impl<'a, S: Source> Reading<'a, S> {
     fn new(
-        place: Place,
+        place: CapturePlace,
         capture: Capture<S>,
         hosts: Option<Rc<Hosts>>,
         join: &Join,
@@ -51,51 +52,51 @@ impl<'a, S: Source> Reading<'a, S> {
             analysis,
             next: None,
         };
-        reading.advance(join);
+        reading.advance_packet(join);
         reading
     }
 
-    fn advance(&mut self, join: &Join) {
+    fn advance_packet(&mut self, join: &Join) {
         let time = match self.stop.load(Ordering::Relaxed) {
             true => {
-                self.capture.leave();
+                self.capture.leave_off();
                 None
             }
-            false => self.capture.advance(),
+            false => self.capture.advance_packet(),
         };
-        self.next = time.map(|time| join.time(self.place, time));
+        self.next = time.map(|time| join.common_time(self.place, time));
     }
 
     /// Take the next packet in.
-    fn step(&mut self, join: &mut Join) {
-        if let Some(packet) = self.capture.current() {
+    fn take_next(&mut self, join: &mut Join) {
+        if let Some(packet) = self.capture.current_packet() {
             if self.capture.is_earlier() {
-                self.analysis.earlier(&packet);
+                self.analysis.note_earlier(&packet);
             }
-            let dissected = dissect(&packet);
-            let client = self.analysis.take(&dissected);
+            let dissected = dissect_packet(&packet);
+            let client = self.analysis.take_dissected(&dissected);
             if let (Ok(dissected), Some(client)) = (&dissected, client) {
-                join.segment(self.place, dissected, client);
+                join.take_segment(self.place, dissected, client);
             }
         }
-        self.advance(join);
+        self.advance_packet(join);
     }
 
-    fn tell(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
-        for finished in self.analysis.gathered.done.kept().drain(..) {
-            for (finished, joined) in join.told(self.place, finished) {
+    fn tell_requests(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
+        for finished in self.analysis.gathered.done.take_kept().drain(..) {
+            for (finished, joined) in join.tell_finished(self.place, finished) {
                 requests
-                    .take(&finished, joined)
+                    .take_exchange(&finished, joined)
                     .context("cannot write requests")?;
             }
         }
-        self.analysis.gathered.done.kept().shrink_to(FEW_TOLD);
+        self.analysis.gathered.done.take_kept().shrink_to(FEW_TOLD);
         Ok(())
     }
 
     /// At whose `end` it was made, if that is known.
-    fn document(&mut self, name: &str, end: Option<&'static str>) -> CaptureDocument {
-        compose::capture(name, &self.capture, &mut self.analysis, end)
+    fn compose_capture(&mut self, name: &str, end: Option<&'static str>) -> CaptureDocument {
+        compose::compose_capture(name, &self.capture, &mut self.analysis, end)
     }
 }
 
@@ -103,11 +104,11 @@ impl<'a, S: Source> Reading<'a, S> {
 pub fn side_by_side<S: Source>(
     names: &[String],
     [first, second]: [Capture<S>; 2],
-    compared: Compared,
+    compared: Comparison,
     mut requests: Requests,
     stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
-    let Compared {
+    let Comparison {
         clocks,
         spans,
         hosts,
@@ -115,12 +116,12 @@ pub fn side_by_side<S: Source>(
     } = compared;
     let is_common = clocks.is_some();
     let hosts = hosts.map(Rc::new);
-    let clocks = clocks.unwrap_or_else(|| Clocks::unrelated(spans));
+    let clocks = clocks.unwrap_or_else(|| Clocks::unrelated_to(spans));
     let client_place = clocks.client;
     let mut join = Join::new(clocks, spans, askers);
     let mut readings = [
-        Reading::new(Place::First, first, hosts.clone(), &join, stop),
-        Reading::new(Place::Second, second, hosts, &join, stop),
+        Reading::new(CapturePlace::First, first, hosts.clone(), &join, stop),
+        Reading::new(CapturePlace::Second, second, hosts, &join, stop),
     ];
     let [first, second] = &mut readings;
     for count in 0_usize.. {
@@ -130,18 +131,18 @@ pub fn side_by_side<S: Source>(
             (Some(_), None) => &mut *first,
             _ => &mut *second,
         };
-        next.step(&mut join);
-        next.tell(&mut join, &mut requests)?;
+        next.take_next(&mut join);
+        next.tell_requests(&mut join, &mut requests)?;
         if count % PACKETS_AT_ONCE == 0 {
             for reading in [&mut *first, &mut *second] {
-                reading.analysis.bound();
-                reading.tell(&mut join, &mut requests)?;
+                reading.analysis.bound_memory();
+                reading.tell_requests(&mut join, &mut requests)?;
             }
         }
     }
     if stop.load(Ordering::Relaxed) {
         let last = |reading: &Reading<S>| reading.capture.facts.times.map_or(0, |times| times.last);
-        join.leave([last(first), last(second)]);
+        join.leave_off([last(first), last(second)]);
     }
     // Of both by turns, so that few wait for the other end's.
     let mut are_open = true;
@@ -149,18 +150,18 @@ pub fn side_by_side<S: Source>(
         are_open = false;
         for reading in [&mut *first, &mut *second] {
             are_open |= reading.analysis.finish();
-            reading.tell(&mut join, &mut requests)?;
+            reading.tell_requests(&mut join, &mut requests)?;
         }
     }
     for (finished, joined) in join.finish() {
         requests
-            .take(&finished, joined)
+            .take_exchange(&finished, joined)
             .context("cannot write requests")?;
     }
-    requests.flush().context("cannot write requests")?;
+    requests.flush_lines().context("cannot write requests")?;
     let (client, server) = match client_place {
-        Place::First => (first, second),
-        Place::Second => (second, first),
+        CapturePlace::First => (first, second),
+        CapturePlace::Second => (second, first),
     };
     let sides = (
         seen_at_both(client, server, Kind::Request),
@@ -174,18 +175,18 @@ pub fn side_by_side<S: Source>(
         .into_iter()
         .map(|(reading, end)| (reading.place, reading, end))
         .collect();
-    captures.sort_by_key(|(place, ..)| *place == Place::Second);
+    captures.sort_by_key(|(place, ..)| *place == CapturePlace::Second);
     let documents = captures.iter_mut().zip(names);
     let documents = documents
-        .map(|((_, reading, end), name)| reading.document(name, is_common.then_some(*end)));
+        .map(|((_, reading, end), name)| reading.compose_capture(name, is_common.then_some(*end)));
     let documents = documents.collect();
     let sums = captures
         .iter()
         .find(|(place, ..)| *place == client_place)
         .map(|(_, reading, _)| &reading.analysis.sums)
         .context("neither capture is the client's end")?;
-    let joined = is_common.then(|| join.document());
-    Ok(compose::whole(
+    let joined = is_common.then(|| join.build_document());
+    Ok(compose::compose_document(
         documents,
         sides,
         sums,
@@ -202,7 +203,7 @@ fn seen_at_both<S: Source>(own: &mut Reading<S>, other: &mut Reading<S>, kind: K
         Kind::Response => reading.analysis.sums.server,
     };
     let arrived = counts(other);
-    let mut side = compose::side(&counts(own), &mut own.analysis.gathered.shapes, kind);
+    let mut side = compose::compose_side(&counts(own), &mut own.analysis.gathered.shapes, kind);
     side.reordered = arrived.reordered;
     side.duplicates = arrived.duplicates;
     side

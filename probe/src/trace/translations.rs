@@ -3,21 +3,20 @@
 
 use std::collections::VecDeque;
 
-use super::analysis::Dissected;
-use super::capture::Time;
-use super::key::{End, Key};
+use super::key::{ConnectionEnd, Key};
+use super::packet::Time;
 use super::tcp::Segment;
 
 /// Counts connections that begin with a packet with which another one has begun just before.
 #[derive(Default)]
-pub struct Rewritten {
+pub struct RewrittenConnections {
     /// How the last connections began.
-    lately: VecDeque<Begin>,
+    lately: VecDeque<ConnectionBegin>,
     pub count: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Begin {
+struct ConnectionBegin {
     key: Key,
     time: Time,
     first: First,
@@ -39,14 +38,13 @@ struct First {
 const MOST: usize = 64;
 const AT_ONCE: Time = 50_000_000;
 
-impl Rewritten {
+impl RewrittenConnections {
     /// A connection begins with this packet.
-    pub fn note(&mut self, dissected: &Dissected) {
-        let Dissected { key, segment, .. } = dissected;
-        let this = Begin {
+    pub fn note_begin(&mut self, key: &Key, segment: &Segment) {
+        let this = ConnectionBegin {
             key: *key,
             time: segment.time,
-            first: First::of(segment),
+            first: First::from_segment(segment),
         };
         self.count += u64::from(self.lately.iter().any(|before| this.is_again(before)));
         if self.lately.len() >= MOST {
@@ -56,8 +54,8 @@ impl Rewritten {
     }
 }
 
-impl Begin {
-    fn is_again(&self, before: &Begin) -> bool {
+impl ConnectionBegin {
+    fn is_again(&self, before: &ConnectionBegin) -> bool {
         self.first == before.first
             && self.key != before.key
             && self.time.abs_diff(before.time) <= AT_ONCE
@@ -67,7 +65,7 @@ impl Begin {
 
 /// Whether one end is the same: NAT seldom rewrites both.
 fn shares_an_end(one: &Key, other: &Key) -> bool {
-    let ends = [End::Low, End::High];
+    let ends = [ConnectionEnd::Low, ConnectionEnd::High];
     let shares = |end| {
         ends.iter()
             .any(|other_end| one.address(end) == other.address(*other_end))
@@ -76,7 +74,7 @@ fn shares_an_end(one: &Key, other: &Key) -> bool {
 }
 
 impl First {
-    fn of(segment: &Segment) -> First {
+    fn from_segment(segment: &Segment) -> First {
         First {
             sequence: segment.sequence,
             acknowledgement: segment.acknowledgement,

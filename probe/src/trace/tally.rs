@@ -1,6 +1,32 @@
-//! What is counted of each message.
+//! What is counted of each message, by what each segment is.
 
-use crate::trace::stream::{Placed, Sight};
+/// What a segment with payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Seen for the first time, and nothing that follows it was seen before.
+    New,
+    /// Sent before something that was seen earlier: it was overtaken.
+    Reordered,
+    /// Bytes that were sent before, whether or not the capture saw them then.
+    Retransmitted,
+    /// The same packet once more.
+    Duplicate,
+    /// A byte that is known to have arrived, sent to hear whether the other end is still there, or takes more.
+    KeepAlive,
+}
+
+/// What became of the stream by a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedSegment {
+    pub sight: Sight,
+    /// Where its payload begins and ends.
+    pub start: u64,
+    pub end: u64,
+    /// Whether any of it was not seen before.
+    pub fresh: bool,
+    /// A retransmission that turned out to be needless, this one or one before.
+    pub spurious: bool,
+}
 
 /// What was seen of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +44,7 @@ pub struct Tally {
 
 impl Tally {
     /// Of one segment.
-    pub fn of(placed: &Placed, is_coalesced: bool) -> Tally {
+    pub fn from_placed(placed: &PlacedSegment, is_coalesced: bool) -> Tally {
         let is = |sight| u32::from(placed.sight == sight);
         Tally {
             segments: u32::from(placed.fresh),

@@ -9,12 +9,12 @@ use io_uring::types::{CancelBuilder, Timespec};
 const PATIENCE: u64 = 5;
 
 /// A ring, and what its operations point to. However its owner ends, also by a panic, the ring is empty first.
-pub struct Pinned<Memory> {
+pub struct PinnedMemory<Memory> {
     pub ring: IoUring,
     memory: ManuallyDrop<Box<Memory>>,
 }
 
-impl<Memory> Pinned<Memory> {
+impl<Memory> PinnedMemory<Memory> {
     pub fn new(ring: IoUring, memory: Memory) -> Self {
         Self {
             ring,
@@ -23,7 +23,7 @@ impl<Memory> Pinned<Memory> {
     }
 }
 
-impl<Memory> std::ops::Deref for Pinned<Memory> {
+impl<Memory> std::ops::Deref for PinnedMemory<Memory> {
     type Target = Memory;
 
     #[inline]
@@ -32,16 +32,16 @@ impl<Memory> std::ops::Deref for Pinned<Memory> {
     }
 }
 
-impl<Memory> std::ops::DerefMut for Pinned<Memory> {
+impl<Memory> std::ops::DerefMut for PinnedMemory<Memory> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
 }
 
-impl<Memory> Drop for Pinned<Memory> {
+impl<Memory> Drop for PinnedMemory<Memory> {
     fn drop(&mut self) {
-        if settle(&self.ring) {
+        if cancel_all(&self.ring) {
             // SAFETY: nobody has it any more: not the kernel, and its owner ends here.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
@@ -49,7 +49,7 @@ impl<Memory> Drop for Pinned<Memory> {
 }
 
 /// Cancel all that is under way, and wait for it. Whether nothing is any more.
-fn settle(ring: &IoUring) -> bool {
+fn cancel_all(ring: &IoUring) -> bool {
     loop {
         let limit = Timespec::new().sec(PATIENCE);
         let cancelled = ring
@@ -86,13 +86,13 @@ mod tests {
     }
 
     /// A buffer that the kernel waits to write to, once there is something from the other end; None without io_uring.
-    fn pending(socket: &UnixStream) -> Option<(Pinned<Buffer>, Rc<Cell<bool>>)> {
+    fn pending_read(socket: &UnixStream) -> Option<(PinnedMemory<Buffer>, Rc<Cell<bool>>)> {
         let freed = Rc::new(Cell::new(false));
         let buffer = Buffer {
             bytes: [0; 16],
             freed: Rc::clone(&freed),
         };
-        let mut pinned = Pinned::new(super::super::ring::ring(1).ok()?, buffer);
+        let mut pinned = PinnedMemory::new(super::super::ring::open_ring(1).ok()?, buffer);
         let pointer = pinned.bytes.as_mut_ptr();
         let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), pointer, 16).build();
         // SAFETY: the buffer is pinned.
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn nothing_is_under_way_when_memory_is_given_back() {
         let (mut near, mut far) = UnixStream::pair().unwrap();
-        let Some((mut pinned, freed)) = pending(&near) else {
+        let Some((mut pinned, freed)) = pending_read(&near) else {
             return;
         };
-        assert!(settle(&pinned.ring));
+        assert!(cancel_all(&pinned.ring));
         far.write_all(b"late").unwrap();
         pinned.ring.submit_and_wait(1).unwrap();
         let completed = pinned.ring.completion().next().unwrap();
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn memory_that_the_kernel_keeps_is_never_given_back() {
         let (near, _far) = UnixStream::pair().unwrap();
-        let Some((mut pinned, freed)) = pending(&near) else {
+        let Some((mut pinned, freed)) = pending_read(&near) else {
             return;
         };
         // What stands in the ring's place is none, and cannot say that all has ended.
         let other = UnixStream::pair().unwrap().0;
         let ring = pinned.ring.as_raw_fd();
-        assert!(settle(&pinned.ring));
+        assert!(cancel_all(&pinned.ring));
         let kept = unsafe { libc::dup(ring) };
         assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), ring) }, ring);
         pinned.bytes[0] = 1;

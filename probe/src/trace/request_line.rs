@@ -3,75 +3,56 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::capture::Time;
-use super::connection::{Connection, Handshake};
-use super::exchange::spans::Phases;
+use super::exchange::spans::{Handshake, Phases};
 use super::exchange::{Exchange, Message};
-use super::key::{End, Key};
-use super::pairs::Joined;
-use super::times::known;
+use super::key::{ConnectionEnd, Key};
+use super::packet::Time;
+use super::times::known_time;
 
 /// An exchange, with what its connection adds.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinishedExchange {
     pub key: Key,
-    pub client: End,
-    connection: u64,
+    pub client: ConnectionEnd,
+    pub connection: u64,
     pub handshake: Handshake,
-    mss: Option<u32>,
+    pub mss: Option<u32>,
     /// The sequence number of the request's first byte: the same at both ends.
     pub sequence: u32,
-    response_sequence: u32,
+    pub response_sequence: u32,
     pub exchange: Exchange,
-    target: Option<Box<str>>,
+    pub target: Option<Box<str>>,
 }
 
-impl Finished {
-    #[inline(always)]
-    pub fn new(connection: &Connection, exchange: &Exchange, target: Option<Box<str>>) -> Finished {
-        let stream = |end| &connection.ways.get(end).stream;
-        let (client, server) = (connection.client, connection.client.other());
-        Finished {
-            key: connection.key,
-            client: connection.client,
-            connection: connection.number,
-            handshake: connection.handshake,
-            mss: connection.mss(),
-            sequence: stream(client).sequence(exchange.request.start),
-            response_sequence: stream(server).sequence(exchange.response.start),
-            exchange: *exchange,
-            target,
-        }
-    }
-
+impl FinishedExchange {
     /// The sequence numbers of the request's bytes: from, and up to but not including.
     pub fn request_numbers(&self) -> (u32, u32) {
-        numbers(self.sequence, &self.exchange.request)
+        packet_numbers(self.sequence, &self.exchange.request)
     }
 
     pub fn response_numbers(&self) -> (u32, u32) {
-        numbers(self.response_sequence, &self.exchange.response)
+        packet_numbers(self.response_sequence, &self.exchange.response)
     }
 
     /// The times between its events, as far as they were seen.
-    pub fn phases(&self) -> Phases<Option<u64>> {
+    pub fn phase_lengths(&self) -> Phases<Option<u64>> {
         let Phases {
             connect,
             send,
             wait,
             transfer,
             total,
-        } = self.exchange.spans(&self.handshake);
+        } = self.exchange.phase_spans(&self.handshake);
         Phases {
-            connect: connect.length(),
-            send: send.length(),
-            wait: wait.length(),
-            transfer: transfer.length(),
-            total: total.length(),
+            connect: connect.span_length(),
+            send: send.span_length(),
+            wait: wait.span_length(),
+            transfer: transfer.span_length(),
+            total: total.span_length(),
         }
     }
 
-    pub fn line(&self, joined: Option<Joined>) -> Line {
+    pub fn to_line(&self, joined: Option<JoinedExchange>) -> RequestLine {
         let Handshake {
             syn,
             synack,
@@ -81,33 +62,33 @@ impl Finished {
         let Exchange {
             request, response, ..
         } = &self.exchange;
-        Line {
+        RequestLine {
             schema: "trace.request.v1",
             connection: self.connection,
             client: self.key.address(self.client).to_string(),
-            server: self.key.address(self.client.other()).to_string(),
+            server: self.key.address(self.client.other_end()).to_string(),
             number: self.exchange.number,
             method: self.exchange.method.name().to_owned(),
             target: self.target.as_deref().map(str::to_owned),
             status: (self.exchange.status > 0).then_some(self.exchange.status),
-            syn: known(syn),
-            synack: known(synack),
-            ack: known(ack),
-            request_first: known(request.first),
-            request_last: known(request.last),
-            request_acked: known(self.exchange.acked),
-            response_first: known(response.first),
-            response_last: known(response.last),
-            fin: known(fin),
+            syn: known_time(syn),
+            synack: known_time(synack),
+            ack: known_time(ack),
+            request_first: known_time(request.first),
+            request_last: known_time(request.last),
+            request_acked: known_time(self.exchange.acked),
+            response_first: known_time(response.first),
+            response_last: known_time(response.last),
+            fin: known_time(fin),
             mss: self.mss,
-            request: carried(request),
-            response: carried(response),
-            flags: self.flags(),
+            request: describe_carried(request),
+            response: describe_carried(response),
+            flags: self.list_flags(),
             joined,
         }
     }
 
-    fn flags(&self) -> Vec<&'static str> {
+    fn list_flags(&self) -> Vec<&'static str> {
         let exchange = &self.exchange;
         let (request, response) = (&exchange.request, &exchange.response);
         let sum = |of: fn(&Message) -> u32| of(request) + of(response) > 0;
@@ -136,14 +117,14 @@ impl Finished {
     }
 }
 
-fn numbers(first: u32, message: &Message) -> (u32, u32) {
-    (first, first.wrapping_add(message.bytes() as u32))
+fn packet_numbers(first: u32, message: &Message) -> (u32, u32) {
+    (first, first.wrapping_add(message.byte_count() as u32))
 }
 
-fn carried(message: &Message) -> Carried {
+fn describe_carried(message: &Message) -> CarriedContent {
     let tally = &message.tally;
-    Carried {
-        bytes: message.bytes(),
+    CarriedContent {
+        bytes: message.byte_count(),
         head: (message.head > 0).then_some(message.head),
         segments: tally.segments,
         retransmitted: tally.retransmitted,
@@ -159,7 +140,8 @@ fn carried(message: &Message) -> Carried {
 /// clock, and null where the event was not seen; a byte is seen when all before it were.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "trace.request.v1")]
-pub struct Line {
+#[schemars(rename = "Line")]
+pub struct RequestLine {
     /// `trace.request.v1`
     pub schema: &'static str,
     /// The connection, numbered from 0.
@@ -189,19 +171,84 @@ pub struct Line {
     pub fin: Option<Time>,
     /// Null when no SYN was captured.
     pub mss: Option<u32>,
-    pub request: Carried,
-    pub response: Carried,
+    pub request: CarriedContent,
+    pub response: CarriedContent,
     /// What is remarkable: retransmitted, spurious, reordered, duplicated, coalesced, pipelined, interim, head_cut,
     /// request_unfinished, unanswered, unfinished, handshake_unseen.
     pub flags: Vec<&'static str>,
     /// Of two captures, what the other one adds; the times above are those of the client's end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub joined: Option<Joined>,
+    pub joined: Option<JoinedExchange>,
+}
+
+/// What a second capture adds to a request.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Joined")]
+pub struct JoinedExchange {
+    /// The events as the server's end saw them, by its own clock.
+    pub request_first: Option<Time>,
+    pub request_last: Option<Time>,
+    pub response_first: Option<Time>,
+    pub response_last: Option<Time>,
+    /// The client sends: from the request's first byte to its last, at the client's end.
+    pub client_ns: Option<u64>,
+    /// On the way there and back: what remains of the whole. No clocks are compared for it.
+    pub network_ns: Option<i64>,
+    /// The server thinks: from the request's last byte to the response's first, at the server's end.
+    pub server_ns: Option<u64>,
+    /// The server sends: from the response's first byte to its last, at the server's end.
+    pub transfer_ns: Option<u64>,
+    /// From the request's first byte to the response's last, at the client's end: the sum of the four.
+    pub total_ns: Option<u64>,
+    /// Segments lost or overtaken between the captures.
+    pub request_lost: u32,
+    pub request_reordered: u32,
+    pub response_lost: u32,
+    pub response_reordered: u32,
+}
+
+/// Segments lost and overtaken of a request, and of its response.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mishaps {
+    pub request: (u32, u32),
+    pub response: (u32, u32),
+}
+
+impl JoinedExchange {
+    pub fn new(
+        client: &FinishedExchange,
+        server: &FinishedExchange,
+        mishaps: Mishaps,
+    ) -> JoinedExchange {
+        let (here, there) = (client.phase_lengths(), server.phase_lengths());
+        let sum = || Some(here.send? + there.wait? + there.transfer?);
+        let network = here
+            .total
+            .zip(sum())
+            .map(|(total, sum)| total as i64 - sum as i64);
+        let exchange = &server.exchange;
+        JoinedExchange {
+            request_first: known_time(exchange.request.first),
+            request_last: known_time(exchange.request.last),
+            response_first: known_time(exchange.response.first),
+            response_last: known_time(exchange.response.last),
+            client_ns: here.send,
+            network_ns: network,
+            server_ns: there.wait,
+            transfer_ns: there.transfer,
+            total_ns: here.total,
+            request_lost: mishaps.request.0,
+            request_reordered: mishaps.request.1,
+            response_lost: mishaps.response.0,
+            response_reordered: mishaps.response.1,
+        }
+    }
 }
 
 /// What it took to carry a message.
 #[derive(Serialize, JsonSchema)]
-pub struct Carried {
+#[schemars(rename = "Carried")]
+pub struct CarriedContent {
     /// Head and content.
     pub bytes: u64,
     /// Null when its end was not captured.

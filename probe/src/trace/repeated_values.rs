@@ -7,44 +7,44 @@ use crate::spread::GOLDEN;
 /// Values that are counted at a time.
 const SLOTS: usize = 256;
 
-pub struct Repeated {
+pub struct RepeatedValues {
     settled: Durations,
     /// What came last, so many times in a row, which nothing below knows of yet.
-    last: Counted,
+    last: CountedValue,
     /// What came before: the histogram does not know of it yet.
-    slots: [Counted; SLOTS],
+    slots: [CountedValue; SLOTS],
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct CountedValue {
     value: u64,
     times: u64,
 }
 
-impl Default for Repeated {
-    fn default() -> Repeated {
-        Repeated {
-            settled: Durations::growing(),
-            last: Counted::default(),
-            slots: [Counted::default(); SLOTS],
+impl Default for RepeatedValues {
+    fn default() -> RepeatedValues {
+        RepeatedValues {
+            settled: Durations::new_growing(),
+            last: CountedValue::default(),
+            slots: [CountedValue::default(); SLOTS],
         }
     }
 }
 
-impl Repeated {
+impl RepeatedValues {
     #[inline(always)]
-    pub fn record(&mut self, value: u64) {
+    pub fn record_value(&mut self, value: u64) {
         if value == self.last.value {
             self.last.times += 1;
         } else {
-            self.change(value);
+            self.change_value(value);
         }
     }
 
     #[inline(never)]
-    fn change(&mut self, value: u64) {
+    fn change_value(&mut self, value: u64) {
         self.settle_last();
-        self.last = Counted { value, times: 1 };
+        self.last = CountedValue { value, times: 1 };
     }
 
     #[inline(always)]
@@ -53,28 +53,28 @@ impl Repeated {
         if last.times == 0 {
             return;
         }
-        self.settled.weigh(last.value, last.times);
+        self.settled.weigh_duration(last.value, last.times);
         let slot = slot_of(last.value);
         if self.slots[slot].value == last.value {
             self.slots[slot].times += last.times;
         } else {
-            self.displace(slot, last);
+            self.displace_slot(slot, last);
         }
     }
 
     #[cold]
-    fn displace(&mut self, slot: usize, by: Counted) {
-        let Counted { value, times } = std::mem::replace(&mut self.slots[slot], by);
-        self.settled.place(value, times);
+    fn displace_slot(&mut self, slot: usize, by: CountedValue) {
+        let CountedValue { value, times } = std::mem::replace(&mut self.slots[slot], by);
+        self.settled.place_duration(value, times);
     }
 
-    pub fn summary(&mut self) -> Summary {
+    pub fn summarize_values(&mut self) -> Summary {
         self.settle_last();
         self.last.times = 0;
         for slot in 0..SLOTS {
-            self.displace(slot, Counted::default());
+            self.displace_slot(slot, CountedValue::default());
         }
-        self.settled.summary()
+        self.settled.summarize_durations()
     }
 }
 
@@ -89,35 +89,41 @@ fn slot_of(value: u64) -> usize {
 mod tests {
     use super::*;
 
-    fn told(summary: Summary) -> String {
+    fn describe_summary(summary: Summary) -> String {
         serde_json::to_string(&summary).expect("plain data")
     }
 
-    fn compare(values: impl Iterator<Item = u64>) {
-        let (mut repeated, mut each) = (Repeated::default(), Durations::default());
+    fn compare_with_durations(values: impl Iterator<Item = u64>) {
+        let (mut repeated, mut each) = (RepeatedValues::default(), Durations::default());
         for value in values {
-            repeated.record(value);
-            each.record(value);
+            repeated.record_value(value);
+            each.record_duration(value);
         }
-        assert_eq!(told(repeated.summary()), told(each.summary()));
-        assert_eq!(told(repeated.summary()), told(each.summary()));
+        assert_eq!(
+            describe_summary(repeated.summarize_values()),
+            describe_summary(each.summarize_durations())
+        );
+        assert_eq!(
+            describe_summary(repeated.summarize_values()),
+            describe_summary(each.summarize_durations())
+        );
     }
 
     #[test]
     fn repeated_values_are_recorded_as_often_as_they_come() {
-        compare([0, 0, 7, 7, 7, 1_000_000, 7, 12, 12, 0, 0].into_iter());
-        compare(std::iter::empty());
+        compare_with_durations([0, 0, 7, 7, 7, 1_000_000, 7, 12, 12, 0, 0].into_iter());
+        compare_with_durations(std::iter::empty());
     }
 
     #[test]
     fn values_make_room_for_others_and_come_back() {
         let few = (0..500_u64).map(|number| number % 97 * 1000);
         let many = (0..20 * SLOTS as u64).map(|number| number * number % 7919);
-        compare(few.chain(many.clone()).chain(many));
+        compare_with_durations(few.chain(many.clone()).chain(many));
     }
 
     #[test]
     fn the_longest_are_counted_too() {
-        compare([1 << 50, 3, 4_000_000_000_000, 1 << 50, 3].into_iter());
+        compare_with_durations([1 << 50, 3, 4_000_000_000_000, 1 << 50, 3].into_iter());
     }
 }

@@ -1,13 +1,13 @@
 //! The usual packet: Ethernet, IPv4 without options, TCP with its usual timestamps or without any option, that only
 //! acknowledges and may carry payload.
 //!
-//! Of it each field is read where it stands, when it is asked for, and says what [`dissect`](super::analysis::dissect) says of
+//! Of it each field is read where it stands, when it is asked for, and says what [`dissect`](super::analysis::dissect_packet) says of
 //! the same packet. So most packets are taken in without any of them being taken apart.
 
-use super::bytes::chunk;
-use super::capture::{Packet, Time};
+use super::bytes::chunk_at;
 use super::key::Wire;
 use super::link::ETHERNET;
+use super::packet::{Packet, Time};
 use super::tcp::{self, Fields, Segment};
 
 /// Up to the end of a TCP header without options.
@@ -28,74 +28,74 @@ pub struct Usual<'a, const HEADERS: usize> {
 
 impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     #[inline(always)]
-    pub fn of(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
+    pub fn from_packet(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
         /// The bits of two bytes that tell the length of TCP's header and the flags that matter.
         const LENGTH_AND_FLAGS: u32 = 0xf000 | tcp::CONTROLS as u32;
-        let usual = Usual::again(packet)?;
+        let usual = Usual::from_usual(packet)?;
         let header_words = (HEADERS - PLAIN + 20) as u32 / 4;
         // Ethertype, version and length of the header; neither a fragment nor another protocol than TCP.
         let is_usual = packet.link == ETHERNET
-            && usual.word(12) & 0xffff_ff00 == 0x0800_4500
-            && usual.word(20) & 0x3fff_00ff == 0x0000_0006
-            && u32::from(usual.half(46)) & LENGTH_AND_FLAGS
+            && usual.word_at(12) & 0xffff_ff00 == 0x0800_4500
+            && usual.word_at(20) & 0x3fff_00ff == 0x0000_0006
+            && u32::from(usual.half_at(46)) & LENGTH_AND_FLAGS
                 == header_words << 12 | u32::from(tcp::ACK)
-            && (HEADERS == PLAIN || usual.word(PLAIN) == USUAL_TIMESTAMPS);
+            && (HEADERS == PLAIN || usual.word_at(PLAIN) == USUAL_TIMESTAMPS);
         is_usual.then_some(usual)
     }
 
     #[inline(always)]
-    fn half(&self, at: usize) -> u16 {
-        u16::from_be_bytes(self.bytes(at))
+    fn half_at(&self, at: usize) -> u16 {
+        u16::from_be_bytes(self.bytes_at(at))
     }
 
     #[inline(always)]
-    fn word(&self, at: usize) -> u32 {
-        u32::from_be_bytes(self.bytes(at))
+    fn word_at(&self, at: usize) -> u32 {
+        u32::from_be_bytes(self.bytes_at(at))
     }
 
     #[inline(always)]
-    fn bytes<const COUNT: usize>(&self, at: usize) -> [u8; COUNT] {
-        chunk(self.headers, at).unwrap_or([0; COUNT])
+    fn bytes_at<const COUNT: usize>(&self, at: usize) -> [u8; COUNT] {
+        chunk_at(self.headers, at).unwrap_or([0; COUNT])
     }
 
     /// Addresses and ports.
     #[inline(always)]
-    pub fn wire(&self) -> Wire {
-        Wire(self.bytes(26))
+    pub fn read_wire(&self) -> Wire {
+        Wire(self.bytes_at(26))
     }
 
     /// Whether another packet is like this one but for where its bytes belong: all else that matters is equal.
     #[inline(always)]
     pub fn is_like(&self, other: &Usual<HEADERS>) -> bool {
-        let same = |at: usize| self.bytes::<8>(at) == other.bytes::<8>(at);
+        let same = |at: usize| self.bytes_at::<8>(at) == other.bytes_at::<8>(at);
         // Ethertype to length; fragment to protocol; addresses and ports; acknowledgement to window; the kind of the option.
-        (self.long(12) ^ other.long(12)) >> 16 == 0
-            && self.word(20) == other.word(20)
+        (self.long_at(12) ^ other.long_at(12)) >> 16 == 0
+            && self.word_at(20) == other.word_at(20)
             && same(26)
-            && self.word(34) == other.word(34)
+            && self.word_at(34) == other.word_at(34)
             && same(42)
-            && (HEADERS == PLAIN || self.word(PLAIN) == other.word(PLAIN))
+            && (HEADERS == PLAIN || self.word_at(PLAIN) == other.word_at(PLAIN))
     }
 
     #[inline(always)]
-    fn long(&self, at: usize) -> u64 {
-        u64::from_be_bytes(self.bytes(at))
+    fn long_at(&self, at: usize) -> u64 {
+        u64::from_be_bytes(self.bytes_at(at))
     }
 
     /// A packet of which it is not known yet whether it [is like](Usual::is_like) a usual one, nor when it came.
     #[inline(always)]
-    pub fn like(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
-        Usual::parted(data, 0)
+    pub fn from_data(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
+        Usual::new_parted(data, 0)
     }
 
     /// A packet that is known to be usual.
     #[inline(always)]
-    pub fn again(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
-        Usual::parted(packet.data, packet.time)
+    pub fn from_usual(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
+        Usual::new_parted(packet.data, packet.time)
     }
 
     #[inline(always)]
-    fn parted(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
+    fn new_parted(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
         let (headers, behind) = data.split_first_chunk::<HEADERS>()?;
         Some(Usual {
             headers,
@@ -106,8 +106,8 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
 
     /// The segment as a whole; None where the packet says that it is shorter than its headers.
     #[inline(always)]
-    pub fn segment(&self) -> Option<Segment<'a>> {
-        let length = u32::from(self.half(16)).checked_sub(IP_HEADERS + self.option_bytes())?;
+    pub fn read_segment(&self) -> Option<Segment<'a>> {
+        let length = u32::from(self.half_at(16)).checked_sub(IP_HEADERS + self.option_bytes())?;
         Some(Segment {
             time: self.time,
             sequence: self.sequence(),
@@ -115,7 +115,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
             flags: self.headers[47],
             window: self.window(),
             checksum: self.checksum(),
-            id: self.id(),
+            id: self.packet_id(),
             stamp: self.stamp(),
             option_bytes: self.option_bytes(),
             tcp_option_bytes: self.option_bytes(),
@@ -135,32 +135,32 @@ impl<const HEADERS: usize> Fields for Usual<'_, HEADERS> {
 
     #[inline(always)]
     fn sequence(&self) -> u32 {
-        self.word(38)
+        self.word_at(38)
     }
 
     #[inline(always)]
     fn acknowledgement(&self) -> u32 {
-        self.word(42)
+        self.word_at(42)
     }
 
     #[inline(always)]
     fn window(&self) -> u16 {
-        self.half(48)
+        self.half_at(48)
     }
 
     #[inline(always)]
     fn checksum(&self) -> u16 {
-        self.half(50)
+        self.half_at(50)
     }
 
     #[inline(always)]
-    fn id(&self) -> u16 {
-        self.half(18)
+    fn packet_id(&self) -> u16 {
+        self.half_at(18)
     }
 
     #[inline(always)]
     fn stamp(&self) -> Option<u32> {
-        (HEADERS == STAMPED).then(|| self.word(58))
+        (HEADERS == STAMPED).then(|| self.word_at(58))
     }
 
     #[inline(always)]
@@ -170,12 +170,12 @@ impl<const HEADERS: usize> Fields for Usual<'_, HEADERS> {
 
     // More than any packet has where the packet says that it is shorter than its headers.
     #[inline(always)]
-    fn length(&self) -> u32 {
-        u32::from(self.half(16)).wrapping_sub(IP_HEADERS + self.option_bytes())
+    fn payload_length(&self) -> u32 {
+        u32::from(self.half_at(16)).wrapping_sub(IP_HEADERS + self.option_bytes())
     }
 
     #[inline(always)]
-    fn first(&self) -> Option<u8> {
+    fn first_byte(&self) -> Option<u8> {
         self.behind.first().copied()
     }
 }

@@ -13,7 +13,7 @@ use rustix::param::page_size;
 const NOTHING: u8 = 0xff;
 
 /// Of one map: where it lies, and whether something of it was not there.
-struct Place {
+struct WatchedPlace {
     taken: AtomicBool,
     begin: AtomicUsize,
     end: AtomicUsize,
@@ -21,8 +21,8 @@ struct Place {
 }
 
 /// More than two captures are not open at a time, but in tests.
-static PLACES: [Place; 16] = [const {
-    Place {
+static PLACES: [WatchedPlace; 16] = [const {
+    WatchedPlace {
         taken: AtomicBool::new(false),
         begin: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
@@ -31,7 +31,7 @@ static PLACES: [Place; 16] = [const {
 }; 16];
 
 /// As long as this lives, pages that are not there can be looked at.
-pub struct Watch(&'static Place);
+pub struct Watch(&'static WatchedPlace);
 
 impl Watch {
     /// Over nothing yet. None where too many are watched, or the signal cannot be taken.
@@ -48,7 +48,7 @@ impl Watch {
     }
 
     /// Watch over the map at these addresses.
-    pub fn over(&self, addresses: Range<usize>) {
+    pub fn watch_over(&self, addresses: Range<usize>) {
         self.0.begin.store(addresses.start, Ordering::Relaxed);
         self.0.end.store(addresses.end, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ fn take_signal() -> bool {
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes what is known of the signal.
     let (code, at) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    let is_here = |place: &&Place| {
+    let is_here = |place: &&WatchedPlace| {
         (place.begin.load(Ordering::Relaxed)..place.end.load(Ordering::Relaxed)).contains(&at)
     };
     let place = PLACES.iter().find(is_here);

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::{AT_ONCE, LATELY};
-use crate::trace::capture::Time;
 use crate::trace::mark::Mark;
+use crate::trace::packet::Time;
 use crate::trace::tcp::Segment;
 
 /// A packet where it arrives.
@@ -19,10 +19,10 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    pub fn of(segment: &Segment, answered: u32) -> Arrival {
+    pub fn from_segment(segment: &Segment, answered: u32) -> Arrival {
         Arrival {
             time: segment.time,
-            mark: Mark::of(segment),
+            mark: Mark::from_segment(segment),
             window: segment.window,
             answered,
         }
@@ -42,16 +42,16 @@ pub struct Came(VecDeque<Arrival>);
 
 impl Came {
     /// Memory that is taken.
-    pub fn size(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         self.0.capacity() * size_of::<Arrival>()
     }
 
-    pub fn forget(&mut self) {
+    pub fn forget_oldest(&mut self) {
         self.0 = VecDeque::new();
     }
 
     /// One has arrived. Bare ones are not remembered: an end that complains says the same many times, in as many packets.
-    pub fn note(&mut self, arrival: &Arrival) {
+    pub fn note_arrival(&mut self, arrival: &Arrival) {
         if arrival.mark.length == 0 {
             return;
         }
@@ -61,7 +61,7 @@ impl Came {
         self.0.push_back(*arrival);
     }
 
-    pub fn has(&self, arrival: &Arrival) -> bool {
+    pub fn has_arrival(&self, arrival: &Arrival) -> bool {
         self.0.iter().rev().any(|before| arrival.is_again(before))
     }
 }

@@ -1,0 +1,49 @@
+//! What becomes of an exchange that is done: it is counted at once, or kept whole for who wants to know more of it.
+
+use super::distributions::Distributions;
+use super::request_line::FinishedExchange;
+use super::shapes::Shapes;
+use super::targets::Targets;
+
+#[derive(Default)]
+pub struct Done {
+    /// Where nobody wants more.
+    pub counted: Option<Distributions>,
+    pub kept: Vec<FinishedExchange>,
+    pub targets: Targets,
+}
+
+impl Done {
+    /// From now on, count them among these.
+    pub fn count_among(&mut self, distributions: Distributions) {
+        self.counted = Some(distributions);
+    }
+
+    /// All that were counted, if they were.
+    pub fn take_counted(&mut self) -> Option<Distributions> {
+        self.counted.take()
+    }
+
+    /// Those that were kept since this was asked last.
+    pub fn take_kept(&mut self) -> &mut Vec<FinishedExchange> {
+        &mut self.kept
+    }
+
+    /// A request begins on this connection, the how many-th of it: what it asks for is kept with it.
+    #[inline(always)]
+    pub fn note_request(&mut self, connection: u64, number: u32, head: &[u8]) {
+        if self.counted.is_none() {
+            self.targets.note_target((connection, number), head);
+        }
+    }
+}
+
+/// What connections give to those who follow them: exchanges that are done, the shapes of segments, how much is kept.
+#[derive(Default)]
+pub struct Findings {
+    /// Exchanges that are done.
+    pub done: Done,
+    pub shapes: Shapes,
+    /// By how much connections may have grown since somebody last looked, in bytes: what they keep for later.
+    pub grown: usize,
+}
