@@ -26,7 +26,7 @@ _MEMORY = 256 * 2**20
 _TRIED = "proof-"
 """What is booted from is called so in the state folder, and by whose it is."""
 # Once QEMU has the file open it needs no name, so that a killed controller leaves none on a host.
-_BOOT = 'exec 3<"$1"; rm -f -- "$1"; shift; exec "$@"'
+_BOOT = 'exec 9<"$1"; rm -f -- "$1"; shift; exec "$@"'
 _WORD = "nearmetal: this guest has booted"
 _INIT = f"""#!/bin/sh
 /bin/busybox mount -t proc proc /proc
@@ -107,11 +107,11 @@ async def prove(
     parts, power = await placed.parts(image, site), await needs.find(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
-        *(site.probe, "launch", *site.bound, "--", "sh", "-c", _BOOT, "boot", initrd),
-        *(site.probe, "launch", *site.bound, "--open", parts.kernel, *power.launched(initrd), "--"),
+        *(site.probe, "launch", *site.bound, "--open", parts.kernel, "--", "sh", "-c", _BOOT, "boot", initrd),
+        *(site.probe, "launch", *site.bound, *power.launched(initrd), "--"),
         *common(program, machine, accel, "max", 1, _MEMORY),
         *power.arguments,
-        *("-kernel", "/proc/self/fd/{file0}", "-initrd", "/proc/self/fd/3", "-append", " ".join(words)),
+        *("-kernel", "/proc/self/fd/{file0}", "-initrd", "/proc/self/fd/9", "-append", " ".join(words)),
         *("-serial", "stdio", "-no-reboot"),
     ]
     try:

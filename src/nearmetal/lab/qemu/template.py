@@ -127,7 +127,7 @@ async def _with_qemu(
 ) -> None:
     place = ("--chdir", str(unfinished.folder), *(("--tap", _TAP) if guest.port else ()))
     launched = files.launch(guest, _NAME, command, site, *place)
-    running = await site.spawn([site.probe, "launch", *site.bound, "--", *_ALONE, *launched])
+    running = await site.spawn([*_ALONE, *launched])
     try:
         await work(unfinished, running, site)
     finally:
