@@ -6,9 +6,9 @@ use anyhow::Context;
 use clap::ValueEnum;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
-    set_keep_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid,
-    set_thread_res_uid,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, configure_capability_in_ambient_set,
+    set_capabilities, set_capabilities_secure_bits, set_keep_capabilities, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 /// A user and a group by number, written `UID:GID`.
@@ -58,6 +58,11 @@ pub fn become_user(owner: Owner, groups: &[u32], kept: &[Kept]) -> anyhow::Resul
     let uid = Uid::from_raw(owner.uid);
     let gid = Gid::from_raw(owner.gid);
     let groups: Vec<Gid> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    if !kept.is_empty() {
+        // Without it access(2), by which QEMU looks for its modules, knows nothing of capabilities of a user's.
+        set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
+            .context("cannot keep capabilities; it takes root")?;
+    }
     set_keep_capabilities(!kept.is_empty())
         .and_then(|()| set_thread_groups(&groups))
         .and_then(|()| set_thread_res_gid(gid, gid, gid))
