@@ -104,6 +104,12 @@ def measure_by_kvm(machine: Ordinary) -> str:
     return _measure(machine, "kvm", 12, "--blocks 2 --set machine.accel=kvm")
 
 
+def measure_in_docker(machine: Ordinary) -> str:
+    """The study quickstart on the host and in their Docker engine, whose groups systemd makes."""
+    said = _measure(machine, "docker", 4, f"--blocks 1 {_levels('docker')}")
+    return f"{_must(machine, 'docker info 2>/dev/null | grep -i cgroup')}\n{said}"
+
+
 def measure_by_tcg(machine: Ordinary) -> str:
     """The study quickstart on the host and in a guest that is emulated twice."""
     return _measure(machine, "tcg", 4, f"--blocks 1 --set machine.accel=tcg {_levels('qemu')}")
@@ -182,6 +188,7 @@ STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "install": install,
     "doctor": examine,
     "faults": suffer_faults,
+    "docker": measure_in_docker,
     "kvm": measure_by_kvm,
     "isolate": isolate_cpu,
     "links": shape_links,
