@@ -91,7 +91,8 @@ class Place:
     ) -> Completed:
         self.ran.append(list(argv))
         if "at" in argv:
-            told = json.dumps({"started_ns": time.time_ns() + self._ahead})
+            now = time.time_ns() + self._ahead
+            told = json.dumps({"started_ns": now, "ended_ns": now})
             return Completed(status=0, stdout=told.encode())
         return Completed(status=0, stdout=self._file if argv[0] == "cat" else b"")
 
@@ -125,7 +126,7 @@ def places(guest: Sampler | None = None, host: Sampler | None = None, file: byte
 @pytest.fixture(autouse=True)
 def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "nearmetal.lab.stage.LocalSite", lambda: Place("local", "host-boot", Sampler(Completed(status=0)))
+        "nearmetal.lab.clocks.LocalSite", lambda: Place("local", "host-boot", Sampler(Completed(status=0)))
     )
 
 
