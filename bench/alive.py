@@ -44,7 +44,7 @@ async def measure(kind: str, trials: int) -> dict[str, list[float]]:
     """Milliseconds of each trial."""
     from nearmetal.run import session
     from nearmetal.store.folder import RunFolder
-    from nearmetal.store.journal import records
+    from nearmetal.store.journal import read_records
     from nearmetal.study import read
 
     text = STUDY.format(kind=kind, clients="mock" if kind == "mock" else "host", trials=trials)
@@ -52,7 +52,7 @@ async def measure(kind: str, trials: int) -> dict[str, list[float]]:
         folder = Path(place) / "run"
         request = session.Request(read(text, "alive.toml"), text, (), False, folder, available=False)
         await session.start(request, lambda said: None, ())
-        counted = [one for one in records(RunFolder(folder).journal) if one.status is TrialStatus.OK]
+        counted = [one for one in read_records(RunFolder(folder).journal) if one.status is TrialStatus.OK]
     return {name: [one.phases_ns[name] / 1e6 for one in counted] for name in ("alive", "check")}
 
 

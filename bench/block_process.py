@@ -40,10 +40,10 @@ async def measure() -> dict[str, list[float]]:
     from nearmetal.run.block_runner import BlockProcesses
     from nearmetal.run.events import BlockStarted, Event
     from nearmetal.run.runner import plan_task
-    from nearmetal.say import silent
+    from nearmetal.say import ignore_text
     from nearmetal.study import read
 
-    plan = planning.make(read(_STUDY, "block-process.toml"))
+    plan = planning.make_plan(read(_STUDY, "block-process.toml"))
 
     class Times:
         def __init__(self) -> None:
@@ -55,7 +55,7 @@ async def measure() -> dict[str, list[float]]:
                 self.first = self.last
 
     found: dict[str, list[float]] = {"begin": [], "end": [], "own process": [], "this process": []}
-    processes = BlockProcesses(silent)
+    processes = BlockProcesses(ignore_text)
     with tempfile.TemporaryDirectory() as place:
         for number in range(BLOCKS + 2):
             for name, run in (("own process", processes.run), ("this process", run_task)):

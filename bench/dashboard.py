@@ -19,7 +19,7 @@ from tests import plausible_run
 from tests.dashboard_server import Dashboard, dashboard
 
 from nearmetal.dashboard.run_view import number_of
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 
 _SHAPES = {
     "3 treatments x 2 workloads x 8 blocks": (8, ""),
@@ -68,7 +68,7 @@ def main() -> None:
             lines = run.journal.read_bytes().splitlines(keepends=True)
             run.journal.write_bytes(b"".join(lines[:-_TRIALS]))
             print(f"{name}: {len(lines):,} trials")
-            with claimed(run.journal), dashboard(str(run.path)) as served:
+            with hold_journal(run.journal), dashboard(str(run.path)) as served:
                 watched(served, run.journal, lines[-_TRIALS:], arguments.still)
 
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.run import session
 from nearmetal.run.events import BlockDispatched, Event, RunEnded
-from nearmetal.say import silent
+from nearmetal.say import ignore_text
 from nearmetal.study import read
 
 _STUDY = """
@@ -61,7 +61,7 @@ async def measure(sites: int, blocks_each: int, seconds: float) -> dict[str, flo
     with TemporaryDirectory() as place:
         os.environ["NEARMETAL_HOME"] = place
         request = session.Request(read(text, "fleet.toml"), text, (), False, Path(place) / "run", available=False)
-        progress = await session.start(request, silent, (see,), OnAFleet(f"local:{sites}"))
+        progress = await session.start(request, ignore_text, (see,), OnAFleet(f"local:{sites}"))
     trials = sum(progress.counts.values())
     return {
         "sites": sites,

@@ -57,7 +57,7 @@ def main() -> None:
         study = read(text, "large.toml")
         was_read = time.process_time()
         resolved = resolve_treatments(study)
-        plan = planning.make(study, resolved=resolved)
+        plan = planning.make_plan(study, resolved=resolved)
         ids = checksum_trial_ids(plan)
         planned = time.process_time()
         with TemporaryDirectory() as place:
@@ -77,7 +77,7 @@ def main() -> None:
             )
             written = time.process_time()
             size = (Path(place) / "manifest.json").stat().st_size
-            again = RunFolder(Path(place)).manifest()
+            again = RunFolder(Path(place)).read_manifest()
             told = {
                 "shape": name,
                 "trials": plan.trials,

@@ -36,7 +36,13 @@ def manifest(environments: Sequence[str] = ("host", "docker"), **design: Any) ->
         }
     )
     return Manifest(
-        run="r", created="2025-03-01T12:00:00Z", study=study, source="", plan=planning.make(study), versions={}, host={}
+        run="r",
+        created="2025-03-01T12:00:00Z",
+        study=study,
+        source="",
+        plan=planning.make_plan(study),
+        versions={},
+        host={},
     )
 
 

@@ -19,7 +19,7 @@ Values = Callable[[Assignment, str, float], Mapping[str, Response]]
 def manifest(blocks: int = 16, *overrides: str, quick: bool = False, kind: str = "mock") -> Manifest:
     both = [f"environments.{name}.kind={kind}" for name in ("first", "again")]
     given = (*both, f"design.blocks={blocks}", *overrides)
-    study = read(studies.text("calibration"), "calibration", given, quick)
+    study = read(studies.read_study_file("calibration"), "calibration", given, quick)
     return Manifest(
         run="r",
         created="2025-03-01T12:00:00+00:00",
@@ -27,7 +27,7 @@ def manifest(blocks: int = 16, *overrides: str, quick: bool = False, kind: str =
         source="",
         overrides=given,
         quick=quick,
-        plan=planning.make(study),
+        plan=planning.make_plan(study),
         versions={},
         host={"kernel": {"release": "6.1-made-up"}},
     )

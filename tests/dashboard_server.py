@@ -86,7 +86,7 @@ def dashboard(*words: str, cwd: Path | None = None) -> Iterator[Dashboard]:
         try:
             assert process.stdout is not None and process.stderr is not None
             said: dict[str, Any] = json.loads(process.stdout.readline() or process.stderr.read())
-            jsonschema.validate(said, schemas.documents()["dashboard.v1"])
+            jsonschema.validate(said, schemas.list_documents()["dashboard.v1"])
             assert said["process"] == process.pid
             served = Dashboard(said["url"], process)
             served.enter()

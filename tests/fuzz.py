@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nearmetal import studies, study
-from nearmetal.by_hand.unpacking import unpack
+from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import journal
-from nearmetal.store.facts import sift
+from nearmetal.store.facts import sift_facts
 from tests import plausible_run
 from tests.unit import test_store_facts, test_tars_hostile
 from tests.unit.study_text import GOOD
@@ -43,7 +43,7 @@ class Target(NamedTuple):
 
 
 def study_texts(_: Path) -> Iterable[bytes]:
-    return [GOOD.encode(), *(studies.text(name).encode() for name in studies.names())]
+    return [GOOD.encode(), *(studies.read_study_file(name).encode() for name in studies.list_names())]
 
 
 def read_study(content: bytes, _: Path) -> None:
@@ -63,7 +63,14 @@ def journals(folder: Path) -> Iterable[bytes]:
 def read_journal(content: bytes, folder: Path) -> None:
     path = folder / "journal.jsonl"
     path.write_bytes(content)
-    for read in (journal.read, journal.lines, journal.records, journal.check_lines, journal.last, journal.is_changed):
+    for read in (
+        journal.read,
+        journal.read_entries,
+        journal.read_records,
+        journal.check_lines,
+        journal.read_last_event,
+        journal.is_changed,
+    ):
         try:
             told: Any = read(path)
             list(told) if isinstance(told, Iterable) else None
@@ -80,8 +87,8 @@ def read_facts(content: bytes, _: Path) -> None:
         told = json.loads(content)
     except (ValueError, RecursionError):
         return
-    sifted, problems = sift(told)
-    assert sift(sifted) == (sifted, ()), "what was let through is let through again"
+    sifted, problems = sift_facts(told)
+    assert sift_facts(sifted) == (sifted, ()), "what was let through is let through again"
     assert all(problem.isprintable() for problem in problems)
 
 
@@ -96,7 +103,7 @@ def read_archive(content: bytes, folder: Path) -> None:
         inside = Path(place) / "in"
         inside.mkdir()
         with contextlib.suppress(HostCannot, OSError):
-            unpack(io.BytesIO(content), inside)
+            unpack_archive(io.BytesIO(content), inside)
         assert {path.name for path in Path(place).iterdir()} == {"in"}
 
 

@@ -73,6 +73,6 @@ def replace_artifacts(folder: RunFolder, pattern: str, content: bytes) -> None:
 
 def emptied(folder: RunFolder) -> None:
     """As of a run that was killed before its first machine was made."""
-    folder.write_manifest(folder.manifest().model_copy(update={"fairness": ()}))
+    folder.write_manifest(folder.read_manifest().model_copy(update={"fairness": ()}))
     shutil.rmtree(folder.artifacts, ignore_errors=True)
     folder.journal.write_bytes(b"")

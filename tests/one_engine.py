@@ -13,7 +13,7 @@ from typing import Self
 import pytest
 
 from nearmetal.report import write
-from nearmetal.report.drawing import Begun, Picture, Spec, draw, svg
+from nearmetal.report.drawing import Begun, Picture, Spec, draw_picture, draw_svg
 
 
 class Here:
@@ -27,17 +27,17 @@ class Here:
     ) -> None:
         pass
 
-    def begin(self, spec: Spec, png: bool) -> Begun:
+    def begin_drawing(self, spec: Spec, png: bool) -> Begun:
         travelled = json.loads(json.dumps(dict(spec)))
         begun = Begun()
-        begun.set_result(draw(travelled) if png else Picture(svg(travelled)))
+        begun.set_result(draw_picture(travelled) if png else Picture(draw_svg(travelled)))
         return begun
 
 
 class OnePicture(Here):
     """Draws the same for every specification: of what most reports cost, drawing is the larger part."""
 
-    def begin(self, spec: Spec, png: bool) -> Begun:
+    def begin_drawing(self, spec: Spec, png: bool) -> Begun:
         begun = Begun()
         begun.set_result(_draw_point())
         return begun
@@ -45,7 +45,7 @@ class OnePicture(Here):
 
 @cache
 def _draw_point() -> Picture:
-    return draw({"mark": "point", "data": {"values": []}})
+    return draw_picture({"mark": "point", "data": {"values": []}})
 
 
 @contextmanager

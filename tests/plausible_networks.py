@@ -142,7 +142,7 @@ def make(
         name: {"levels": factor} if isinstance(factor, list) else factor for name, factor in raw["factors"].items()
     }
     study: Study = Study.model_validate(raw, context=AS_WRITTEN)
-    plan = planning.make(study)
+    plan = planning.make_plan(study)
     path.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(path)
     folder.write_manifest(

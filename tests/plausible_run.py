@@ -81,7 +81,7 @@ def study(blocks: int = 8, factors: str = "") -> tuple[Study, str]:
 def make(path: Path, blocks: int = 8, factors: str = "", faults: bool = True) -> RunFolder:
     """Write a whole run. With `faults`, one trial was lost and one invalid, and their blocks were repeated."""
     described, source = study(blocks, factors)
-    plan = planning.make(described)
+    plan = planning.make_plan(described)
     path.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(path)
     folder.write_manifest(
@@ -100,7 +100,7 @@ def make(path: Path, blocks: int = 8, factors: str = "", faults: bool = True) ->
         for treatment in plan.treatments:
             facts = _facts(str(treatment["environment"]))
             seen = FactsSeen(treatment=treatment, role="server", facts=facts, at_ns=0)
-            journal.write(render_line(seen.line()))
+            journal.write(render_line(seen.to_line()))
         for block in plan_blocks(plan):
             for record in _block(block, noise, faults):
                 journal.write(render_line(record.model_dump(mode="json")))

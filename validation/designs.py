@@ -98,9 +98,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     arguments = parser.parse_args()
     runs = 200 if arguments.quick else 2_000
-    text = studies.text("quickstart")
+    text = studies.read_study_file("quickstart")
     plans = {
-        name: planning.make(read(text, "quickstart", [f"design.blocks={blocks}"] if blocks else []))
+        name: planning.make_plan(read(text, "quickstart", [f"design.blocks={blocks}"] if blocks else []))
         for name, blocks in (
             ("quickstart", ""),
             ("its demo, 12 blocks", "12"),

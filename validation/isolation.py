@@ -23,7 +23,7 @@ from typing import Any
 
 from nearmetal.model import TrialRecord
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 
 STUDY = Path(__file__).with_name("isolation.toml")
 FEWER = 50
@@ -42,7 +42,7 @@ def measured(folder: str, options: Sequence[str]) -> Mapping[str, Any]:
 
 def ticks(folder: str, isolation: str) -> list[float]:
     """Local-timer interrupts per second on the CPU that was listened to, of each trial at this level."""
-    found: list[TrialRecord] = [one for one in records(RunFolder(Path(folder)).journal) if one.status == "ok"]
+    found: list[TrialRecord] = [one for one in read_records(RunFolder(Path(folder)).journal) if one.status == "ok"]
     return [one.responses["ticks"].value for one in found if one.trial.treatment.get("isolation") == isolation]
 
 

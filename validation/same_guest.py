@@ -78,7 +78,7 @@ def main() -> int:
         print("\n".join(map(line, found)))
         holds = bool(found) and all(one["verdict"] == "equivalent" for one in found)
         if not holds:
-            manifest = RunFolder(Path(folder)).manifest()
+            manifest = RunFolder(Path(folder)).read_manifest()
             for row in fairness_of(manifest.fairness, manifest.study.reference):
                 print(f"  {row.group}, {row.fact}: " + "; ".join(f"{who}: {what}" for who, what in row.values.items()))
     return 0 if holds else 1

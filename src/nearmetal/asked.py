@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.factors import KnownNames, NoTarget, Target, find_aims, placeholders
+from nearmetal.factors import KnownNames, NoTarget, Target, find_aims, list_placeholders
 from nearmetal.levels import fill_placeholders
 from nearmetal.model import (
     CAPTURE_KEYS,
@@ -29,7 +29,7 @@ from nearmetal.units import AS_WRITTEN
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTreatment:
     """A study with one combination put into it."""
 
     environment: str
@@ -66,9 +66,9 @@ class Asking:
             for key, level in levels.items()
         )
         self._settings: dict[tuple[str, type, Level], tuple[Setting, ...]] = {}
-        self._filling = placeholders(study)  # also of factors that set a key beside
+        self._filling = list_placeholders(study)  # also of factors that set a key beside
 
-    def ask(self, assignment: Assignment) -> Asked:
+    def ask_treatment(self, assignment: Assignment) -> AskedTreatment:
         """What a combination asks for. pydantic's ValidationError when a level does not fit the key it sets."""
         levels: dict[str, dict[str, Level]] = {"machine": {}, "clients": {}, "link": {}, "observe": {}}
         chosen = dict(self._study.machine.settings)
@@ -79,36 +79,36 @@ class Asking:
                 elif its.kind == "treatment":
                     chosen[its.key] = level
         study = self._study
-        clients = self._once("clients", levels["clients"], lambda of: set_levels(study.clients, of))
-        machine = self._once("machine", levels["machine"], lambda of: set_levels(study.machine, of))
+        clients = self._make_once("clients", levels["clients"], lambda of: set_levels(study.clients, of))
+        machine = self._make_once("machine", levels["machine"], lambda of: set_levels(study.machine, of))
         is_same = clients.environment == SAME
         if is_same:
             levels["clients"]["environment"] = assignment["environment"]
-            clients = self._once("clients", levels["clients"], lambda of: set_levels(study.clients, of))
+            clients = self._make_once("clients", levels["clients"], lambda of: set_levels(study.clients, of))
         both = {"same": is_same} | {
             f"{table}.{key}": level for table in ("machine", "clients") for key, level in levels[table].items()
         }
         filling = {name: level for name, level in assignment.items() if name in self._filling}
-        return Asked(
+        return AskedTreatment(
             environment=str(assignment["environment"]),
             machine=machine,
             clients=clients,
             is_same=is_same,
-            client=self._once("client", both, lambda _: ask_client(machine, clients, is_same)),
-            link=self._once("link", levels["link"], lambda of: set_levels(study.link, of)),
-            observe=self._once("observe", levels["observe"], lambda of: _observed(study, of)),
+            client=self._make_once("client", both, lambda _: ask_client(machine, clients, is_same)),
+            link=self._make_once("link", levels["link"], lambda of: set_levels(study.link, of)),
+            observe=self._make_once("observe", levels["observe"], lambda of: _make_observe(study, of)),
             treatments=chosen,
-            workloads=self._once("workloads", filling, self._filled),
+            workloads=self._make_once("workloads", filling, self._fill_workloads),
             settings=self._settings_of(assignment),
         )
 
-    def _once(self, table: str, levels: Mapping[str, Level], make: Any) -> Any:
+    def _make_once(self, table: str, levels: Mapping[str, Level], make: Any) -> Any:
         key = (table, *((name, type(level), level) for name, level in levels.items()))
         if key not in self._tables:
             self._tables[key] = make(levels)
         return self._tables[key]
 
-    def _filled(self, levels: Assignment) -> tuple[WorkloadSpec, ...]:
+    def _fill_workloads(self, levels: Assignment) -> tuple[WorkloadSpec, ...]:
         return tuple(
             WorkloadSpec.model_validate(fill_placeholders(workload.model_dump(), levels))
             for workload in self._study.workloads
@@ -121,7 +121,7 @@ class Asking:
                 continue
             key = (name, type(level), level)
             if key not in self._settings:
-                self._settings[key] = tuple(_setting(name, its, level) for its in self._targets[name])
+                self._settings[key] = tuple(_make_setting(name, its, level) for its in self._targets[name])
             found += self._settings[key]
         overridden = {(one.target, one.key) for one in found}
         return (*(one for one in self._fixed if (one.target, one.key) not in overridden), *found)
@@ -179,7 +179,7 @@ _SETTING_TARGETS: Mapping[str, SettingTarget] = {
 }
 
 
-def _setting(factor: str, its: Target, level: Level) -> Setting:
+def _make_setting(factor: str, its: Target, level: Level) -> Setting:
     where = _SETTING_TARGETS[its.kind]
     key = f"{its.kind}.{its.key}" if where == "table" else its.key
     return Setting(factor=factor, target=where, key=key, level=level)
@@ -192,7 +192,7 @@ def put_level(study: Study, aim: Target, level: Level) -> Any:
     return getattr(set_levels(getattr(study, aim.kind), {aim.key: level}), aim.key)
 
 
-def _observed(study: Study, levels: Mapping[str, Level]) -> ObserveSpec:
+def _make_observe(study: Study, levels: Mapping[str, Level]) -> ObserveSpec:
     """What is listened in with, and how captures are made where there are any."""
     whether = {name: level for name, level in levels.items() if name not in CAPTURE_KEYS}
     how = {_of_capture(name): level for name, level in levels.items() if name in CAPTURE_KEYS}

@@ -12,7 +12,7 @@ from nearmetal import __version__, pipes, search_path
 from nearmetal.arguments import by_hand, completion, examples, host, image, isolate, requests, runs, studies
 from nearmetal.arguments.sections import SectionedGroup
 from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
-from nearmetal.plain import plain
+from nearmetal.plain import strip_controls
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -21,18 +21,18 @@ def main() -> None:
     """The command line. Errors of ours become one message and their exit code; a traceback is a fault of nearmetal."""
     try:
         pipes.be_patient()
-        search_path.widen()
+        search_path.widen_path()
         status = _carried_out()
     except Exception as error:
         if _is_of_interruption(error):
-            status = _interrupted()
+            status = _tell_interrupted()
         else:
             sys.excepthook(type(error), error, error.__traceback__)
             status = ExitCode.OWN_FAILURE
     except KeyboardInterrupt:
-        status = _interrupted()
+        status = _tell_interrupted()
     if status == ExitCode.INTERRUPTED and any(not thread.daemon for thread in threading.enumerate()[1:]):
-        _end(status)  # Python would wait for what goes on in them
+        _end_process(status)  # Python would wait for what goes on in them
     sys.exit(int(status or 0))
 
 
@@ -43,28 +43,28 @@ def _carried_out() -> int | None:
         status: int | None = cli.main(prog_name="nearmetal", standalone_mode=False)
     except click.exceptions.Abort as error:
         if isinstance(error.__cause__, LeftAtOnce):
-            _leave()
+            _leave_at_once()
         if isinstance(error.__cause__, EOFError):
             # click takes every one for Ctrl-D at a question, of which there are none here. Raised in here it would be
             # the context of its own consequence, and whoever follows those would go round in circles.
             defect = error.__cause__
         else:
-            status = _interrupted()
+            status = _tell_interrupted()
     except click.ClickException as error:
         from nearmetal import refusals
 
         if refusals.is_help(error):
             error.show()
         else:
-            _complain(str(refusals.refusal(error)))
+            _print_complaint(str(refusals.make_refusal(error)))
         status = ExitCode.BAD_INPUT
     except NearmetalError as error:
-        _complain(str(error))
+        _print_complaint(str(error))
         status = error.exit_code
     except OSError as error:
         from nearmetal import system_errors
 
-        _complain(system_errors.in_full(error, of_run=sys.argv[1:2] in (["run"], ["resume"])))
+        _print_complaint(system_errors.in_full(error, of_run=sys.argv[1:2] in (["run"], ["resume"])))
         status = ExitCode.HOST_CANNOT
     if defect:
         raise defect
@@ -78,19 +78,19 @@ def _is_of_interruption(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _interrupted() -> ExitCode:
+def _tell_interrupted() -> ExitCode:
     click.echo("nearmetal: interrupted", err=True)
     return ExitCode.INTERRUPTED
 
 
-def _leave() -> NoReturn:
+def _leave_at_once() -> NoReturn:
     """As one who is killed: an end in good order would wait for what is still under way. Ledgers know all of it."""
     with contextlib.suppress(OSError):
         click.echo("nearmetal: left at once; what is not put right yet: nearmetal clean", err=True)
-    _end(ExitCode.INTERRUPTED)
+    _end_process(ExitCode.INTERRUPTED)
 
 
-def _end(status: int) -> NoReturn:
+def _end_process(status: int) -> NoReturn:
     """Wait for nothing."""
     try:
         sys.stdout.flush()
@@ -99,13 +99,13 @@ def _end(status: int) -> NoReturn:
         os._exit(status)
 
 
-def _complain(text: str) -> None:
+def _print_complaint(text: str) -> None:
     """On stderr; folded between words where that is a terminal. What machines said is in it, and steers none."""
-    text = f"nearmetal: {plain(text)}"
+    text = f"nearmetal: {strip_controls(text)}"
     if sys.stderr.isatty():
-        from nearmetal.printing import folded
+        from nearmetal.printing import fold_text
 
-        text = folded(text)
+        text = fold_text(text)
     click.echo(text, err=True)
 
 

@@ -42,7 +42,7 @@ def gather_evidence(study: Study) -> "Evidence":
     return Evidence(
         pilot=find_pilot(digest_measurement(study), kernel, state),
         runs=tuple(_find_earlier_runs(study, state, kernel)),
-        calibrations=calibrations.kept(state, kernel),
+        calibrations=calibrations.read_calibrations(state, kernel),
     )
 
 
@@ -50,11 +50,13 @@ def _find_earlier_runs(study: Study, state: Path, kernel: str) -> "Iterator[Earl
     from nearmetal.analysis.paired_noise import measure_noise
     from nearmetal.analysis.sight import EarlierRun
 
-    found = [(one.manifest(), one) for one in _of_the_same_study(study, state) if _is_of(one.manifest(), kernel)]
+    found = [
+        (one.read_manifest(), one) for one in _of_the_same_study(study, state) if _is_of(one.read_manifest(), kernel)
+    ]
     newest = sorted(found, key=lambda one: datetime.datetime.fromisoformat(one[0].created), reverse=True)
     for manifest, folder in newest[:MOST_RUNS]:
         try:
-            records = list(journal.records(folder.journal))
+            records = list(journal.read_records(folder.journal))
         except (BadInput, OSError):
             continue
         if noise := measure_noise(manifest, records):
@@ -65,13 +67,13 @@ def _of_the_same_study(study: Study, state: Path) -> Iterator[RunFolder]:
     """Runs that measured the same. One that cannot be read is none."""
     measured = digest_measurement(study)
     named = re.compile(rb'"name":\s*"' + re.escape(study.name.encode()) + rb'"')
-    for path in runs.remembered(state):
+    for path in runs.list_remembered(state):
         try:
             # Most runs are of other studies, and a manifest takes long to read.
             if not named.search((path / "manifest.json").read_bytes()):
                 continue
             folder = RunFolder.open(path)
-            if digest_measurement(folder.manifest().study) == measured:
+            if digest_measurement(folder.read_manifest().study) == measured:
                 yield folder
         except (BadInput, OSError):
             continue
@@ -88,12 +90,12 @@ class Pace(NamedTuple):
 def find_pace(study: Study, plan: Plan) -> Pace | None:
     """By the last run that measured the same treatments here; None if there is none."""
     mine = {identify_assignment(treatment) for treatment in plan.treatments}
-    found = [(one.manifest(), one) for one in _of_the_same_study(study, Paths.default().state)]
+    found = [(one.read_manifest(), one) for one in _of_the_same_study(study, Paths.default().state)]
     for manifest, folder in sorted(found, key=lambda one: one[0].created, reverse=True)[:MOST_RUNS]:
         if {identify_assignment(treatment) for treatment in manifest.plan.treatments} != mine:
             continue
         try:
-            seconds, trials = RunProgress.of(journal.read_lines(folder.journal)).pace()
+            seconds, trials = RunProgress.from_lines(journal.read_lines(folder.journal)).measure_pace()
         except (BadInput, OSError):
             continue
         if trials >= len(mine) and manifest.study.design.repeats == study.design.repeats:
@@ -126,13 +128,13 @@ def fix_blocks(study: Study, plan: Plan, evidence: "Evidence", place: str = "") 
     if not plan.contrasts:
         raise BadInput('blocks = "auto", and nothing is compared', place, "fix the number: --blocks 12")
     if unknown := sight.list_unknown(plan, evidence):
-        which = figures.listing(list(dict.fromkeys(one.workload for one in islice(unknown, 100))))
+        which = figures.join_listing(list(dict.fromkeys(one.workload for one in islice(unknown, 100))))
         of = f"{len(unknown)} of {len(plan.contrasts)} comparisons"
         what = f'blocks = "auto", and the noise of {of} is not known ({which})'
         raise BadInput(what, place, f"{_NO_SOURCE}; or fix the number: --blocks 12")
     sizing = sight.size_blocks(plan, evidence, study.design)
     if sizing is None or sizing.blocks > MOST_BLOCKS:
-        many = "more blocks than can be counted" if sizing is None else figures.count(sizing.blocks, "block")
+        many = "more blocks than can be counted" if sizing is None else figures.format_count(sizing.blocks, "block")
         what = f'blocks = "auto": {show_aim(study.design)} takes {many}, and {MOST_BLOCKS:,} are the most'
         raise BadInput(what, place, "ask for less, or lessen the noise: longer trials, more repeats, a quieter host")
     return _with_blocks(study, sizing.blocks), sizing

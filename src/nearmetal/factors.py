@@ -98,7 +98,7 @@ def _find_aim(name: str, sets: str | None, study: Study, known: KnownNames) -> T
             return Target(table, name)
     if name in treatments:
         return Target("treatment", name)
-    if name in placeholders(study):
+    if name in list_placeholders(study):
         return Target("placeholder", name)
     if name in known.observers:
         return Target("observe", name)  # of somebody else's: ours are keys of [observe]
@@ -109,7 +109,7 @@ def _find_aim(name: str, sets: str | None, study: Study, known: KnownNames) -> T
     )
 
 
-def placeholders(study: Study) -> set[str]:
+def list_placeholders(study: Study) -> set[str]:
     """Every name that stands in braces in a workload, or in a service where levels are filled in."""
     in_workloads = {name for workload in study.workloads for name in find_placeholders(workload.parameters)}
     return in_workloads.union(*(find_filling(spec) for spec in study.services.values()))
@@ -120,7 +120,7 @@ def find_filling(spec: ServiceSpec) -> set[str]:
     return {name for key in FILLED for name in find_placeholders(getattr(spec, key))}
 
 
-def unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]]:
+def list_unused(study: Study, known: KnownNames) -> Iterator[tuple[WorkloadSpec, str]]:
     """Each workload with a factor that only fills placeholders, and none of this one: it is measured at each level."""
     for name, factor in study.factors.items():
         if find_aims(name, factor, study, known)[0].kind == "placeholder":
@@ -140,16 +140,16 @@ def _asks_filled(workload: WorkloadSpec, name: str, study: Study) -> bool:
 # ── Which combinations exist ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def conditions(factor: FactorSpec) -> Mapping[str, tuple[Level, ...]]:
+def list_conditions(factor: FactorSpec) -> Mapping[str, tuple[Level, ...]]:
     """`when` with each condition as a tuple of the levels that satisfy it."""
     return {name: level if isinstance(level, tuple) else (level,) for name, level in factor.when.items()}
 
 
-def applies(factor: FactorSpec, assignment: Assignment) -> bool:
+def does_apply(factor: FactorSpec, assignment: Assignment) -> bool:
     """Whether a factor means something in a combination: every condition names a factor that is there and holds."""
     return all(
         name in assignment and any(is_same_level(assignment[name], level) for level in levels)
-        for name, levels in conditions(factor).items()
+        for name, levels in list_conditions(factor).items()
     )
 
 
@@ -167,7 +167,7 @@ def in_order(factors: Mapping[str, FactorSpec]) -> list[str]:
     return ordered
 
 
-def demands(factors: Mapping[str, FactorSpec], name: str) -> dict[str, tuple[Level, ...]]:
+def list_demands(factors: Mapping[str, FactorSpec], name: str) -> dict[str, tuple[Level, ...]]:
     """What must hold for a factor to apply: each factor it is nested in, however deep, with the levels that serve.
 
     No levels: it never applies. Otherwise any choice of these levels makes it apply.
@@ -180,7 +180,7 @@ def demands(factors: Mapping[str, FactorSpec], name: str) -> dict[str, tuple[Lev
         if inner in visited:
             continue
         visited.add(inner)
-        for outer, levels in conditions(factors[inner]).items():
+        for outer, levels in list_conditions(factors[inner]).items():
             possible = met.get(outer, factors[outer].levels)
             wanted = {identify_level(level) for level in levels}
             met[outer] = tuple(level for level in possible if identify_level(level) in wanted)
@@ -190,10 +190,10 @@ def demands(factors: Mapping[str, FactorSpec], name: str) -> dict[str, tuple[Lev
 
 def is_everywhere(factors: Mapping[str, FactorSpec], name: str) -> bool:
     """Whether a factor has a level in every combination."""
-    return all(len(levels) == len(factors[outer].levels) for outer, levels in demands(factors, name).items())
+    return all(len(levels) == len(factors[outer].levels) for outer, levels in list_demands(factors, name).items())
 
 
-def count(factors: Mapping[str, FactorSpec], limit: int) -> int:
+def count_combinations(factors: Mapping[str, FactorSpec], limit: int) -> int:
     """How many combinations there are. Exact up to `limit`; beyond, only that there are more.
 
     Factors are taken one by one, and combinations are told apart only by the levels that a later `when` asks for.
@@ -207,7 +207,7 @@ def count(factors: Mapping[str, FactorSpec], limit: int) -> int:
         total = 0
         for state, number in states.items():
             kept = tuple(one for one in state if last_asked[one[0]] > position)
-            means_something = applies(factor, {outer: factors[outer].levels[index] for outer, index in state})
+            means_something = does_apply(factor, {outer: factors[outer].levels[index] for outer, index in state})
             total += number * len(factor.levels) if means_something else number
             if total > limit:
                 return total
@@ -222,13 +222,13 @@ def count(factors: Mapping[str, FactorSpec], limit: int) -> int:
     return states.total()
 
 
-def combinations(factors: Mapping[str, FactorSpec]) -> Iterator[dict[str, Level]]:
+def list_combinations(factors: Mapping[str, FactorSpec]) -> Iterator[dict[str, Level]]:
     """Every combination of levels, nested factors only where they apply; lazily, in the order of the study file."""
     names = in_order(factors)
     stack: list[tuple[dict[str, Level], int]] = [({}, 0)]
     while stack:
         assignment, position = stack.pop()
-        while position < len(names) and not applies(factors[names[position]], assignment):
+        while position < len(names) and not does_apply(factors[names[position]], assignment):
             position += 1
         if position == len(names):
             yield {name: assignment[name] for name in factors if name in assignment}
@@ -237,11 +237,11 @@ def combinations(factors: Mapping[str, FactorSpec]) -> Iterator[dict[str, Level]
         stack += [({**assignment, name: level}, position + 1) for level in reversed(factors[name].levels)]
 
 
-def completed(factors: Mapping[str, FactorSpec], wanted: Assignment) -> dict[str, Level]:
+def complete_combination(factors: Mapping[str, FactorSpec], wanted: Assignment) -> dict[str, Level]:
     """The combination that has the wanted levels where they apply, and each other factor's first level."""
     assignment: dict[str, Level] = {}
     for name in in_order(factors):
-        if applies(factors[name], assignment):
+        if does_apply(factors[name], assignment):
             assignment[name] = wanted.get(name, factors[name].levels[0])
     return {name: assignment[name] for name in factors if name in assignment}
 
@@ -255,18 +255,18 @@ def one_at_a_time(study: Study) -> Iterator[dict[str, Level]]:
     factors = study.factors
     seen: set[Identity] = set()
     for name in in_order(factors):
-        wanted = {**study.reference, **_met(study, name)}
+        wanted = {**study.reference, **_find_met(study, name)}
         for level in factors[name].levels:
-            combination = completed(factors, {**wanted, name: level})
+            combination = complete_combination(factors, {**wanted, name: level})
             if identify_assignment(combination) not in seen:
                 seen.add(identify_assignment(combination))
                 yield combination
 
 
-def _met(study: Study, name: str) -> dict[str, Level]:
+def _find_met(study: Study, name: str) -> dict[str, Level]:
     """Levels that make a factor apply: the reference's own where they serve."""
     met: dict[str, Level] = {}
-    for outer, levels in demands(study.factors, name).items():
+    for outer, levels in list_demands(study.factors, name).items():
         usual = study.reference.get(outer, study.factors[outer].levels[0])
         met[outer] = usual if not levels or any(is_same_level(usual, level) for level in levels) else levels[0]
     return met
@@ -276,17 +276,17 @@ def treatments_of(study: Study) -> Iterator[dict[str, Level]]:
     """Every combination that the design asks for, lazily."""
     if study.design.crossing == "one-at-a-time":
         return one_at_a_time(study)
-    return combinations(study.factors)
+    return list_combinations(study.factors)
 
 
 def number_of_treatments(study: Study, limit: int) -> int:
     """How many there are. Exact up to `limit`; beyond, only that there are more."""
     if study.design.crossing == "one-at-a-time":
         return sum(1 for _ in islice(one_at_a_time(study), limit + 1))
-    return count(study.factors, limit)
+    return count_combinations(study.factors, limit)
 
 
-class Unnamed(ValueError):
+class UnnamedLevel(ValueError):
     """A factor that comes in when a combination is compared with the reference, which does not name its level."""
 
     def __init__(self, factor: str, name: str, level: Level) -> None:
@@ -302,15 +302,15 @@ def reference_of(study: Study) -> Assignment:
     return study.reference or {name: factor.levels[0] for name, factor in study.factors.items()}
 
 
-def counterpart(study: Study, treatment: Assignment, name: str) -> dict[str, Level]:
+def find_counterpart(study: Study, treatment: Assignment, name: str) -> dict[str, Level]:
     """The same combination with one factor at its reference level. Unnamed.
 
     Factors that no longer apply are dropped. Those that newly apply are taken from the reference, which must name
     them: any other choice would be ours, not the study's.
     """
     reference = reference_of(study)
-    found = completed(study.factors, {**reference, **treatment, name: reference[name]})
+    found = complete_combination(study.factors, {**reference, **treatment, name: reference[name]})
     for new in found:
         if new not in treatment and new not in reference:
-            raise Unnamed(new, name, reference[name])
+            raise UnnamedLevel(new, name, reference[name])
     return found

@@ -32,13 +32,13 @@ def write_whole(path: Path, content: bytes) -> None:
     OSError, which names the file.
     """
     make_folder(path.parent)
-    _replace(path, content, lasting=True)
+    _replace_content(path, content, lasting=True)
     sync_folder(path.parent)
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder and its parents; they are there after a power cut too. OSError."""
-    new = missing(folder)
+    new = list_missing(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for place in reversed(new):
         sync_folder(place.parent)
@@ -53,12 +53,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """The same for what a power cut may take: it waits for no disk. OSError, also where its folder is not there."""
-    _replace(path, content, lasting=False)
+    _replace_content(path, content, lasting=False)
 
 
-def _replace(path: Path, content: bytes, *, lasting: bool) -> None:
+def _replace_content(path: Path, content: bytes, *, lasting: bool) -> None:
     # Several may write the same file: the last one's stays, and it is whole. And the folder may be somebody else's: a
     # name that can be guessed could be a link there, and one that is made anew is followed nowhere.
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -76,14 +76,14 @@ def _replace(path: Path, content: bytes, *, lasting: bool) -> None:
         raise
 
 
-def remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """With what writers that were killed had not finished: nobody may write it any more. OSError."""
     path.unlink(missing_ok=True)
     for unfinished in path.parent.glob(f".{glob.escape(path.name)}.*"):
         unfinished.unlink(missing_ok=True)
 
 
-def claim(path: Path, content: bytes) -> bool:
+def claim_file(path: Path, content: bytes) -> bool:
     """Write a file that is not there yet, for its owner alone; whether it was not. OSError, which names the file.
 
     Another process may do the same at this moment: the first to link its file wins, and the file is whole.
@@ -119,7 +119,7 @@ def read_regular(path: Path, remedy: str) -> bytes:
         return file.read()
 
 
-def missing(folder: Path) -> list[Path]:
+def list_missing(folder: Path) -> list[Path]:
     """A folder and its parents as far as they are not there yet, innermost first."""
     return [place for place in (folder, *folder.parents) if not place.exists()]
 

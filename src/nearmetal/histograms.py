@@ -35,7 +35,7 @@ def decode_histogram(text: str) -> Iterator[tuple[int, int]]:
     cookie, length, offset, digits, lowest, highest, _ = _HEAD.unpack_from(content)
     if cookie & ~_SIZES != _COOKIE or offset or not 0 <= digits <= 5 or not 1 <= lowest <= highest:
         raise ValueError("its head is none")
-    half = _halve(digits)
+    half = _halve_digits(digits)
     index = 0
     for number in _read_numbers(content[_HEAD.size : _HEAD.size + length], length):
         if number < 0:
@@ -54,7 +54,7 @@ def decode_histogram(text: str) -> Iterator[tuple[int, int]]:
 
 def encode_value(value: int, count: int, highest: int, digits: int = 3) -> str:
     """A histogram from 1 to `highest` in which one value was counted so often."""
-    half = _halve(digits)
+    half = _halve_digits(digits)
     unit = max(0, value.bit_length() - half - 1)
     index = (unit << half) + (value >> unit)
     counts = (_pack_number(-index) if index else b"") + _pack_number(count) if count else b""
@@ -63,7 +63,7 @@ def encode_value(value: int, count: int, highest: int, digits: int = 3) -> str:
     return base64.b64encode(_OUTER.pack(_COMPRESSED | 0x10, len(packed)) + packed).decode()
 
 
-def _halve(digits: int) -> int:
+def _halve_digits(digits: int) -> int:
     """Of half of the values that each power of two is divided into, the logarithm."""
     return max(1, ceil(log2(2 * 10**digits))) - 1
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from nearmetal.errors import LeftAtOnce
-from nearmetal.say import Say, silent
+from nearmetal.say import Say, ignore_text
 
 DEAF = 1.0
 """Seconds after which what keeps a program from hearing a signal is broken off."""
@@ -26,20 +26,20 @@ _STOPPING = "stopping: what was made or changed is put right first; Ctrl-C once 
 Result = TypeVar("Result")
 
 
-def ending() -> tuple[signal.Signals, ...]:
+def list_ending_signals() -> tuple[signal.Signals, ...]:
     """Signals that tell us to end: not SIGHUP where whoever started us has it ignored, as nohup does."""
     is_kept_from_us = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM, *(() if is_kept_from_us else (signal.SIGHUP,)))
 
 
-def until_interrupted(work: Coroutine[Any, Any, object], say: Say = silent) -> bool:
+def until_interrupted(work: Coroutine[Any, Any, object], say: Say = ignore_text) -> bool:
     """Run to the end, or until we are told to end: then tidy up first, which is said. Whether it came to the end.
 
     LeftAtOnce when Ctrl-C or SIGTERM comes after that. SIGHUP counts once: a terminal that is closed sends its own, and
     so does its shell.
     """
     try:
-        _Work(say).run(work, ending())
+        _Work(say).run(work, list_ending_signals())
     except asyncio.CancelledError:
         return False
     return True
@@ -49,7 +49,7 @@ def run_until_done(work: Coroutine[Any, Any, Result]) -> Result:
     """As asyncio.run, for what has little to tidy up. KeyboardInterrupt after Ctrl-C, LeftAtOnce after another one."""
     is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # and not ignored, as in the background
     try:
-        return _Work(silent).run(work, (signal.SIGINT,) if is_heard else ())
+        return _Work(ignore_text).run(work, (signal.SIGINT,) if is_heard else ())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 
@@ -79,9 +79,9 @@ class _Work:
         self._loop = runner.get_loop()
         self._loop.set_default_executor(self._threads)
         is_left = False
-        with self._handling(numbers):
+        with self._handle_signals(numbers):
             try:
-                return runner.run(self._begun(work))
+                return runner.run(self._begin_work(work))
             except LeftAtOnce:
                 is_left = True
                 raise
@@ -89,19 +89,19 @@ class _Work:
                 if not is_left:  # closing waits for all that is still under way
                     runner.close()
 
-    async def _begun(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def _begin_work(self, work: Coroutine[Any, Any, Result]) -> Result:
         self._task = asyncio.current_task()
         if self._told is not None:
-            self._end()
+            self._end_process()
         return await work
 
     @contextlib.contextmanager
-    def _handling(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    def _handle_signals(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
         before = {number: signal.getsignal(number) for number in (*numbers, signal.SIGALRM)}
         assert self._loop is not None
         for number in numbers:
             self._loop.add_signal_handler(number, lambda: None)  # it wakes the loop, whichever thread the signal hits
-            signal.signal(number, self._tell)  # and this is called also while the loop does not come round
+            signal.signal(number, self._tell_signal)  # and this is called also while the loop does not come round
         signal.signal(signal.SIGALRM, self._break_off)
         try:
             yield
@@ -110,7 +110,7 @@ class _Work:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _tell(self, number: int, _frame: FrameType | None) -> None:
+    def _tell_signal(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._told is not None:
             if number == signal.SIGINT or (number == signal.SIGTERM and now - self._told > TWICE):
@@ -122,9 +122,9 @@ class _Work:
         logging.getLogger("asyncio").setLevel(logging.ERROR)
         if self._task is not None and self._loop is not None and not self._loop.is_closed():
             signal.setitimer(signal.ITIMER_REAL, DEAF, DEAF)
-            self._loop.call_soon_threadsafe(self._end)
+            self._loop.call_soon_threadsafe(self._end_process)
 
-    def _end(self) -> None:
+    def _end_process(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self._task is not None:
             self._task.cancel()

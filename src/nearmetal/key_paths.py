@@ -12,12 +12,12 @@ _SHOWN = 100
 """Characters of a wrong value that are shown."""
 
 
-def dotted(path: KeyPath) -> str:
+def join_path(path: KeyPath) -> str:
     """A key path as one name: "workloads.0.path"."""
     return ".".join(map(str, path))
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """A value for a message: as Python writes it, cut where it is long."""
     if isinstance(value, Mapping | BaseModel):
         return "a table"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nearmetal.errors import BadInput
 from nearmetal.model import Frozen, HostSpec
 from nearmetal.study_checks.hosts import check_hosts
-from nearmetal.study_text import StudyText, did_you_mean, explained, refuse_what_nothing_takes
+from nearmetal.study_text import StudyText, did_you_mean, explain_error, refuse_what_nothing_takes
 from nearmetal.units import AS_WRITTEN
 
 
@@ -45,13 +45,13 @@ def _read_hosts(where: StudyText) -> Mapping[str, HostSpec]:
     for key in raw:
         if key != "hosts":
             remedy = f"{did_you_mean(key, ['hosts'], 'known tables')}; all else belongs into the study"
-            raise where.wrong((key,), f"unknown key `{key}` in a lab file", remedy)
+            raise where.make_error((key,), f"unknown key `{key}` in a lab file", remedy)
     if not raw.get("hosts"):
-        raise where.wrong((), "the lab has no host", 'describe each: [hosts.c1] ssh = "user@10.0.0.2"')
+        raise where.make_error((), "the lab has no host", 'describe each: [hosts.c1] ssh = "user@10.0.0.2"')
     try:
         hosts: Mapping[str, HostSpec] = _Hosts.model_validate(raw, context=AS_WRITTEN).hosts
     except ValidationError as error:
-        raise explained(error, raw, where) from None
+        raise explain_error(error, raw, where) from None
     check_hosts(hosts, where)
     return hosts
 

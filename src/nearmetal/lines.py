@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 )
 
 
-def locate(text: str) -> dict[KeyPath, int]:
+def locate_keys(text: str) -> dict[KeyPath, int]:
     """Key paths to line numbers (from 1), of a text that is valid TOML: each table, and each `key =` in one.
 
     Keys within inline tables and arrays have no entry of their own: `line_of` finds the nearest one around them.
@@ -37,11 +37,11 @@ def locate(text: str) -> dict[KeyPath, int]:
         if blank := _BLANK.match(text, position):
             end = blank.end()
         elif header := _HEADER.match(text, position):
-            table = _opened(_parts(header[2]), header[1] == "[[", entries)
-            _note(found, table, line)
+            table = _find_table(_split_path(header[2]), header[1] == "[[", entries)
+            _note_line(found, table, line)
             end = header.end()
         elif key := _KEY.match(text, position):
-            _note(found, (*table, *_parts(key[1])), line)
+            _note_line(found, (*table, *_split_path(key[1])), line)
             end = _after_value(text, key.end())
         else:
             end = position + 1
@@ -61,13 +61,13 @@ def line_of_deeper(text: str, most: int) -> int | None:
     return None
 
 
-def _parts(dotted: str) -> KeyPath:
+def _split_path(dotted: str) -> KeyPath:
     return tuple(
         tomllib.loads(f"part = {part}")["part"] if part[0] in "\"'" else part for part in _NAME.findall(dotted)
     )
 
 
-def _opened(name: KeyPath, is_entry: bool, entries: dict[KeyPath, int]) -> KeyPath:
+def _find_table(name: KeyPath, is_entry: bool, entries: dict[KeyPath, int]) -> KeyPath:
     """The table that a header opens. Where a part of its name is an array of tables, the last entry is meant."""
     path: KeyPath = ()
     for position, part in enumerate(name):
@@ -79,7 +79,7 @@ def _opened(name: KeyPath, is_entry: bool, entries: dict[KeyPath, int]) -> KeyPa
     return path
 
 
-def _note(found: dict[KeyPath, int], path: KeyPath, line: int) -> None:
+def _note_line(found: dict[KeyPath, int], path: KeyPath, line: int) -> None:
     """The first mention counts, also of the tables around it."""
     for length in range(1, len(path) + 1):
         found.setdefault(path[:length], line)

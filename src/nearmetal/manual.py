@@ -51,23 +51,23 @@ def parse_page(name: str, text: str) -> Iterator[Entry]:
     lines = text.splitlines()
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith("#"):
-            heading = _plain(line.lstrip("# "))
+            heading = _strip_markup(line.lstrip("# "))
         elif _RULE.fullmatch(below):
-            columns = [_plain(cell) for cell in _cells(line)]
+            columns = [_strip_markup(cell) for cell in _split_cells(line)]
         elif _RULE.fullmatch(line):
             continue
-        elif line.startswith("|") and (cells := _cells(line)):
-            told = [(column, _plain(cell)) for column, cell in zip(columns[1:], cells[1:], strict=False)]
+        elif line.startswith("|") and (cells := _split_cells(line)):
+            told = [(column, _strip_markup(cell)) for column, cell in zip(columns[1:], cells[1:], strict=False)]
             if words := tuple(_CODE.findall(cells[0])):
                 yield Entry(words, name, heading, tuple((column, cell) for column, cell in told if cell))
             for part in (part for cell in cells[1:] for part in cell.split(";")):
                 if found := re.match(r"\s*`([a-z-]+)`: (.+)", part):
-                    yield Entry((found[1],), name, heading, (("meaning", _plain(found[2])),))
+                    yield Entry((found[1],), name, heading, (("meaning", _strip_markup(found[2])),))
 
 
-def _cells(line: str) -> list[str]:
+def _split_cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in _CELL.split(line.strip())[1:-1]]
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     return _LINK.sub(r"\1", text).replace("`", "").replace("**", "").strip()

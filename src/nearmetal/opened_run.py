@@ -34,15 +34,15 @@ class Run:
 
     def trials(self, kind: Kind | None = None) -> Any:
         """A row for each value that a trial measured; one without a value for a trial that measured none."""
-        return self._table("trials", kind)
+        return self._make_table("trials", kind)
 
     def blocks(self, kind: Kind | None = None) -> Any:
         """A row for each block of each contrast: what both sides gave there, repeats averaged."""
-        return self._table("blocks", kind)
+        return self._make_table("blocks", kind)
 
     def contrasts(self, kind: Kind | None = None) -> Any:
         """A row for each contrast: estimate, interval, verdict."""
-        return self._table("contrasts", kind)
+        return self._make_table("contrasts", kind)
 
     def chart(self, name: str) -> dict[str, Any]:
         """The Vega-Lite specification of a picture of the report, by its file's name without ending.
@@ -60,7 +60,7 @@ class Run:
             for artifact in record.artifacts:
                 if artifact.path == path:
                     try:
-                        return self._folder.artifact(artifact)
+                        return self._folder.read_artifact(artifact)
                     except (OSError, ValueError) as error:
                         raise BadInput(str(error), path, f"nearmetal verify {self.path}") from None
         raise BadInput("no trial of this run left such a file", path, f"look into {self.path}/artifacts")
@@ -75,19 +75,21 @@ class Run:
     @cached_property
     def _charts(self) -> dict[str, dict[str, Any]]:
         from nearmetal.report.blocks import Chart
-        from nearmetal.report.chapters import sections
+        from nearmetal.report.chapters import make_sections
         from nearmetal.report.formats import picture_name
 
-        charts = [block for section in sections(self._read) for block in section.blocks if isinstance(block, Chart)]
+        charts = [
+            block for section in make_sections(self._read) for block in section.blocks if isinstance(block, Chart)
+        ]
         return {picture_name(chart, panel.name): dict(panel.spec) for chart in charts for panel in chart.panels}
 
-    def _table(self, name: "Name", kind: Kind | None) -> Any:
+    def _make_table(self, name: "Name", kind: Kind | None) -> Any:
         from nearmetal.report.tidy import find_columns, make_table
 
         table = make_table(self._read, name)
         kind = kind or _find_kind()
         if kind == "rows":
-            return table.dicts()
+            return table.to_dicts()
         if kind not in get_args(Kind):
             raise BadInput(f"there is no kind of table {kind!r}", remedy=f"choose one of: {', '.join(get_args(Kind))}")
         try:

@@ -63,7 +63,7 @@ def _drop_later_keys(document: Mapping[str, Any]) -> None:
                 del host[key]
 
 
-def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[Resolved] | None = None) -> Plan:
+def make_plan(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[Resolved] | None = None) -> Plan:
     """The plan of a study. BadInput when a contrast's reference cannot be told.
 
     `resolved` are all its treatments, if they have been resolved already.
@@ -80,7 +80,7 @@ def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[R
         contrasts=contrasts,
         primaries={one.name: str(one.primary) for one in every[0].workloads},
         level=level,
-        looks=_looks(study.design.blocks, level),
+        looks=_plan_looks(study.design.blocks, level),
         blocks=study.design.most_blocks,
         workloads=tuple(workload.name for workload in study.workloads),
         repeats=study.design.repeats,
@@ -90,7 +90,7 @@ def make(study: Study, left_out: Sequence[Assignment] = (), resolved: Sequence[R
     )
 
 
-def _looks(blocks: int | SequentialBlocks | Literal["auto"], level: float) -> tuple[Look, ...]:
+def _plan_looks(blocks: int | SequentialBlocks | Literal["auto"], level: float) -> tuple[Look, ...]:
     if not isinstance(blocks, SequentialBlocks) or blocks.min == blocks.max:
         return ()
     from nearmetal.analysis import sequential  # loads numpy, which a study of fixed blocks need not wait for
@@ -106,8 +106,8 @@ def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[Con
             if name not in treatment or is_same_level(treatment[name], level):
                 continue
             try:
-                other = words.counterpart(study, treatment, name)
-            except words.Unnamed as error:
+                other = words.find_counterpart(study, treatment, name)
+            except words.UnnamedLevel as error:
                 raise BadInput(str(error), study.name, error.remedy) from None
             if identify_assignment(other) in planned:
                 for workload in study.workloads:

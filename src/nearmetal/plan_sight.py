@@ -15,31 +15,31 @@ if TYPE_CHECKING:
     from nearmetal.store.pilot import Pilot
 
 
-def sentences(found: "Sequence[Sight]", design: DesignSpec) -> Iterator[str]:
+def write_sentences(found: "Sequence[Sight]", design: DesignSpec) -> Iterator[str]:
     """One for each workload, response and source: of the comparison that sees the least."""
     groups: dict[tuple[str, str, str, object], list[Sight]] = {}
     for one in found:
         apart = one.environments if one.source == "calibration" else one.made
         groups.setdefault((one.workload, one.response, one.source, apart), []).append(one)
     for group in groups.values():
-        yield sentence(max(group, key=lambda one: one.finds.smallest), design.margin, len(group))
+        yield write_sentence(max(group, key=lambda one: one.finds.smallest), design.margin, len(group))
 
 
-def sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
+def write_sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
     """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks tell a difference of 4 % …".
 
     `margin` is the study's, a share: what lies within it counts as equivalent, told from none or not.
     """
     finds = one.finds
-    shown = _shown(one.scale, one.unit)
+    shown = _choose_format(one.scale, one.unit)
     upto = f"to {shown(finds.high)}" if finds.high is not None else "or more"
     is_within = one.scale == "ratio" and finds.smallest < margin
-    within = f"; within the margin of {share(margin)} it counts as equivalent" if is_within else ""
+    within = f"; within the margin of {format_share(margin)} it counts as equivalent" if is_within else ""
     least = f" (in that of {comparisons} comparisons which varies most)" if comparisons > 1 else ""
     return (
-        f"{words.workload(one.workload)}: by {describe_source(one)}, "
-        f"{figures.count(finds.blocks, 'block')} tell a difference of {shown(finds.smallest)} in "
-        f"{words.response(one.response)} from none in {show_share(one.power)} of studies{least}{within}; "
+        f"{words.name_workload(one.workload)}: by {describe_source(one)}, "
+        f"{figures.format_count(finds.blocks, 'block')} tell a difference of {shown(finds.smallest)} in "
+        f"{words.name_response(one.response)} from none in {show_share(one.power)} of studies{least}{within}; "
         f"noise is known so far that it is {shown(finds.low)} {upto}"
     )
 
@@ -52,7 +52,10 @@ def about_aim(found: "Sequence[Sight]", design: DesignSpec) -> str | None:
     if any(one.blocks_wanted is None for one in found):
         return f"{aim} takes more blocks than can be counted"
     most = max(found, key=lambda one: one.blocks_wanted or 0)
-    return f"{aim} takes {figures.count(most.blocks_wanted or 0, 'block')} ({words.workload(most.workload)} the most)"
+    return (
+        f"{aim} takes {figures.format_count(most.blocks_wanted or 0, 'block')} "
+        f"({words.name_workload(most.workload)} the most)"
+    )
 
 
 def about_repeats(pilot: "Pilot | None", design: DesignSpec) -> str | None:
@@ -75,11 +78,11 @@ def about_unknown(unknown: int, plan: Plan, pilot: "Pilot | None") -> str | None
     )
 
 
-def _shown(scale: Scale, unit: str) -> Callable[[float], str]:
-    return share if scale == "ratio" else partial(figures.quantity, unit=unit)
+def _choose_format(scale: Scale, unit: str) -> Callable[[float], str]:
+    return format_share if scale == "ratio" else partial(figures.format_quantity, unit=unit)
 
 
-def share(value: float) -> str:
+def format_share(value: float) -> str:
     """ "0.042 %", "4.2 %", "31 %": two digits, and all before the point; never an exponent."""
     percent = value * 100
     return f"{percent:.0f} %" if value >= 0.0995 else f"{Decimal(f'{percent:#.2g}'):f} %"

@@ -44,7 +44,7 @@ _NAMED = 3
 
 
 @cache
-def _modules(group: Group) -> dict[str, str]:
+def _find_modules(group: Group) -> dict[str, str]:
     """Plugin name to module, of our own folder. A leading underscore hides a file."""
     spec = find_spec(_PACKAGES[group])
     folders = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
@@ -59,7 +59,7 @@ def _modules(group: Group) -> dict[str, str]:
 @cache
 def _entry_points(group: Group) -> dict[str, EntryPoint]:
     found = {point.name: point for point in entry_points(group=f"nearmetal.{group}")}
-    clash = sorted(found.keys() & _modules(group).keys())
+    clash = sorted(found.keys() & _find_modules(group).keys())
     if clash:
         raise BadInput(
             f"{found[clash[0]].value} and nearmetal itself both provide {clash[0]!r} in {group}",
@@ -68,9 +68,9 @@ def _entry_points(group: Group) -> dict[str, EntryPoint]:
     return found
 
 
-def names(group: Group) -> tuple[str, ...]:
+def list_names(group: Group) -> tuple[str, ...]:
     """Every name of a group, sorted; imports no plugin."""
-    return tuple(sorted({*_modules(group), *_entry_points(group)}))
+    return tuple(sorted({*_find_modules(group), *_entry_points(group)}))
 
 
 def package_of(group: Group, name: str) -> str | None:
@@ -95,28 +95,28 @@ def load(group: Group, name: str) -> object:
 
     Of what that has, only the names are looked at here; what it does, by the conformance tests.
     """
-    return _loaded(group, name)
+    return _load_cached(group, name)
 
 
 @cache
-def _loaded(group: Group, name: str) -> Any:
-    if name in _modules(group):
+def _load_cached(group: Group, name: str) -> Any:
+    if name in _find_modules(group):
         try:
-            return importlib.import_module(_modules(group)[name]).plugin
+            return importlib.import_module(_find_modules(group)[name]).plugin
         except ImportError as error:
             raise HostCannot(
                 f"{name!r} in {group} cannot be loaded: {error}",
                 remedy=f"install what it needs, for example: pip install 'nearmetal[{name}]'",
             ) from error
     if name in _entry_points(group):
-        return _theirs(group, name, _entry_points(group)[name])
-    raise BadInput(f"there is no {name!r} in {group}", remedy=f"choose one of: {', '.join(names(group))}")
+        return _load_theirs(group, name, _entry_points(group)[name])
+    raise BadInput(f"there is no {name!r} in {group}", remedy=f"choose one of: {', '.join(list_names(group))}")
 
 
-def _theirs(group: Group, name: str, point: EntryPoint) -> Any:
+def _load_theirs(group: Group, name: str, point: EntryPoint) -> Any:
     try:
         plugin = point.load()
-        problem = _problem(group, plugin)  # it looks at it, and what is looked at may be code of theirs too
+        problem = _find_problem(group, plugin)  # it looks at it, and what is looked at may be code of theirs too
     except (Exception, SystemExit) as error:  # a module of somebody else's may raise anything, and end us
         wish = "install what it needs" if isinstance(error, ImportError) else "ask whoever made it"
         raise _of_no_use(group, name, message_of(error), wish) from error
@@ -133,7 +133,7 @@ def _of_no_use(group: Group, name: str, why: str, wish: str) -> HostCannot:
     )
 
 
-def _problem(group: Group, plugin: object) -> str | None:
+def _find_problem(group: Group, plugin: object) -> str | None:
     """Why it cannot be what its group asks for, as far as names tell."""
     module, protocol = _PROMISES[group]
     promised = getattr(importlib.import_module(module), protocol)

@@ -12,7 +12,7 @@ import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from nearmetal.plain import plain
+from nearmetal.plain import strip_controls
 
 if TYPE_CHECKING:
     from nearmetal.model import Document
@@ -30,7 +30,7 @@ class _Plain(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+            yield segment if segment.control else Segment(strip_controls(segment.text), segment.style)
 
 
 def console_for(as_json: bool) -> Console:
@@ -46,7 +46,7 @@ def console_for(as_json: bool) -> Console:
     return console
 
 
-def unfolded(console: Console) -> Console:
+def unfold_console(console: Console) -> Console:
     """For a pipe or a file lines stay whole, so that what reads them finds each word, unless COLUMNS says how wide."""
     if not console.is_terminal and os.environ.get("COLUMNS", "0") in ("", "0"):
         console.width = _ENDLESS
@@ -64,26 +64,26 @@ def print_table(table: RenderableType, console: Console) -> None:
     console.out(lines, end="", highlight=False)
 
 
-def beside(text: str) -> None:
+def print_beside(text: str) -> None:
     """On stderr, without characters that steer a terminal."""
-    click.echo(plain(text), err=True)
+    click.echo(strip_controls(text), err=True)
 
 
-def warn(text: str) -> None:
-    beside(f"warning: {text}")
+def print_warning(text: str) -> None:
+    print_beside(f"warning: {text}")
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """For the terminal that stderr is: lines folded between words, and what goes on below begins further in."""
-    return _fold(text, console_for(True).width)
+    return _fold_lines(text, console_for(True).width)
 
 
 def folded_for_stdout(text: str) -> str:
     """The same for stdout, if that is a terminal."""
-    return _fold(text, unfolded(console_for(False)).width)
+    return _fold_lines(text, unfold_console(console_for(False)).width)
 
 
-def _fold(text: str, width: int) -> str:
+def _fold_lines(text: str, width: int) -> str:
     lines = text.splitlines()
     indents = [" " * (len(line) - len(line.lstrip()) + 2) for line in lines]
     return "\n".join(
@@ -98,14 +98,14 @@ def print_json(document: "Document") -> None:
     try:
         text = json.dumps(value, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(value))
+        text = json.dumps(_replace_infinite(value))
     click.echo(text)
 
 
-def _finite(value: Any) -> Any:
+def _replace_infinite(value: Any) -> Any:
     """With null for numbers that are not finite, of which there are seldom any: JSON has no word for them."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _replace_infinite(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_replace_infinite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nearmetal import plugins
-from nearmetal.asked import Asked, Asking, find_targets
+from nearmetal.asked import AskedTreatment, Asking, find_targets
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.factors import KnownNames, treatments_of
 from nearmetal.model import (
@@ -38,7 +38,7 @@ from nearmetal.units import AS_WRITTEN
 
 
 def installed_names() -> KnownNames:
-    return KnownNames(plugins.names("treatments"), plugins.names("observers"))
+    return KnownNames(plugins.list_names("treatments"), plugins.list_names("observers"))
 
 
 class Resolver:
@@ -55,34 +55,34 @@ class Resolver:
         self._clients: dict[tuple[object, ...], ResolvedClients] = {}
         self._workloads: dict[int, tuple[ResolvedWorkload, ...]] = {}
 
-    def ask(self, assignment: Assignment) -> Asked:
+    def ask_treatment(self, assignment: Assignment) -> AskedTreatment:
         """What a combination asks for, as the study writes it. pydantic's ValidationError."""
-        return self._asking.ask(assignment)
+        return self._asking.ask_treatment(assignment)
 
-    def resolve(self, assignment: Assignment) -> Resolved:
+    def resolve_treatment(self, assignment: Assignment) -> Resolved:
         """BadInput when a machine cannot be what its treatments want; HostCannot when a plugin cannot be loaded."""
-        asked = self._asking.ask(assignment)
-        environment = self._environment(asked.environment, asked.machine)
+        asked = self._asking.ask_treatment(assignment)
+        environment = self._resolve_environment(asked.environment, asked.machine)
         return Resolved.model_construct(
             assignment=assignment,
             environment=environment,
-            server=self._server(asked, environment),
-            clients=self._client(asked),
+            server=self._resolve_server(asked, environment),
+            clients=self._resolve_clients(asked),
             link=asked.link,
             observe=asked.observe,
             services=self._resolved_services(),
             align=self._study.kernel.align,
-            workloads=self._filled(asked.workloads),
+            workloads=self._resolve_workloads(asked.workloads),
             settings=asked.settings,
         )
 
-    def _environment(self, level: str, spec: MachineSpec) -> ResolvedEnvironment:
+    def _resolve_environment(self, level: str, spec: MachineSpec) -> ResolvedEnvironment:
         key = (level, id(spec))  # the tables that were asked for stay as long as this does
         if key not in self._environments:
             self._environments[key] = resolve_environment(self._study, level, spec)
         return self._environments[key]
 
-    def _server(self, asked: Asked, environment: ResolvedEnvironment) -> MachineSpec:
+    def _resolve_server(self, asked: AskedTreatment, environment: ResolvedEnvironment) -> MachineSpec:
         treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
         key = (id(asked.machine), environment.level, treatments)
         if key not in self._servers:
@@ -95,13 +95,13 @@ class Resolver:
             self._servers[key] = spec
         return self._servers[key]
 
-    def _client(self, asked: Asked) -> ResolvedClients:
+    def _resolve_clients(self, asked: AskedTreatment) -> ResolvedClients:
         clients = asked.clients
         treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
         key = (id(clients), id(asked.client), treatments)
         if key not in self._clients:
             machine = self._shape_client(asked)
-            environment = self._environment(clients.environment, asked.client or self._study.machine)
+            environment = self._resolve_environment(clients.environment, asked.client or self._study.machine)
             # They are not what is under study: made anew where they can be.
             provisions = plugins.load("environments", environment.kind).provisions
             provision = "boot" if "boot" in provisions else provisions[0]
@@ -120,7 +120,7 @@ class Resolver:
             )
         return self._clients[key]
 
-    def _shape_client(self, asked: Asked) -> MachineSpec | None:
+    def _shape_client(self, asked: AskedTreatment) -> MachineSpec | None:
         """What each client is, shaped by the treatments that are of clients too."""
         spec = asked.client
         if spec is None:
@@ -131,7 +131,7 @@ class Resolver:
                 spec = treatment.shape(spec, level)
         return spec
 
-    def _filled(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
+    def _resolve_workloads(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
         if id(workloads) not in self._workloads:
             self._workloads[id(workloads)] = tuple(resolve_workload(one, self._reader) for one in workloads)
         return self._workloads[id(workloads)]
@@ -225,7 +225,7 @@ def _tell_variant(parameters: Frozen) -> str:
 
 def iterate_resolved(study: Study, reader: FileReader | None = None) -> Iterator[Resolved]:
     """Each treatment of a study, resolved, lazily and in the order of the study. BadInput, HostCannot."""
-    return map(Resolver(study, reader).resolve, treatments_of(study))
+    return map(Resolver(study, reader).resolve_treatment, treatments_of(study))
 
 
 def resolve_treatments(study: Study, reader: FileReader | None = None) -> tuple[Resolved, ...]:
@@ -293,10 +293,10 @@ def collect_plugins(resolved: Iterable[Resolved]) -> tuple[PluginVersion, ...]:
         needed |= dict.fromkeys(("workloads", of.kind) for of in one.workloads)
         needed |= dict.fromkeys(("treatments", name) for name in (*one.treatments, *one.clients.treatments))
         needed |= dict.fromkeys(("observers", name) for name in one.observe.chosen)
-    return tuple(_versioned(group, name) for group, name in needed)
+    return tuple(_read_version(group, name) for group, name in needed)
 
 
-def _versioned(group: plugins.Group, name: str) -> PluginVersion:
+def _read_version(group: plugins.Group, name: str) -> PluginVersion:
     package = plugins.package_of(group, name) or "nearmetal"
     try:
         installed = version(package)

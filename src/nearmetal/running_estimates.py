@@ -21,7 +21,7 @@ class RunningEstimates:
         self._labels = Labels.of_plan(plan)
         self._values: dict[tuple[Identity, str], dict[int, tuple[int, list[dict[str, Response]]]]] = defaultdict(dict)
 
-    def take(self, record: TrialRecord) -> None:
+    def take_record(self, record: TrialRecord) -> None:
         trial = record.trial
         of_blocks = self._values[identify_assignment(trial.treatment), trial.workload]
         attempt, found = of_blocks.get(trial.block, (trial.attempt, []))
@@ -31,18 +31,18 @@ class RunningEstimates:
             kept = [dict(record.responses)] if record.status is TrialStatus.OK else []
             of_blocks[trial.block] = (trial.attempt, [*found, *kept])
 
-    def lines(self) -> Iterator[str]:
+    def list_lines(self) -> Iterator[str]:
         """ "so far, no verdict: 1.02 × (0.85 to 1.23) web throughput, docker vs host", of the first comparisons."""
         for contrast in self._plan.contrasts[:MOST]:
             response = contrast.response or self._plan.primaries[contrast.workload]
-            if told := self._estimate(contrast, response):
-                title = self._labels.response(contrast.workload, response)
-                treatment, reference = map(self._labels.treatment, (contrast.treatment, contrast.reference))
-                name = f"{words.workload(contrast.workload)} {title}, {treatment} vs {reference}"
+            if told := self._estimate_contrast(contrast, response):
+                title = self._labels.name_response(contrast.workload, response)
+                treatment, reference = map(self._labels.name_treatment, (contrast.treatment, contrast.reference))
+                name = f"{words.name_workload(contrast.workload)} {title}, {treatment} vs {reference}"
                 yield f"so far, no verdict: {told} {name}"
 
-    def _estimate(self, contrast: ContrastPlan, response: str) -> str | None:
-        pairs = list(self._pairs(contrast, response))
+    def _estimate_contrast(self, contrast: ContrastPlan, response: str) -> str | None:
+        pairs = list(self._pair_blocks(contrast, response))
         if not pairs:
             return None
         import numpy as np  # loaded by whoever judges a run, and not before
@@ -61,21 +61,21 @@ class RunningEstimates:
         found = signed_rank(np.array(differences), self._plan.level, max(largest, 1e-300) * 2**-40)
         ends = (found.estimate, *(found.interval or ()))
         value, *interval = map(math.exp, ends) if scale == "ratio" else ends
-        return words.size(value, (interval[0], interval[1]) if interval else None, scale, unit)
+        return words.format_size(value, (interval[0], interval[1]) if interval else None, scale, unit)
 
-    def _pairs(self, contrast: ContrastPlan, response: str) -> Iterator[tuple[Response, Response]]:
+    def _pair_blocks(self, contrast: ContrastPlan, response: str) -> Iterator[tuple[Response, Response]]:
         """Of each block in which both sides have it: repeats averaged."""
         mine, theirs = (
             self._values.get((identify_assignment(side), contrast.workload), {})
             for side in (contrast.treatment, contrast.reference)
         )
         for block in mine.keys() & theirs.keys():
-            sides = [_average(side[block][1], response) for side in (mine, theirs)]
+            sides = [_average_repeats(side[block][1], response) for side in (mine, theirs)]
             if sides[0] is not None and sides[1] is not None:
                 yield sides[0], sides[1]
 
 
-def _average(repeats: list[dict[str, Response]], response: str) -> Response | None:
+def _average_repeats(repeats: list[dict[str, Response]], response: str) -> Response | None:
     told = [one[response] for one in repeats if response in one]
     if not told or any(one.censored or not math.isfinite(one.value) for one in told):
         return None

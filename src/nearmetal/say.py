@@ -10,7 +10,7 @@ _AT_FIRST, _THEN = 3.0, 30.0
 """Seconds in which nothing is said of what takes its time: before the first word, and before each of the next."""
 
 
-def silent(text: str) -> None:
+def ignore_text(text: str) -> None:
     """Nobody waits."""
 
 
@@ -18,13 +18,13 @@ def silent(text: str) -> None:
 async def meanwhile(say: Say, what: Callable[[], str]) -> AsyncIterator[None]:
     """Say now and then, if it takes long, `what` is still being done."""
 
-    async def tell() -> None:
+    async def repeat_text() -> None:
         await asyncio.sleep(_AT_FIRST)
         while True:
             say(what())
             await asyncio.sleep(_THEN)
 
-    telling = asyncio.create_task(tell())
+    telling = asyncio.create_task(repeat_text())
     try:
         yield
     finally:

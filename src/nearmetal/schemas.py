@@ -24,16 +24,16 @@ from nearmetal.lab.image.documents import Boxed, Built, Images
 from nearmetal.manual import read_entries
 from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.run import events
-from nearmetal.store.answered import Answered
+from nearmetal.store.answered import QueryAnswer
 from nearmetal.store.calibration import Calibration
 from nearmetal.store.manifest import Manifest
-from nearmetal.store.verify import Verified
-from nearmetal.study_documents import Planned, Studies
+from nearmetal.store.verify import Verification
+from nearmetal.study_documents import PlanOutput, Studies
 
 _OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)
 _PRINTED: tuple[type[Document], ...] = (
     Analysis,
-    Answered,
+    QueryAnswer,
     Boxed,
     Built,
     Calibration,
@@ -47,13 +47,13 @@ _PRINTED: tuple[type[Document], ...] = (
     IsolatePlan,
     IsolateStatus,
     Ls,
-    Planned,
+    PlanOutput,
     Proof,
     Serving,
     Studies,
     Summary,
     Up,
-    Verified,
+    Verification,
 )
 """With `--json`, or by `report --format json`."""
 
@@ -74,28 +74,28 @@ _CHAPTERS: Mapping[str, tuple[str, ...]] = {
 """Chapters of docs/study-file.md, and the tables of a study whose keys they describe."""
 
 
-def documents() -> Mapping[str, Any]:
+def list_documents() -> Mapping[str, Any]:
     """Schema by the document's name. A study's is of the file as a person writes it, with factors in either form."""
     return {
-        "study.v1": _study(),
-        "event.v1": {"anyOf": [_line(kind) for kind in _events()]},
-        **{_name(kind): _with_checksum(_written(kind)) for kind in _OF_A_RUN},
-        **{_name(kind): _written(kind) for kind in _PRINTED},
+        "study.v1": _make_study_schema(),
+        "event.v1": {"anyOf": [_make_event_schema(kind) for kind in _list_event_kinds()]},
+        **{_name_document(kind): _with_checksum(_make_schema(kind)) for kind in _OF_A_RUN},
+        **{_name_document(kind): _make_schema(kind) for kind in _PRINTED},
     }
 
 
-def _name(kind: type[Document]) -> str:
+def _name_document(kind: type[Document]) -> str:
     name: str = kind.model_fields["schema_"].default
     return name
 
 
-def _written(kind: type[Frozen]) -> dict[str, Any]:
+def _make_schema(kind: type[Frozen]) -> dict[str, Any]:
     return kind.model_json_schema(mode="serialization")
 
 
-def _line(kind: type[events.Event]) -> dict[str, Any]:
+def _make_event_schema(kind: type[events.Event]) -> dict[str, Any]:
     """An event as it stands in the journal."""
-    schema = _written(kind)
+    schema = _make_schema(kind)
     names = {"schema": {"const": "event.v1"}, "event": {"const": kind.__name__}}
     return _with_checksum(
         {**schema, "properties": names | schema["properties"], "required": [*names, *schema["required"]]}
@@ -107,7 +107,7 @@ def _with_checksum(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": {**schema["properties"], "sum": {"type": "string", "pattern": "^[0-9a-f]{8}$"}}}
 
 
-def _study() -> dict[str, Any]:
+def _make_study_schema() -> dict[str, Any]:
     schema = Study.model_json_schema()
     factors = schema["properties"]["factors"]
     level = {"type": ["boolean", "integer", "number", "string"]}
@@ -129,14 +129,14 @@ def _describe_keys(tables: Mapping[str, Any]) -> None:
                 key["description"] = dict(entry.about)["meaning"]
 
 
-def _events() -> list[type[events.Event]]:
+def _list_event_kinds() -> list[type[events.Event]]:
     return [kind for kind in events.Event.__subclasses__() if kind.durable and kind is not events.TrialEnded]
 
 
-def text(schema: Mapping[str, Any]) -> str:
+def to_text(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, indent=1, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":
-    for name, schema in documents().items():
-        (Path(sys.argv[1]) / f"{name}.json").write_text(text(schema), "utf-8")
+    for name, schema in list_documents().items():
+        (Path(sys.argv[1]) / f"{name}.json").write_text(to_text(schema), "utf-8")

@@ -11,6 +11,6 @@ def with_sbin(path: str) -> str:
     return ":".join([*named, *(folder for folder in _SBIN if folder not in named)])
 
 
-def widen() -> None:
+def widen_path() -> None:
     """For this process and all that it starts."""
     os.environ["PATH"] = with_sbin(os.environ.get("PATH", os.defpath))

@@ -13,7 +13,15 @@ from nearmetal.lines import KeyPath
 from nearmetal.model import PRETENDED, Study
 from nearmetal.study_checks import check
 from nearmetal.study_checks.hosts import place_roles
-from nearmetal.study_text import DEEPEST, StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
+from nearmetal.study_text import (
+    DEEPEST,
+    StudyText,
+    did_you_mean,
+    explain_error,
+    parse,
+    refuse_what_nothing_takes,
+    show_value,
+)
 from nearmetal.units import AS_WRITTEN
 
 
@@ -28,18 +36,20 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     refuse_what_nothing_takes(where, raw)
     scaled_down = raw.pop("quick", None)
     if scaled_down is not None and not isinstance(scaled_down, dict):
-        raise where.wrong(("quick",), "`quick` is not a table", "say in [quick] what a quick run sets")
+        raise where.make_error(("quick",), "`quick` is not a table", "say in [quick] what a quick run sets")
     if quick and scaled_down is None:
-        raise where.wrong((), "--quick, but the study has no [quick] table", "say in [quick] what a quick run sets")
+        raise where.make_error(
+            (), "--quick, but the study has no [quick] table", "say in [quick] what a quick run sets"
+        )
     where.quick_workloads = _quick_workloads(raw, scaled_down or {}, where)
     small = copy.deepcopy(raw)
     _merge(small, scaled_down or {})
-    changes = _found([_parse_override(text, file) for text in overrides], small if quick else raw, where)
-    whole = _checked(_overridden(raw, changes), where)
+    changes = _find_overrides([_parse_override(text, file) for text in overrides], small if quick else raw, where)
+    whole = _check_study(_override_study(raw, changes), where)
     if scaled_down is None:
         return whole
     where.is_quick = True
-    small_study = _checked(_overridden(small, changes), where)
+    small_study = _check_study(_override_study(small, changes), where)
     return small_study if quick else whole
 
 
@@ -49,7 +59,7 @@ def locate_key(text: str, file: str, overrides: Sequence[str], quick: bool, path
     scaled_down = where.raw.pop("quick", None) or {}
     where.quick_workloads = _quick_workloads(where.raw, scaled_down, where)
     where.is_quick = quick
-    _found([_parse_override(one, file) for one in overrides], where.raw, where)
+    _find_overrides([_parse_override(one, file) for one in overrides], where.raw, where)
     return where.place_of(path)
 
 
@@ -58,7 +68,9 @@ def _merge(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
     for key, value in over.items():
         if key == "workloads" and isinstance(value, list) and isinstance(raw.get(key), list):
             for entry in value:
-                same = [old for old in raw[key] if _name(old) is not None and _name(old) == _name(entry)]
+                same = [
+                    old for old in raw[key] if _name_entry(old) is not None and _name_entry(old) == _name_entry(entry)
+                ]
                 if same:
                     _merge(same[0], entry)
                 else:
@@ -75,16 +87,16 @@ def _quick_workloads(raw: Mapping[str, Any], quick: Mapping[str, Any], where: St
     entries, over = raw.get("workloads"), quick.get("workloads")
     if not isinstance(entries, list) or not isinstance(over, list):
         return {}
-    names = [_name(entry) for entry in entries]
+    names = [_name_entry(entry) for entry in entries]
     known = [name for name in names if isinstance(name, str)]
     found = {}
     for number, entry in enumerate(over):
-        name = _name(entry)
+        name = _name_entry(entry)
         if name is None or name not in names:
             if isinstance(name, str) and "kind" not in entry:
                 remedy = f"{did_you_mean(name, known, 'workloads')}; a new one needs `kind`"
                 path = ("quick", "workloads", number, "name")
-                raise where.wrong(path, f"there is no workload {shown(name)}", remedy)
+                raise where.make_error(path, f"there is no workload {show_value(name)}", remedy)
             names.append(name)
             found[len(names) - 1] = number
         else:
@@ -92,7 +104,7 @@ def _quick_workloads(raw: Mapping[str, Any], quick: Mapping[str, Any], where: St
     return found
 
 
-def _name(entry: object) -> object:
+def _name_entry(entry: object) -> object:
     return entry.get("name") if isinstance(entry, dict) else None
 
 
@@ -115,12 +127,12 @@ def _parse_override(text: str, file: str) -> Override:
 def parsed_override(text: str) -> Override:
     """`machine.nic=e1000` as it is meant. The value is TOML where it reads as TOML, else text. BadInput."""
     key, equals, value = text.partition("=")
-    wrong = BadInput(f"--set {shown(text)} is not KEY=VALUE", remedy="write it like --set machine.nic=e1000")
+    wrong = BadInput(f"--set {show_value(text)} is not KEY=VALUE", remedy="write it like --set machine.nic=e1000")
     if not equals or "\n" in text:
         raise wrong
     if key.count(".") >= DEEPEST:
         what = f"tables are nested more than {DEEPEST} deep"
-        raise BadInput(what, f"--set {shown(text)}", "a study has two levels of tables")
+        raise BadInput(what, f"--set {show_value(text)}", "a study has two levels of tables")
     try:
         table = parse(f"{key} = 0")
     except ValueError:
@@ -137,20 +149,20 @@ def parsed_override(text: str) -> Override:
     return Override(f"--set {text}", path, parsed)
 
 
-def _found(given: Sequence[Override], raw: Mapping[str, Any], where: StudyText) -> list[Override]:
+def _find_overrides(given: Sequence[Override], raw: Mapping[str, Any], where: StudyText) -> list[Override]:
     """The overrides, each workload by its place in the list instead of its name. BadInput."""
     where.overrides = {override.path: override.written for override in given}
     for override in given:
         if override.path[0] == "quick":
             remedy = "leave out `quick.`, and add --quick: what --set says goes over [quick] too"
-            raise where.wrong(override.path, "what [quick] says is not set", remedy)
+            raise where.make_error(override.path, "what [quick] says is not set", remedy)
     found = [
         _of_workload(override, raw["workloads"], where) if _names_workload(override, raw) else override
         for override in given
     ]
     where.overrides = {override.path: override.written for override in found}
     for override in found:
-        refuse_what_nothing_takes(where, _nested(override.path, override.value))
+        refuse_what_nothing_takes(where, _nest_value(override.path, override.value))
     return found
 
 
@@ -160,26 +172,26 @@ def _names_workload(override: Override, raw: Mapping[str, Any]) -> bool:
 
 def _of_workload(override: Override, workloads: Sequence[object], where: StudyText) -> Override:
     path = override.path
-    names = [_name(entry) for entry in workloads]
+    names = [_name_entry(entry) for entry in workloads]
     if path[1] not in names:
         known = [name for name in names if isinstance(name, str)]
-        raise where.wrong(
-            path, f"there is no workload {shown(path[1])}", did_you_mean(str(path[1]), known, "workloads")
+        raise where.make_error(
+            path, f"there is no workload {show_value(path[1])}", did_you_mean(str(path[1]), known, "workloads")
         )
     if len(path) == 2 and not isinstance(override.value, dict):
-        what = f"{shown(path[1])} is a workload, and a key of it can be set"
-        raise where.wrong(path, what, f"write it like --set workloads.{path[1]}.duration=5s")
+        what = f"{show_value(path[1])} is a workload, and a key of it can be set"
+        raise where.make_error(path, what, f"write it like --set workloads.{path[1]}.duration=5s")
     return replace(override, path=("workloads", names.index(path[1]), *path[2:]))
 
 
-def _nested(path: KeyPath, value: Any) -> Any:
+def _nest_value(path: KeyPath, value: Any) -> Any:
     """A value as tables within tables."""
     for part in reversed(path):
         value = {part: value}
     return value
 
 
-def _overridden(raw: dict[str, Any], changes: Sequence[Override]) -> dict[str, Any]:
+def _override_study(raw: dict[str, Any], changes: Sequence[Override]) -> dict[str, Any]:
     result = copy.deepcopy(raw)
     for change in changes:
         match change.path:
@@ -187,16 +199,16 @@ def _overridden(raw: dict[str, Any], changes: Sequence[Override]) -> dict[str, A
                 entries = result["workloads"]
                 # A workload that only [quick] adds is not in the whole study.
                 if isinstance(entries, list) and index < len(entries):
-                    _merge(entries[index], _nested(tuple(keys), change.value))
+                    _merge(entries[index], _nest_value(tuple(keys), change.value))
             case _:
-                _merge(result, _nested(change.path, change.value))
+                _merge(result, _nest_value(change.path, change.value))
     return result
 
 
-def _checked(raw: dict[str, Any], where: StudyText) -> Study:
+def _check_study(raw: dict[str, Any], where: StudyText) -> Study:
     given = raw.get("factors")
     if not isinstance(given, dict) or "environment" not in given:
-        raise where.wrong(
+        raise where.make_error(
             ("factors",),
             "the study has no factor `environment`",
             'say where to measure: [factors] environment = ["host", "docker"]',
@@ -207,7 +219,7 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
     try:
         study: Study = Study.model_validate(raw, context=AS_WRITTEN)
     except ValidationError as error:
-        raise explained(error, raw, where) from None
+        raise explain_error(error, raw, where) from None
     if "environment" not in study.clients.model_fields_set and _is_pretended(study):
         study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": PRETENDED})})
     study = place_roles(study, where)
@@ -225,7 +237,7 @@ def _align_kernels(raw: dict[str, Any]) -> None:
 def _name_kinds(environments: object) -> None:
     """A table of [environments] without a kind is of the kind that it is called after, where there is one."""
     for name, table in environments.items() if isinstance(environments, dict) else ():
-        if isinstance(table, dict) and name in plugins.names("environments"):
+        if isinstance(table, dict) and name in plugins.list_names("environments"):
             table.setdefault("kind", name)
 
 

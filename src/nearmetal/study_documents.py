@@ -9,7 +9,7 @@ from nearmetal.blocks import plan_blocks
 from nearmetal.model import Assignment, BlockPlan, ContrastPlan, Document, Frozen, Look, Plan, Warned
 from nearmetal.store.calibration import Sight, Sizing
 from nearmetal.store.pilot import Pilot
-from nearmetal.touched import Touched
+from nearmetal.touched import TouchedFile
 
 
 class BuiltIn(Frozen):
@@ -35,7 +35,7 @@ class Lacking(Frozen):
     remedy: str
 
 
-class Unused(Frozen):
+class UnusedFactor(Frozen):
     """A workload that is measured at each level of a factor that it does not use."""
 
     workload: str
@@ -75,7 +75,7 @@ def show_order(plan: Plan) -> PlannedOrder:
     )
 
 
-class Planned(Document):
+class PlanOutput(Document):
     """`plan.v1`."""
 
     schema_: Annotated[Literal["plan.v1"], Field(alias="schema")] = "plan.v1"
@@ -92,7 +92,7 @@ class Planned(Document):
     warnings: tuple[Warned, ...]
     one_machine: tuple[tuple[str, str], ...]
     """Pairs of environments that are one machine of the user's."""
-    unused: tuple[Unused, ...]
+    unused: tuple[UnusedFactor, ...]
     """Factors that fill placeholders of other workloads."""
     fixed_urls: tuple[str, ...]
     """Workloads whose `url` leads to one place, though the study varies the environment."""
@@ -104,7 +104,7 @@ class Planned(Document):
     """Comparisons of whose noise nothing is known here."""
     pilot: Pilot | None
     """The pilot of this study that is kept of this host."""
-    touches: tuple[Touched, ...]
+    touches: tuple[TouchedFile, ...]
     """What of the study's own a run would run and touch."""
     not_asked: tuple[str, ...]
     """Hosts, environments and images that were not asked whether it can run; empty with `--ask`."""

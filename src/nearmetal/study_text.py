@@ -13,10 +13,10 @@ from pydantic_core import ErrorDetails
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.key_paths import children_of
-from nearmetal.key_paths import dotted as dotted
+from nearmetal.key_paths import join_path as join_path
 from nearmetal.key_paths import path_of as path_of
-from nearmetal.key_paths import shown as shown
-from nearmetal.lines import KeyPath, line_of, line_of_deeper, locate
+from nearmetal.key_paths import show_value as show_value
+from nearmetal.lines import KeyPath, line_of, line_of_deeper, locate_keys
 from nearmetal.model import SYSCTL_NAME, Study
 from nearmetal.model.study import SSH_TARGET
 from nearmetal.model.words import LOGIN, NAME
@@ -43,33 +43,33 @@ class StudyText:
         self.overrides: dict[KeyPath, str] = {}
         self.is_quick = False
         self.quick_workloads: dict[int, int] = {}
-        self.raw = self._parsed(text)
-        self._lines = locate(text)
+        self.raw = self._parse_text(text)
+        self._lines = locate_keys(text)
 
-    def _parsed(self, text: str) -> dict[str, Any]:
+    def _parse_text(self, text: str) -> dict[str, Any]:
         try:
             return parse(text)
         except ValueError as error:
             line = next(iter(_numbers_after("line ", str(error))), 1)
             raise BadInput(
-                _printable(f"this is not TOML: {error}"), f"{self.file}:{line}", "see https://toml.io for the syntax"
+                _to_printable(f"this is not TOML: {error}"), f"{self.file}:{line}", "see https://toml.io for the syntax"
             ) from None
 
-    def wrong(self, path: KeyPath, what: str, remedy: str) -> BadInput:
+    def make_error(self, path: KeyPath, what: str, remedy: str) -> BadInput:
         """The error that points at a key, or at the nearest table around it."""
-        return BadInput(_printable(what), self.place_of(path), _printable(remedy))
+        return BadInput(_to_printable(what), self.place_of(path), _to_printable(remedy))
 
     def place_of(self, path: KeyPath) -> str:
         """Where a key stands, or the nearest table around it: the file and line, or what the command line said."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.overrides:
-                return f"{self.file}, {_printable(self.overrides[path[:length]])}"
+                return f"{self.file}, {_to_printable(self.overrides[path[:length]])}"
         for length in range(len(path), 0, -1):
             if path[:length] in self._lines:
                 break
             for override, written in self.overrides.items():
                 if override[:length] == path[:length]:
-                    return f"{self.file}, {_printable(written)}"
+                    return f"{self.file}, {_to_printable(written)}"
         if self.is_quick:
             path = self._in_quick(path)
         return f"{self.file}:{line_of(self._lines, path)}"
@@ -102,7 +102,7 @@ def _numbers_after(marker: str, text: str) -> Iterable[int]:
             yield int(digits)
 
 
-def _printable(text: str) -> str:
+def _to_printable(text: str) -> str:
     """On one line, not without end, and nothing in it that steers a terminal."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
@@ -131,21 +131,23 @@ def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
 
 def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
     """Control characters, numbers that are none, and nesting without end. BadInput."""
-    for path, value in _leaves(raw):
+    for path, value in _list_leaves(raw):
         if len(path) > DEEPEST:
-            raise where.wrong(path, f"tables are nested more than {DEEPEST} deep", "a study has two levels of tables")
+            raise where.make_error(
+                path, f"tables are nested more than {DEEPEST} deep", "a study has two levels of tables"
+            )
         for text in (value, path[-1]):
             if isinstance(text, str) and any(_is_control(character) for character in text):
-                raise where.wrong(path, f"{shown(text)} has a control character", "remove it")
+                raise where.make_error(path, f"{show_value(text)} has a control character", "remove it")
         if isinstance(value, float) and value - value != 0:
-            raise where.wrong(path, f"`{dotted(path)}` cannot be {value}", "write a finite number")
+            raise where.make_error(path, f"`{join_path(path)}` cannot be {value}", "write a finite number")
 
 
 def _is_control(character: str) -> bool:
     return not character.isprintable() and character not in "\t\n\r" and not character.isspace()
 
 
-def _leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+def _list_leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
     """Every key and entry with its path, those that hold others included; no deeper than one beyond the limit."""
     stack: list[tuple[KeyPath, Any]] = [((key,), value) for key, value in raw.items()]
     while stack:
@@ -158,7 +160,7 @@ def _leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
 # ── What the shape of a file can get wrong ────────────────────────────────────────────────────────────────────────
 
 
-def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) -> BadInput:
+def explain_error(error: ValidationError, raw: Mapping[str, Any], where: StudyText) -> BadInput:
     """The first thing that is wrong, in our words.
 
     pydantic tries every type of a union and reports each: what goes deepest into the file is what was meant.
@@ -168,82 +170,95 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
     related = [one for one in errors if path_of(one, raw)[:1] == start]
     first = max(related, key=lambda one: (len(path_of(one, raw)), one["type"] == "extra_forbidden"))
     path = path_of(first, raw)
-    name = dotted(path)
+    name = join_path(path)
     if first["type"] == "extra_forbidden":
         keys = keys_of(_model_of(path))
         if len(path) == 1:
             keys.append("quick")
         hint = find_top_hint(name, first["input"], raw, path in where.overrides) if len(path) == 1 else None
-        return where.wrong(path, f"unknown key `{name}`", hint or did_you_mean(str(path[-1]), keys, "known keys"))
+        return where.make_error(path, f"unknown key `{name}`", hint or did_you_mean(str(path[-1]), keys, "known keys"))
     if first["type"] == "missing":
-        return where.wrong(path, f"`{name}` is missing", f"add it: {_example(path)}")
-    return _of_key(path, first, where) or where.wrong(path, *told(f"`{name}`", first))
+        return where.make_error(path, f"`{name}` is missing", f"add it: {_make_example(path)}")
+    return _of_key(path, first, where) or where.make_error(path, *describe_error(f"`{name}`", first))
 
 
 def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | None:
     """What is wrong with a key of which more can be said than what pydantic says; None of any other."""
-    name = dotted(path)
+    name = join_path(path)
     if hint := find_list_hint(path, first["input"]):
-        return where.wrong(path, f"`{name}` cannot be a list", hint)
+        return where.make_error(path, f"`{name}` cannot be a list", hint)
     if path[:1] == ("factors",) and "levels" in path[2:]:
         factor = path[1]
         if first["type"] == "too_short":
-            return where.wrong(path, f"the factor `{factor}` has no levels", "give it at least one")
+            return where.make_error(path, f"the factor `{factor}` has no levels", "give it at least one")
         what = f"the levels of `{factor}` must be a list of numbers, texts or booleans"
         is_one = path[:2] in where.overrides and isinstance(first["input"], str)
         remedy = f"--set 'factors.{factor}=[\"{first['input']}\"]'" if is_one else f'{factor} = ["a", "b"]'
-        return where.wrong(path, what, remedy)
+        return where.make_error(path, what, remedy)
     if path == ("workloads",):
-        return where.wrong(path, "the study has no list of workloads", "begin each with [[workloads]], name and kind")
+        return where.make_error(
+            path, "the study has no list of workloads", "begin each with [[workloads]], name and kind"
+        )
     if path[-1] == "name" and first["type"] in ("string_pattern_mismatch", "string_too_long"):
-        return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", as_name(first["input"], "my-study"))
+        return where.make_error(
+            path, f"`{name}` cannot be {show_value(first['input'])}", as_name(first["input"], "my-study")
+        )
     if path == ("design", "blocks") and first["type"] not in _BOUNDS:
-        what = f"`{name}` cannot be {shown(first['input'])}"
-        return where.wrong(path, what, f"it must be a whole number, or as in {_example((*path, 'max'))}")
+        what = f"`{name}` cannot be {show_value(first['input'])}"
+        return where.make_error(path, what, f"it must be a whole number, or as in {_make_example((*path, 'max'))}")
     if first["type"] == "string_type" and isinstance(first["input"], int | float):
-        return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", _as_text(path, first["input"], where))
+        return where.make_error(
+            path, f"`{name}` cannot be {show_value(first['input'])}", _as_text(path, first["input"], where)
+        )
     return None
 
 
 def _as_text(path: KeyPath, value: float, where: StudyText) -> str:
     """How a number or a truth is written where a text is wanted: on the command line the shell takes quotes away."""
-    quoted = f'"{shown(value)}"'
+    quoted = f'"{show_value(value)}"'
     if isinstance(path[-1], int):  # one of a list
         written = quoted
     else:
-        written = f"--set '{dotted(path)}={quoted}'" if path in where.overrides else f"{path[-1]} = {quoted}"
+        written = f"--set '{join_path(path)}={quoted}'" if path in where.overrides else f"{path[-1]} = {quoted}"
     meant = _MEANT.get(path, "")
     return f"it must be a text: write {written}" + (f"; {meant}" if meant else "")
 
 
-def told(
+def describe_error(
     subject: str, error: ErrorDetails, manual: str = "docs/study-file.md says what each key takes"
 ) -> tuple[str, str]:
     """What is wrong with a value, and what would be right; a validator of ours says both in one sentence."""
     if error["type"] == "value_error":
-        message = error["msg"].removeprefix("Value error, ").replace(repr(error["input"]), shown(error["input"]))
+        message = error["msg"].removeprefix("Value error, ").replace(repr(error["input"]), show_value(error["input"]))
         return f"{subject}: {message}", manual
     if error["type"] in ("too_short", "too_long"):
         number = len(error["input"])
-        return f"{subject} {f'has {_entries(number)}' if number else 'is empty'}", f"it must have {_bound(error)}"
-    return f"{subject} cannot be {shown(error['input'])}", f"it must be {in_words(error)}"
+        return (
+            f"{subject} {f'has {_count_entries(number)}' if number else 'is empty'}",
+            f"it must have {_describe_bound(error)}",
+        )
+    return f"{subject} cannot be {show_value(error['input'])}", f"it must be {in_words(error)}"
 
 
-def _bound(error: ErrorDetails) -> str:
+def _describe_bound(error: ErrorDetails) -> str:
     """How many entries a list or a table may have."""
     context = error.get("ctx", {})
     least = error["type"] == "too_short"
-    return f"at least {_entries(context['min_length'])}" if least else f"at most {_entries(context['max_length'])}"
+    return (
+        f"at least {_count_entries(context['min_length'])}"
+        if least
+        else f"at most {_count_entries(context['max_length'])}"
+    )
 
 
-def _entries(number: int) -> str:
+def _count_entries(number: int) -> str:
     return f"{number:,} entr{'y' if number == 1 else 'ies'}"
 
 
-def _example(path: KeyPath) -> str:
+def _make_example(path: KeyPath) -> str:
     """A key that is missing, as it might be written."""
     if path[:1] == ("environments",) and path[-1] == "kind":
-        return f'kind = "host", or another of {", ".join(plugins.names("environments"))}'
+        return f'kind = "host", or another of {", ".join(plugins.list_names("environments"))}'
     return _EXAMPLES.get(path[-1], f"{path[-1]} = …")
 
 

@@ -11,10 +11,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 def in_full(error: OSError, *, of_run: bool = False) -> str:
     """`of_run`: it came to a command that measures, which can be gone on with."""
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}\n  remedy: {remedy(error, of_run=of_run)}"
+    return f"{where}{error.strerror or error}\n  remedy: {find_remedy(error, of_run=of_run)}"
 
 
-def remedy(
+def find_remedy(
     error: OSError, *, of_run: bool = False, otherwise: str = "`nearmetal doctor` shows what this host lacks"
 ) -> str:
     """`otherwise`: what is said of an error that has no remedy of its own."""

@@ -32,7 +32,7 @@ class Column:
 Row = Sequence[str]
 
 
-def fitted(
+def fit_table(
     columns: Sequence[Column], rows: Iterable[Row], width: int, style: str = "bold", whole: bool = False
 ) -> RenderableType:
     """Rows that have their name first, for a terminal `width` columns wide; headings in a `style`.
@@ -42,26 +42,26 @@ def fitted(
     """
     listed = list(rows)
     natural = [max(map(cell_len, texts)) for texts in zip([one.title for one in columns], *listed, strict=True)]
-    if _needed(columns, natural) <= width:
-        return _beside(columns, listed, natural, style)
-    if _INDENT + _needed(columns[1:], natural[1:]) <= width:
-        return _below(columns[1:], listed, _shared(columns[1:], natural[1:], width - _INDENT), style, whole)
-    return Group(*(line for row in listed for line in _listed(columns, row, whole)))
+    if _measure_needed(columns, natural) <= width:
+        return _make_beside(columns, listed, natural, style)
+    if _INDENT + _measure_needed(columns[1:], natural[1:]) <= width:
+        return _make_below(columns[1:], listed, _share_width(columns[1:], natural[1:], width - _INDENT), style, whole)
+    return Group(*(line for row in listed for line in _make_list(columns, row, whole)))
 
 
-def _needed(columns: Sequence[Column], natural: Sequence[int]) -> int:
+def _measure_needed(columns: Sequence[Column], natural: Sequence[int]) -> int:
     least = (min(_LEAST, size) if one.flows else size for one, size in zip(columns, natural, strict=True))
     return sum(least) + _GAP * (len(columns) - 1)
 
 
-def _shared(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+def _share_width(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
     """What each column gets, where words take what the others leave."""
     flowing = [size for one, size in zip(columns, natural, strict=True) if one.flows]
     left = width - _GAP * (len(columns) - 1) - (sum(natural) - sum(flowing))
     return [min(size, left // len(flowing)) if one.flows else size for one, size in zip(columns, natural, strict=True)]
 
 
-def _beside(columns: Sequence[Column], rows: Sequence[Row], natural: Sequence[int], style: str) -> Table:
+def _make_beside(columns: Sequence[Column], rows: Sequence[Row], natural: Sequence[int], style: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style=style)
     for one, size in zip(columns, natural, strict=True):
         least = min(_LEAST, size)
@@ -71,20 +71,20 @@ def _beside(columns: Sequence[Column], rows: Sequence[Row], natural: Sequence[in
     return table
 
 
-def _name(name: str, whole: bool) -> Text:
+def _make_name(name: str, whole: bool) -> Text:
     return Text(name, no_wrap=whole, overflow="ignore" if whole else "fold")
 
 
-def _below(columns: Sequence[Column], rows: Sequence[Row], sizes: Sequence[int], style: str, whole: bool) -> Group:
+def _make_below(columns: Sequence[Column], rows: Sequence[Row], sizes: Sequence[int], style: str, whole: bool) -> Group:
     lines: list[RenderableType] = []
     if len(columns) > 1:
-        lines.append(_line(columns, [Text(one.title, style=style) for one in columns], sizes))
+        lines.append(_make_line(columns, [Text(one.title, style=style) for one in columns], sizes))
     for name, *rest in rows:
-        lines += [_name(name, whole), _line(columns, [Text(cell) for cell in rest], sizes)]
+        lines += [_make_name(name, whole), _make_line(columns, [Text(cell) for cell in rest], sizes)]
     return Group(*lines)
 
 
-def _line(columns: Sequence[Column], cells: Sequence[Text], sizes: Sequence[int]) -> Padding:
+def _make_line(columns: Sequence[Column], cells: Sequence[Text], sizes: Sequence[int]) -> Padding:
     grid = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
     for one, size in zip(columns, sizes, strict=True):
         grid.add_column(justify=one.side, width=size, overflow="fold")
@@ -92,8 +92,8 @@ def _line(columns: Sequence[Column], cells: Sequence[Text], sizes: Sequence[int]
     return Padding(grid, (0, 0, 0, _INDENT), expand=False)
 
 
-def _listed(columns: Sequence[Column], row: Row, whole: bool) -> Iterable[RenderableType]:
-    yield _name(row[0], whole)
+def _make_list(columns: Sequence[Column], row: Row, whole: bool) -> Iterable[RenderableType]:
+    yield _make_name(row[0], whole)
     for one, cell in zip(columns[1:], row[1:], strict=True):
         text = Text(f"{one.title}: {cell}" if one.title else cell, overflow="fold")
         yield Padding(text, (0, 0, 0, _INDENT), expand=False)

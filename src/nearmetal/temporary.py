@@ -13,33 +13,34 @@ from nearmetal.config import Paths
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """For its owner alone, and removed at the end. It is locked meanwhile, by which `sweep` knows that it is in use.
+    """For its owner alone, and removed at the end. It is locked meanwhile, by which `sweep_folders` knows that it
+    is in use.
 
     OSError if none can be made.
     """
-    parent = _parent()
+    parent = _find_parent()
     try:
         parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:  # a user without a folder of state can analyse a capture all the same
         parent = Path(tempfile.gettempdir())
     with ExitStack() as held:
-        with _locked(parent, fcntl.LOCK_SH):  # no sweep comes between the folder and its lock
+        with _lock_folder(parent, fcntl.LOCK_SH):  # no sweep comes between the folder and its lock
             made = Path(tempfile.mkdtemp(dir=parent, prefix="nearmetal-"))
-            held.enter_context(_locked(made, fcntl.LOCK_EX))
+            held.enter_context(_lock_folder(made, fcntl.LOCK_EX))
         held.callback(shutil.rmtree, made, ignore_errors=True)
         yield made
 
 
-def sweep() -> None:
+def sweep_folders() -> None:
     """Remove the folders whose commands are dead. Blocks."""
-    with suppress(OSError), _locked(_parent(), fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for folder in _parent().iterdir():
-            with suppress(OSError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with suppress(OSError), _lock_folder(_find_parent(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for folder in _find_parent().iterdir():
+            with suppress(OSError), _lock_folder(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
+def _lock_folder(folder: Path, how: int) -> Iterator[None]:
     """OSError, also if it is locked already and `how` is not to wait."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -49,5 +50,5 @@ def _locked(folder: Path, how: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _parent() -> Path:
+def _find_parent() -> Path:
     return Paths.default().state / "temporary"

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from nearmetal.levels import format_assignment, format_level
 from nearmetal.model import TrialStatus
-from nearmetal.plain import plain
-from nearmetal.report.figures import count
+from nearmetal.plain import strip_controls
+from nearmetal.report.figures import format_count
 from nearmetal.run.events import (
     BlockEnded,
     BlockStarted,
@@ -81,7 +81,9 @@ class Watcher:
                 console=console,
                 transient=True,
             )
-            self._task = self._bar.add_task("starting", completed=self._before, total=self._total, left=self._left())
+            self._task = self._bar.add_task(
+                "starting", completed=self._before, total=self._total, left=self._show_left()
+            )
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -99,7 +101,7 @@ class Watcher:
         """Trials that are planned, and those of repeated blocks as far as these were begun."""
         return self._trials + self._progress.again
 
-    def _left(self) -> str:
+    def _show_left(self) -> str:
         done = self._progress.trials
         elapsed, measured = time.monotonic() - self._began, done - self._before
         left = show_elapsed(estimate_time_left(self._total - done, elapsed, measured, self._estimate))
@@ -107,23 +109,23 @@ class Watcher:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TrialEnded):
-            self._progress.take(event.record)
+            self._progress.take_line(event.record)
             if self._estimates:
-                self._estimates.take(event.record)
+                self._estimates.take_record(event.record)
         elif event.durable:
-            self._progress.take(event.line())
+            self._progress.take_line(event.to_line())
         show: Callable[..., None] | None = getattr(self, f"_on_{type(event).__name__}", None)
         if show:
             show(event)
 
     def _on_RunResumed(self, event: RunResumed) -> None:
-        self._console.print(f"going on after {count(event.finished, 'trial')}")
+        self._console.print(f"going on after {format_count(event.finished, 'trial')}")
 
     def _on_BlockStarted(self, event: BlockStarted) -> None:
         again = f", attempt {event.attempt + 1}" if event.attempt else ""
         self._place = f"block {event.block + 1}/{self._blocks}{again}"
         if not self._bar:
-            self._console.print(f"{self._place}: {count(event.trials, 'trial')}, {self._left()}")
+            self._console.print(f"{self._place}: {format_count(event.trials, 'trial')}, {self._show_left()}")
 
     def _on_BootStarted(self, event: BootStarted) -> None:
         self._treatment = " ".join(format_level(level) for level in event.treatment.values())
@@ -134,7 +136,7 @@ class Watcher:
         if self._bar and event.state == "begins":
             what = " · ".join(word for word in (self._place, self._treatment, self._workload, event.name) if word)
             room = max(8, self._console.width - self._console.width // 6 - 34)
-            self._bar.update(self._task, description=plain(what)[:room], left=self._left())
+            self._bar.update(self._task, description=strip_controls(what)[:room], left=self._show_left())
 
     def _on_TrialStarted(self, event: TrialStarted) -> None:
         self._workload = event.trial.workload
@@ -143,45 +145,50 @@ class Watcher:
         record = event.record
         self._is_made |= record.boot is not None
         if record.status is not TrialStatus.OK:
-            self._say(
+            self._print_about(
                 str(record.status),
                 f"{format_assignment(record.trial.treatment)} {record.trial.workload}: {record.reason}",
             )
-        self._move()
+        self._move_bar()
 
     def _on_BootEnded(self, event: BootEnded) -> None:
         if not self._bar:
             took = show_duration(sum(event.phases_ns.values()) / 1e9)
             told = "made, and not all of it removed," if self._is_left else "made and removed"
             what = f"{told} in {took}" if self._is_made else f"not made, given up after {took}"
-            self._console.print(f"  {plain(format_assignment(event.treatment))}: {what}")
+            self._console.print(f"  {strip_controls(format_assignment(event.treatment))}: {what}")
 
     def _on_BlockEnded(self, event: BlockEnded) -> None:
         if self._bar and self._estimates:
-            lines = self._estimates.lines()
-            self._bar.below = [Text(plain(line), style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
+            lines = self._estimates.list_lines()
+            self._bar.below = [
+                Text(strip_controls(line), style="dim", no_wrap=True, overflow="ellipsis") for line in lines
+            ]
         if not event.whole:
             self._console.print(f"block {event.block + 1} is not whole: a trial of it is not ok", style="yellow")
 
     def _on_LookTaken(self, event: LookTaken) -> None:
         end = "no more blocks" if event.stops else f"{event.undecided} open"
         self._console.print(
-            f"look {event.look}/{self._looks}, after {count(event.blocks, 'block')}: {event.decided} decided, {end}"
+            f"look {event.look}/{self._looks}, after {format_count(event.blocks, 'block')}: {event.decided} "
+            f"decided, {end}"
         )
 
     def _on_Withdrawn(self, event: Withdrawn) -> None:
-        self._say("withdrawn", f"{format_assignment(event.treatment)}: {event.reason}", "red")
+        self._print_about("withdrawn", f"{format_assignment(event.treatment)}: {event.reason}", "red")
 
     def _on_NothingToCompare(self, event: NothingToCompare) -> None:
-        self._say("no more blocks", f"after {count(event.blocks, 'block')} nothing is left that can be compared")
+        self._print_about(
+            "no more blocks", f"after {format_count(event.blocks, 'block')} nothing is left that can be compared"
+        )
 
     def _on_LeftBehind(self, event: LeftBehind) -> None:
         self._is_left = True
-        self._say("left behind (nearmetal clean tries again)", event.what)
+        self._print_about("left behind (nearmetal clean tries again)", event.what)
 
-    def _move(self) -> None:
+    def _move_bar(self) -> None:
         if self._bar:
-            self._bar.update(self._task, completed=self._progress.trials, total=self._total, left=self._left())
+            self._bar.update(self._task, completed=self._progress.trials, total=self._total, left=self._show_left())
 
-    def _say(self, what: str, of: str, style: str = "yellow") -> None:
-        self._console.print(Text.assemble((what, style), ": ", plain(of)))
+    def _print_about(self, what: str, of: str, style: str = "yellow") -> None:
+        self._console.print(Text.assemble((what, style), ": ", strip_controls(of)))

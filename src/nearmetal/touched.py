@@ -21,26 +21,26 @@ _OF_OPTIONS: Mapping[str, TouchedKind] = {
 _OF_PARAMETERS: Mapping[str, TouchedKind] = {"argv": "command", "url": "URI", "send_file": "file", "ca": "file"}
 
 
-class Touched(Frozen):
+class TouchedFile(Frozen):
     kind: TouchedKind
     of: str
     """The workload, service, environment or host that says so."""
     what: str
 
 
-def list_touched(study: Study, resolved: Iterable[Resolved]) -> list[Touched]:
+def list_touched(study: Study, resolved: Iterable[Resolved]) -> list[TouchedFile]:
     """Each thing once: hosts first, then as treatments ask for it."""
     return list(dict.fromkeys([*_list_hosts(study), *(one for each in resolved for one in _list_treatment(each))]))
 
 
-def _list_hosts(study: Study) -> Iterator[Touched]:
+def _list_hosts(study: Study) -> Iterator[TouchedFile]:
     for name, host in collect_hosts(study).items():
-        yield Touched(kind="host", of=name, what=host.ssh + (f" by way of {host.jump}" if host.jump else ""))
+        yield TouchedFile(kind="host", of=name, what=host.ssh + (f" by way of {host.jump}" if host.jump else ""))
         if host.key:
-            yield Touched(kind="file", of=name, what=host.key)
+            yield TouchedFile(kind="file", of=name, what=host.key)
 
 
-def _list_treatment(resolved: Resolved) -> Iterator[Touched]:
+def _list_treatment(resolved: Resolved) -> Iterator[TouchedFile]:
     for environment in (resolved.environment, resolved.clients.environment):
         yield from _list_environment(environment)
     yield from _list_machine(resolved.server, resolved.environment.level)
@@ -49,49 +49,49 @@ def _list_treatment(resolved: Resolved) -> Iterator[Touched]:
     for name, service in resolved.services.items():
         start = "what its image starts" if service.start == "image" else shlex.join(service.start)
         if service.start:
-            yield Touched(kind="service", of=name, what=start)
+            yield TouchedFile(kind="service", of=name, what=start)
         if not isinstance(service.ready, str):
-            yield Touched(kind="command", of=name, what=shlex.join(service.ready))
+            yield TouchedFile(kind="command", of=name, what=shlex.join(service.ready))
         elif "://" in service.ready:
-            yield Touched(kind="URI", of=name, what=service.ready)
+            yield TouchedFile(kind="URI", of=name, what=service.ready)
         for file in service.files:
-            yield Touched(kind="file", of=name, what=f"{file.source}:{file.destination}")
+            yield TouchedFile(kind="file", of=name, what=f"{file.source}:{file.destination}")
     for workload in resolved.workloads:
         yield from _list_values(workload.name, workload.parameters)
         for file in workload.files:
-            yield Touched(kind="file", of=workload.name, what=f"{file.source}:{file.destination}")
+            yield TouchedFile(kind="file", of=workload.name, what=f"{file.source}:{file.destination}")
 
 
-def _list_environment(environment: ResolvedEnvironment) -> Iterator[Touched]:
+def _list_environment(environment: ResolvedEnvironment) -> Iterator[TouchedFile]:
     found = [
-        Touched(kind=kind, of=environment.level, what=str(value))
+        TouchedFile(kind=kind, of=environment.level, what=str(value))
         for key, kind in _OF_OPTIONS.items()
         if (value := environment.options.get(key)) is not None
     ]
     if environment.kind == "vagrant" and not any(one.kind == "Vagrantfile" for one in found):
-        found.append(Touched(kind="Vagrantfile", of=environment.level, what="./Vagrantfile"))
+        found.append(TouchedFile(kind="Vagrantfile", of=environment.level, what="./Vagrantfile"))
     yield from found
 
 
-def _list_machine(spec: MachineSpec, level: str) -> Iterator[Touched]:
+def _list_machine(spec: MachineSpec, level: str) -> Iterator[TouchedFile]:
     if spec.brings_image:
-        yield Touched(kind="image", of=level, what=spec.image)
+        yield TouchedFile(kind="image", of=level, what=spec.image)
     if spec.share is not None:
-        yield Touched(kind="file", of=level, what=str(spec.share))
+        yield TouchedFile(kind="file", of=level, what=str(spec.share))
     if spec.vmm or spec.vmm_arguments:
         words = [spec.vmm or "qemu-system", *spec.vmm_arguments]
-        yield Touched(kind="command", of=level, what=shlex.join(words))
+        yield TouchedFile(kind="command", of=level, what=shlex.join(words))
     if spec.kernel is not None and spec.kernel.startswith("/"):
-        yield Touched(kind="file", of=level, what=spec.kernel)
+        yield TouchedFile(kind="file", of=level, what=spec.kernel)
     for argv in spec.neighbours:
-        yield Touched(kind="command", of=level, what=shlex.join(argv))
+        yield TouchedFile(kind="command", of=level, what=shlex.join(argv))
 
 
-def _list_values(of: str, values: Mapping[str, Any]) -> Iterator[Touched]:
+def _list_values(of: str, values: Mapping[str, Any]) -> Iterator[TouchedFile]:
     """Of parameters, and of the tables in them."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _list_values(of, value)
         elif value and (kind := _OF_PARAMETERS.get(key)):
             words = [str(word) for word in value] if isinstance(value, list | tuple) else None
-            yield Touched(kind=kind, of=of, what=shlex.join(words) if words else str(value))
+            yield TouchedFile(kind=kind, of=of, what=shlex.join(words) if words else str(value))

@@ -47,22 +47,22 @@ def _parse(text: object, units: Mapping[str, int | str], what: str, example: str
     return value
 
 
-def size(text: object) -> int:
+def parse_size(text: object) -> int:
     """Bytes from "512MiB"."""
     return round(_parse(text, _SIZES, "a size", "512MiB"))
 
 
-def duration(text: object) -> float:
+def parse_duration(text: object) -> float:
     """Seconds from "60s"."""
     return float(_parse(text, _TIMES, "a duration", "60s"))
 
 
-def rate(text: object) -> int:
+def parse_rate(text: object) -> int:
     """Bits per second from "900Mbit/s"."""
     return round(_parse(text, _RATES, "a rate", "900Mbit/s"))
 
 
-def share(text: object) -> float:
+def parse_share(text: object) -> float:
     """A share from "2%": 0.02."""
     return float(_parse(text, _SHARES, "a percentage", "2%"))
 
@@ -71,8 +71,8 @@ AS_WRITTEN = "as written"
 """Validation context for what a person wrote, where every quantity needs its unit. Elsewhere plain numbers do."""
 
 
-def _quantity(kind: type, parser: Callable[[object], float]) -> BeforeValidator:
-    def convert(value: object, info: ValidationInfo) -> object:
+def _make_validator(kind: type, parser: Callable[[object], float]) -> BeforeValidator:
+    def convert_value(value: object, info: ValidationInfo) -> object:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and info.context != AS_WRITTEN:
             try:
@@ -81,7 +81,7 @@ def _quantity(kind: type, parser: Callable[[object], float]) -> BeforeValidator:
                 raise ValueError("it is not finite") from None
         return parser(value)
 
-    return BeforeValidator(convert)
+    return BeforeValidator(convert_value)
 
 
 def _as_text(example: str) -> WithJsonSchema:
@@ -89,18 +89,18 @@ def _as_text(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "examples": [example]}, mode="validation")
 
 
-Bytes = Annotated[int, _quantity(int, size), _as_text("512MiB")]
-Seconds = Annotated[float, _quantity(float, duration), _as_text("60s")]
-BitRate = Annotated[int, _quantity(int, rate), _as_text("900Mbit/s")]
-Share = Annotated[float, _quantity(float, share), _as_text("2%")]
+Bytes = Annotated[int, _make_validator(int, parse_size), _as_text("512MiB")]
+Seconds = Annotated[float, _make_validator(float, parse_duration), _as_text("60s")]
+BitRate = Annotated[int, _make_validator(int, parse_rate), _as_text("900Mbit/s")]
+Share = Annotated[float, _make_validator(float, parse_share), _as_text("2%")]
 
 
 def _three_digits(value: float) -> str:
     """Three significant digits, or all before the point: never an exponent."""
-    return _digits(value, 3)
+    return _round_digits(value, 3)
 
 
-def _digits(value: float, digits: int) -> str:
+def _round_digits(value: float, digits: int) -> str:
     if abs(value) >= 10**digits - 0.5:
         return f"{value:.0f}"
     text = f"{value:.{digits}g}"
@@ -154,14 +154,14 @@ def show_share(value: float, decimals: int | None = None, digits: int = 3) -> st
     What is not all is not written as 100 %, nor what is not nothing as 0 %: it has the first digit that tells.
     """
     percent = value * 100
-    text = _digits(percent, digits) if decimals is None else f"{percent:.{decimals}f}"
+    text = _round_digits(percent, digits) if decimals is None else f"{percent:.{decimals}f}"
     apart = abs(percent - float(text)) if abs(float(text)) in (0, 100) else 0.0
     if apart > _NEXT_TO_NOTHING:
         text = f"{percent:.{math.ceil(-math.log10(apart))}f}".rstrip("0")
     return f"{text} %"
 
 
-def show(value: float, unit: str) -> str:
+def show_unit(value: float, unit: str) -> str:
     """A value in one of the responses' units ("s", "B", "bit/s", "1/s", "share", …), for people."""
     if unit == "s":
         return show_duration(value)
@@ -181,5 +181,5 @@ def show_alike(value: float, written: object) -> str:
     match = _QUANTITY.fullmatch(written) if isinstance(written, str) else None
     for units, unit in ((_SIZES, "B"), (_TIMES, "s"), (_RATES, "bit/s"), (_SHARES, "share")):
         if match is not None and match[2] in units:
-            return show(value, unit)
+            return show_unit(value, unit)
     return str(value)

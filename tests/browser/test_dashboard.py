@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from nearmetal.dashboard import server
 from nearmetal.dashboard.access import Access
 from nearmetal.dashboard.run_view import number_of
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from tests import journals
 from tests.browser.chromium import NEEDED, chromium
@@ -111,14 +111,14 @@ def _with_script(send: Send) -> Send:
 def serving(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Looked, int]]:
     """In a thread of this process, until left."""
     ready, looks = threading.Event(), []
-    listening = server.listen(None)
+    listening = server.open_listener(None)
     stop: list[Any] = []
 
     async def serve() -> None:
         shown = server.Dashboard(lambda: [path], path)
-        looks.append(Looked(Access(shown.app(), TOKEN, 1)))
+        looks.append(Looked(Access(shown.make_app(), TOKEN, 1)))
         monkeypatch.setattr(server, "Access", lambda *_: looks[0])
-        task = asyncio.ensure_future(server.serve(shown, TOKEN, listening))
+        task = asyncio.ensure_future(server.serve_dashboard(shown, TOKEN, listening))
         stop.append((asyncio.get_running_loop(), task))
         ready.set()
         await asyncio.wait({task})
@@ -146,7 +146,7 @@ def test_what_is_pushed_appears(width: int, name: str, tmp_path: Path, monkeypat
         address = f"http://127.0.0.1:{port}/runs/{number_of(folder.path)}"
         words = ("--dump-dom", f"--window-size={width},1200", address)
         browser = threading.Thread(target=chromium, args=(tmp_path / "profile", *words))
-        with claimed(folder.journal):
+        with hold_journal(folder.journal):
             browser.start()
             assert looked.follows.wait(120)
             with folder.journal.open("ab") as out:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from nearmetal.dashboard import server
-from nearmetal.dashboard.page import script
+from nearmetal.dashboard.page import read_script
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.report.write import write
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from tests import journals
 from tests.browser.chromium import NEEDED
@@ -35,11 +35,11 @@ TOKEN = "t0ken"
 def served(path: Path, port: int | None = None, token: str = TOKEN) -> Iterator[int]:
     """In a thread of this process, until left: the port."""
     ready = threading.Event()
-    listening = server.listen(port)
+    listening = server.open_listener(port)
     stop: list[Any] = []
 
     async def serve() -> None:
-        task = asyncio.ensure_future(server.serve(server.Dashboard(lambda: [path], path), token, listening))
+        task = asyncio.ensure_future(server.serve_dashboard(server.Dashboard(lambda: [path], path), token, listening))
         stop.append((asyncio.get_running_loop(), task))
         ready.set()
         await asyncio.wait({task})
@@ -93,7 +93,7 @@ def test_a_page_whose_dashboard_has_ended_says_so_at_the_top_and_stands_still(pa
     """Until it is back, when all of that is taken back."""
     cut(run)
     page.wide(1200)
-    with claimed(run.journal):
+    with hold_journal(run.journal):
         with served(run.path) as port:
             opened(page, run, port)
             page.until(f"{SINCE}.match(/^for [1-9]/)")
@@ -129,7 +129,7 @@ def test_a_connection_that_falls_silent_is_noticed_and_found_again(page: Page, r
     """As by a laptop that sleeps or a tunnel that breaks: nobody closes it."""
     cut(run)
     page.wide(1200)
-    with claimed(run.journal), dashboard(str(run.path)) as silent:
+    with hold_journal(run.journal), dashboard(str(run.path)) as silent:
         page.open(silent.url)
         page.until("document.getElementById('link').textContent.includes('Follows')")
         silent.process.send_signal(signal.SIGSTOP)
@@ -143,7 +143,7 @@ def test_a_connection_that_falls_silent_is_noticed_and_found_again(page: Page, r
         page.until("document.title.startsWith('running, 16 trials')")
 
 
-SILENCE = int(*re.findall(r"const SILENCE = (\d+)", script()))
+SILENCE = int(*re.findall(r"const SILENCE = (\d+)", read_script()))
 """Seconds without a word, after which a page asks again."""
 
 
@@ -189,7 +189,7 @@ def test_what_a_square_says_is_read_by_the_keyboard_too(page: Page, run: RunFold
     cut(run)
     rest = FOLDER.joinpath("journal.jsonl").read_bytes().splitlines(keepends=True)[35:]
     page.wide(1200, 500)
-    with claimed(run.journal), served(run.path) as port:
+    with hold_journal(run.journal), served(run.path) as port:
         opened(page, run, port)
         assert page.value("getComputedStyle(document.getElementById('said')).position") == "static", "it covers nothing"
         tabbed_to(page, ".rows")

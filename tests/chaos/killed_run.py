@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nearmetal.model import TrialRecord
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from tests.live.two_hosts import kill_tree
 
 from .killed import PATIENCE, Failed, Killed, Surroundings
@@ -94,7 +94,7 @@ class KilledRun(Killed):
 
     def _check_whole(self) -> None:
         found = _read(self.folder)
-        plan = RunFolder(self.folder).manifest().plan
+        plan = RunFolder(self.folder).read_manifest().plan
         attempts: dict[int, dict[int, list[TrialRecord]]] = {}
         for record in found:
             attempts.setdefault(record.trial.block, {}).setdefault(record.trial.attempt, []).append(record)
@@ -120,4 +120,4 @@ class KilledRun(Killed):
 
 def _read(folder: Path) -> list[TrialRecord]:
     journal = RunFolder(folder).journal
-    return list(records(journal)) if journal.exists() else []
+    return list(read_records(journal)) if journal.exists() else []

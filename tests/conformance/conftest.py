@@ -39,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     is_alone = metafunc.definition.get_closest_marker("alone") is not None
     marked = []
-    for name in plugins.names("environments"):
+    for name in plugins.list_names("environments"):
         environment: Environment = plugins.load("environments", name)
         is_real = name != "mock"
         if is_alone and not is_real:

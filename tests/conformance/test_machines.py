@@ -119,7 +119,7 @@ async def test_the_limits_hold_as_read_back_from_inside(made: tuple[Handle, Mach
     handle, machine = made
     await probe.ensure(machine)
     facts = json.loads((await machine.exec([machine.probe, "facts", "--json"])).stdout)
-    assert verify.resources(SPEC, facts, handle).ok
+    assert verify.verify_resources(SPEC, facts, handle).ok
 
 
 async def test_its_address_is_its_data_cards(machine: Machine, kind: str) -> None:

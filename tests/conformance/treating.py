@@ -20,7 +20,7 @@ from nearmetal.model import (
 )
 from nearmetal.resolve import resolve_treatments
 from nearmetal.run import making
-from nearmetal.run.booted import Booted
+from nearmetal.run.booted import ProvisionedBoot
 from nearmetal.study import read
 
 LEVELS: tuple[tuple[str, Level], ...] = (("offload", False), ("offload", "tx,sg"), ("contention", "cpu"))
@@ -40,7 +40,7 @@ test = "cpu"
 
 
 def installed() -> list[tuple[str, Level]]:
-    names = plugins.names("treatments")
+    names = plugins.list_names("treatments")
     return [(name, level) for name, level in (*LEVELS, *THEIRS) if name in names]
 
 
@@ -88,9 +88,9 @@ async def neighbours(lab: Lab, spec: MachineSpec, cpus: str) -> AsyncIterator[No
     """What is to go on beside a server of this spec, started as a run does it, and seen to go on. Ended with us."""
     study = read(_NEIGHBOURS, "neighbours.toml")
     (resolved,) = resolve_treatments(study)
-    booted = Booted(resolved.model_copy(update={"server": spec}))
+    booted = ProvisionedBoot(resolved.model_copy(update={"server": spec}))
     try:
-        await making.neighbours(booted, Share((cpus,), ""), lab)
+        await making.start_neighbours(booted, Share((cpus,), ""), lab)
         yield
         for _, readback in await booted.surroundings.verify():
             assert readback.ok, readback.reason

@@ -13,8 +13,8 @@ from pathlib import Path
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.summary import summary
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import events, records
-from nearmetal.store.runs import state
+from nearmetal.store.journal import read_events, read_records
+from nearmetal.store.runs import find_state
 from tests.order import mock_run
 
 FOLDER = Path(__file__).parent / "run"
@@ -22,9 +22,9 @@ FOLDER = Path(__file__).parent / "run"
 
 def concluded(folder: RunFolder) -> str:
     """What is concluded from a run, as it stands beside the golden one."""
-    manifest = folder.manifest()
-    analysis = analyse(manifest, records(folder.journal), events(folder.journal), manifest.plan.primaries)
-    document = summary(analysis, "golden", manifest.study.name, state(folder.journal))
+    manifest = folder.read_manifest()
+    analysis = analyse(manifest, read_records(folder.journal), read_events(folder.journal), manifest.plan.primaries)
+    document = summary(analysis, "golden", manifest.study.name, find_state(folder.journal))
     return json.dumps(document.model_dump(mode="json"), indent=1) + "\n"
 
 
@@ -36,7 +36,7 @@ async def make() -> None:
         await mock_run.run(FOLDER, text)
     folder = RunFolder(FOLDER)
     shutil.rmtree(folder.artifacts)
-    manifest = folder.manifest()
+    manifest = folder.read_manifest()
     # Whoever makes it anew does not leave facts of their own machine in it.
     folder.write_manifest(manifest.model_copy(update={"host": manifest.fairness[0].facts, "versions": {}}))
     (FOLDER / "concluded.json").write_text(concluded(folder))

@@ -20,7 +20,7 @@ from typing import Any
 from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.report import formats
 from nearmetal.report.blocks import Chart, Table
-from nearmetal.report.chapters import sections
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.reading import read
 from nearmetal.store import query, runs
 from nearmetal.store.folder import RunFolder
@@ -41,7 +41,7 @@ def tell(name: str, scratch: Path) -> dict[str, str]:
     folder = RunFolder(scratch / name)
     shutil.copytree(HERE / name, folder.path, ignore=shutil.ignore_patterns("expected"))
     report = read(folder)
-    chapters = sections(report)
+    chapters = make_sections(report)
     study = report.manifest.study
     blocks = [block for section in chapters for block in section.blocks]
     tables = {f"{one.name}.csv": formats.comma_separated(one) for one in blocks if isinstance(one, Table)}
@@ -52,13 +52,15 @@ def tell(name: str, scratch: Path) -> dict[str, str]:
         for panel in chart.panels
     }
     answers = {
-        one: _hash([list(map(str, row)) for row in query.ask(sql, [folder.path], scratch / "cache", _quiet).rows])
+        one: _hash(
+            [list(map(str, row)) for row in query.answer_query(sql, [folder.path], scratch / "cache", _quiet).rows]
+        )
         for one, sql in _QUESTIONS.items()
     }
     view = RunView(folder.path)
-    parts = {**view.state(), **view.verdicts()}
+    parts = {**view.render_state(), **view.render_verdicts()}
     page = {part: _hash(_without_place(text, folder.path)) for part, text in parts.items()}
-    listed, _ = runs.listing([folder.path])
+    listed, _ = runs.list_entries([folder.path])
     hashes = {
         # What a later version adds is nothing that was told then.
         "analysis": _hash(report.analysis.model_dump(mode="json", exclude_defaults=True)),
@@ -67,7 +69,7 @@ def tell(name: str, scratch: Path) -> dict[str, str]:
         "page": page,
     }
     return {
-        "report.md": formats.markdown(study.name, study.question, chapters),
+        "report.md": formats.render_markdown(study.name, study.question, chapters),
         "tables.txt": "\n".join(f"── {table} ──\n{text}" for table, text in tables.items()),
         "hashes.json": json.dumps(hashes, indent=1) + "\n",
         "ls.json": json.dumps([one.model_dump(mode="json", exclude={"run"}) for one in listed], indent=1) + "\n",

@@ -408,7 +408,7 @@ def test_a_guest_that_powers_off_is_lost(lab_image: object) -> None:
 
 
 def check_openssh_reaches_it(folder: Path) -> None:
-    config = ssh_config.file()
+    config = ssh_config.locate_file()
     said = subprocess.check_output(["ssh", "-F", config, "m", "hostname; id -u"], stdin=subprocess.DEVNULL, timeout=60)
     assert said.splitlines()[-1] == b"0"
     (folder / "sent").write_bytes(b"by scp")

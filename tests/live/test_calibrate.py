@@ -27,14 +27,14 @@ def test_what_is_injected_arrives_and_nothing_stays(lab_image: Image, tmp_path: 
     ended = nearmetal("calibrate", "host", "--quick", "--blocks", "2", "-o", str(folder.path), "--json")
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout.splitlines()[-1])
-    jsonschema.validate(document, schemas.documents()["calibrate.v1"])
+    jsonschema.validate(document, schemas.list_documents()["calibrate.v1"])
     assert (document["verdict"], document["environment"], document["trials"]["ok"]) == ("unknown", "host", 18)
     assert {(one["workload"], one["response"]) for one in document["injected"]} == {
         ("arithmetic", "elapsed"),
         ("waits", "latency_p50"),
     }
     assert {what["what"] for what in document["disturbances"]} <= {"stolen", "others"}
-    records = list(journal.records(folder.journal))
+    records = list(journal.read_records(folder.journal))
     assert {record.status for record in records} == {TrialStatus.OK}
     for record in records:
         amount = int(record.trial.treatment["amount"])

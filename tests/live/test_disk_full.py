@@ -14,7 +14,7 @@ from nearmetal.lab.clean import clean
 from nearmetal.model import TrialStatus
 from nearmetal.run.events import Event, TrialEnded
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import Journal, lines, records, render_line
+from nearmetal.store.journal import Journal, read_entries, read_records, render_line
 from tests.command_line import called
 from tests.order import mock_run
 from tests.small_disk import small_disk
@@ -93,7 +93,7 @@ async def test_a_run_that_finds_no_room_goes_on_once_there_is_some(where: str, h
             await mock_run.run(run, mock_run.STUDY, fill)
         assert str(told.value.filename).startswith(str(small))
         (small / "much").unlink()
-        before = [record.trial.id for record in records(RunFolder(run).journal)]
+        before = [record.trial.id for record in read_records(RunFolder(run).journal)]
         assert before
         assert (await clean()).left == ()
         assert await mock_run.left_over() == []
@@ -110,15 +110,15 @@ def test_a_journal_that_finds_no_room_names_its_file(tmp_path: Path, rest: str) 
         journal = Journal(place / "journal.jsonl")
         size = mmap.PAGESIZE - len(render_line({"much": ""})) - (100 if rest == "some" else 0)
         try:
-            journal.append({"much": "x" * size})
+            journal.append_line({"much": "x" * size})
             with pytest.raises(OSError, match="No space left"):
                 (place / "other").write_bytes(b"x" * 10**5)
             with pytest.raises(OSError, match="No space left") as told:
-                journal.append({"much": "y" * 200})
+                journal.append_line({"much": "y" * 200})
         finally:
             journal.close()
         assert told.value.filename == str(place / "journal.jsonl")
-        assert list(lines(place / "journal.jsonl")) == [{"much": "x" * size}]
+        assert list(read_entries(place / "journal.jsonl")) == [{"much": "x" * size}]
 
 
 def test_a_machine_that_cannot_be_written_down_is_refused_with_the_file_and_a_remedy(home: Path) -> None:

@@ -129,11 +129,13 @@ async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: st
     machines = [other, machine]
     before, since = await read_vitals(machines, {}), time.time()
     await asyncio.sleep(0.5)
-    assert await standstill.why(machines, before, await read_vitals(machines, {}), since) is None
+    assert await standstill.explain_standstill(machines, before, await read_vitals(machines, {}), since) is None
     client.pause(machine.id)
     await asyncio.sleep(1.5)
     client.unpause(machine.id)
-    assert f"{machine.name} stood still for 1." in str(await standstill.why(machines, before, before, since))
+    assert f"{machine.name} stood still for 1." in str(
+        await standstill.explain_standstill(machines, before, before, since)
+    )
 
 
 async def test_two_containers_meet_on_the_switch(make: Make) -> None:

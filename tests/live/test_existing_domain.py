@@ -117,13 +117,15 @@ async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     before, since = await read_vitals([machine], {}), time.time()
     await asyncio.sleep(1.5)
     before, first = await read_vitals([machine], {}), before
-    assert await standstill.why([machine], first, before, since) is None
+    assert await standstill.explain_standstill([machine], first, before, since) is None
     domain.network.virsh("suspend", domain.name)
     await asyncio.sleep(4)  # longer than it takes to ask on a busy host, which is left out
     domain.network.virsh("resume", domain.name)
     after = await read_vitals([machine], {})
-    assert standstill.stood(before[0].clock, after[0].clock) > 0
-    assert f"{machine.name} stood still for " in str(await standstill.why([machine], before, after, since))
+    assert standstill.measure_standstill(before[0].clock, after[0].clock) > 0
+    assert f"{machine.name} stood still for " in str(
+        await standstill.explain_standstill([machine], before, after, since)
+    )
 
 
 async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:

@@ -144,7 +144,7 @@ async def test_it_has_a_kernel_of_its_own_and_limits_that_hold(make: Make, notes
     facts = json.loads((await machine.exec([machine.probe, "facts", "--json"])).stdout)
     assert facts["kernel"]["boot_id"] == machine.boot_id
     assert "gvisor" in facts["kernel"]["release"].lower()
-    assert verify.resources(spec, facts, handle) == verify.resources(spec, facts, handle).model_copy(
+    assert verify.verify_resources(spec, facts, handle) == verify.verify_resources(spec, facts, handle).model_copy(
         update={"ok": True}
     )
     group = await machine.group()

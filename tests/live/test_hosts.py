@@ -23,7 +23,7 @@ from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineS
 from nearmetal.resolve import resolve_alone
 from nearmetal.run import verify
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.studies import published
 
 from .far_host import FarHost
@@ -91,7 +91,7 @@ async def test_a_machine_there_is_as_one_here(lab: Lab, far: FarHost) -> None:
     assert cost is not None and cost.cpu_seconds > 0
     await probe.ensure(machine)
     facts = json.loads((await machine.exec([machine.probe, "facts", "--json"])).stdout)
-    assert verify.resources(SPEC, facts, handle).ok
+    assert verify.verify_resources(SPEC, facts, handle).ok
     environment = plugins.load("environments", "host")
     await environment.destroy(handle, machine.site)
     with pytest.raises(MachineLost):
@@ -144,7 +144,7 @@ def written(folder: Path, pair: Pair, text: str = STUDY) -> Path:
 
 
 def found_in(folder: Path) -> list[TrialRecord]:
-    return list(records(RunFolder(folder).journal))
+    return list(read_records(RunFolder(folder).journal))
 
 
 @pytest.mark.parametrize(("tunnel", "overhead"), [("vxlan", 50), ("gre", 42)])
@@ -243,12 +243,12 @@ async def test_the_published_study_over_two_hosts(pair: Pair, tmp_path: Path) ->
     assert all(record.readback["trunk"]["by"] == "vxlan" for record in records)
     status, _, stderr = await pair.nearmetal("report", str(run))
     assert status == 0, stderr
-    counts = published.of("virtual-vs-physical-hosts")
+    counts = published.find_published("virtual-vs-physical-hosts")
     assert counts is not None
     of, against = ({"environment": name, "offloading": True, "workers": 4} for name in ("physical", "virtio"))
     with (run / "report" / "transactions-published.csv").open() as file:
         ratios = {float(row["published ratio"]) for row in csv.DictReader(file)}
-    assert counts.ratio("several-hosts", of, against) in ratios
+    assert counts.compute_ratio("several-hosts", of, against) in ratios
     assert pair.left() == []
 
 

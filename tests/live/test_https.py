@@ -11,7 +11,7 @@ from nearmetal.lab.networks.network import SUBNET
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.study import read
 from nearmetal.study_files import FileReader
 from tests.tls_server import new_authority
@@ -72,7 +72,7 @@ async def test_a_service_is_asked_by_https_and_its_certificate_is_checked(tmp_pa
     study = read(text, "https.toml")
     request = session.Request(study, text, (), False, home / "run", available=False, files=FileReader(tmp_path))
     await session.start(request, print, ())
-    found: list[TrialRecord] = list(records(RunFolder(home / "run").journal))
+    found: list[TrialRecord] = list(read_records(RunFolder(home / "run").journal))
     for one in found:
         if one.trial.workload == "checked":
             assert (one.status, one.reason) == (TrialStatus.OK, None)

@@ -18,7 +18,7 @@ from nearmetal.lab.image.archive import read_bundle
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.study import read
 from tests.own_image import busybox, docker_archive, layer
 
@@ -56,7 +56,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def ran(text: str, folder: Path, overrides: tuple[str, ...] = QUICK) -> dict[str, TrialRecord]:
     study = read(text, "own-image.toml", overrides)
     await session.start(session.Request(study, text, overrides, False, folder, available=False), print, ())
-    return {str(one.trial.treatment["environment"]): one for one in records(RunFolder(folder).journal)}
+    return {str(one.trial.treatment["environment"]): one for one in read_records(RunFolder(folder).journal)}
 
 
 @pytest.mark.usefixtures("one_attempt")

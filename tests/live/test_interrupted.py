@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from tests.order import mock_run
 from tests.small_disk import small_disk
 from tests.waiting import until
@@ -58,7 +58,7 @@ async def until_trials(folder: Path, count: int) -> None:
     """Wait until a run has that many finished trials."""
     journal = RunFolder(folder).journal
     for _ in range(600):
-        if sum(1 for _ in records(journal)) >= count:
+        if sum(1 for _ in read_records(journal)) >= count:
             return
         await asyncio.sleep(0.1)
     raise AssertionError(f"the run has not come to {count} trials")
@@ -85,7 +85,7 @@ async def test_once_interrupted_it_tidies_up_and_says_how_to_go_on(
     assert f"nearmetal resume {folder}" in stderr
     assert "Traceback" not in stderr
     summary = json.loads(stdout.splitlines()[-1])
-    finished = list(records(RunFolder(folder).journal))
+    finished = list(read_records(RunFolder(folder).journal))
     assert summary["trials"]["ok"] == len(finished) >= 3
     assert await mock_run.left_over() == []
 
@@ -146,7 +146,7 @@ async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_r
         "nearmetal: left at once; what is not put right yet: nearmetal clean",
     ]
     assert await mock_run.left_over() != []
-    finished = len(list(records(RunFolder(folder).journal)))
+    finished = len(list(read_records(RunFolder(folder).journal)))
     slow.unlink()
     # Or the block's own process, which goes on with it: that is waited for.
     status, stdout, _ = await ran("clean", "--json", PYTHONPATH=path)
@@ -154,7 +154,7 @@ async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_r
     assert await mock_run.left_over() == []
     status, _, stderr = await ran("show", str(folder), PYTHONPATH=path)
     assert (status, stderr) == (0, "")
-    assert len(list(records(RunFolder(folder).journal))) == finished >= 3
+    assert len(list(read_records(RunFolder(folder).journal))) == finished >= 3
 
 
 AT_ITS_START = {
@@ -199,7 +199,7 @@ async def test_one_that_nohup_started_runs_on_when_its_terminal_is_closed(study:
         process.send_signal(signal.SIGHUP)
         status, _, _ = await ended(process)
     assert status == 0
-    assert len(list(records(RunFolder(folder).journal))) == 6
+    assert len(list(read_records(RunFolder(folder).journal))) == 6
 
 
 async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> None:
@@ -267,6 +267,6 @@ async def test_a_full_disk_ends_the_run_with_what_is_recorded_safe(study: Path, 
     assert re.search(rf"^nearmetal: {folder}/\S+: No space left on device$", stderr, re.MULTILINE)
     assert "nearmetal resume" in stderr
     assert "Traceback" not in stderr
-    assert len(list(records(RunFolder(folder).journal))) > 0
+    assert len(list(read_records(RunFolder(folder).journal))) > 0
     await mock_run.cleaned()
     assert await mock_run.left_over() == []

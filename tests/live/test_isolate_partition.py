@@ -81,9 +81,9 @@ async def inherited(guest: Machine) -> str:
 
 
 async def wanted(guest: Machine) -> list[Change]:
-    cpusets = await hosts.cpusets(guest, guest.probe, [1])
+    cpusets = await hosts.read_cpusets(guest, guest.probe, [1])
     assert (cpusets.unfit, cpusets.version) == ("", "second")
-    return tiers.at_once(await hosts.survey(guest), [1], cpusets, guest.probe, required=False)
+    return tiers.at_once(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
 
 
 async def state(guest: Machine) -> dict[str, str]:
@@ -96,12 +96,12 @@ async def test_a_partition_is_made_and_given_back(guest: Machine) -> None:
     elsewhere = await start(guest, "0")
     before = await state(guest)
     changes = await wanted(guest)
-    await standing.on(changes, guest, path)
+    await standing.isolate_cpus(changes, guest, path)
     await stands(guest, path, elsewhere)
     same(before, await state(guest))
     await dies(guest, path, changes)
     assert (await guest.exec(["test", "-d", GROUP])).status == 0
-    assert {one.outcome for one in await standing.off(guest, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await standing.release_cpus(guest, path)} <= {"restored", "already so"}
     same(before, await state(guest))
     for steps in range(len(STEPS) + 1):
         await dies_after(guest, path, changes, steps)
@@ -113,20 +113,22 @@ async def stands(guest: Machine, path: Path, elsewhere: list[str]) -> None:
     """Who pins meanwhile keeps that; what is started in the partition runs there, and goes on when it is no more."""
     assert (await guest.get(f"{GROUP}/cpuset.cpus.partition")).strip() == b"isolated"
     there = await standing.held_changes(guest, path)
-    assert {one.change.kind: one.state for one in await standing.status(guest, path)}["cpuset"] == "holds"
+    assert {one.change.kind: one.state for one in await standing.list_standing(guest, path)}["cpuset"] == "holds"
     started = [*elsewhere, await inherited(guest), *await start(guest, "0", "0-1")]
     assert await where(guest, started) == ["0", "0", "0", "0"]
     assert (await guest.exec(["taskset", "-c", "1", "true"])).status == 1
-    inside = await guest.exec([*await standing.within(guest, there, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"])
+    inside = await guest.exec(
+        [*await standing.list_prefix(guest, there, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"]
+    )
     assert (inside.status, inside.text.rsplit(":", 1)[1].strip()) == (7, "1")
     (left,) = await start_within(guest, there)
-    assert {one.outcome for one in await standing.off(guest, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await standing.release_cpus(guest, path)} <= {"restored", "already so"}
     assert await where(guest, [*started, left]) == ["0", "0-1", "0", "0-1", "1"]
     await guest.exec(["kill", left])
 
 
 async def start_within(guest: Machine, there: tuple[Change, ...]) -> list[str]:
-    ended = await guest.exec([*await standing.within(guest, there, guest.probe), "sh", "-c", START, "start", "1"])
+    ended = await guest.exec([*await standing.list_prefix(guest, there, guest.probe), "sh", "-c", START, "start", "1"])
     return ended.text.split()
 
 
@@ -143,14 +145,14 @@ async def dies_after(guest: Machine, path: Path, changes: Sequence[Change], step
     with closing(await begun(path, guest)) as ledger:
         ledger.changing(change.model_copy(update={"before": change.after}))
     await guest.exec(["sh", "-ec", "\n".join(STEPS[:steps])])
-    assert {one.outcome for one in await standing.off(guest, path)} == {"restored"}
+    assert {one.outcome for one in await standing.release_cpus(guest, path)} == {"restored"}
 
 
 async def is_left_alone(guest: Machine) -> None:
     """A partition would drive away what was put on that CPU: affinities are used, and that is told."""
     (there,) = await start(guest, "1")
-    cpusets = await hosts.cpusets(guest, guest.probe, [1])
+    cpusets = await hosts.read_cpusets(guest, guest.probe, [1])
     assert cpusets.unfit == f"sleep ({there}) was put on CPU 1 alone, and a partition would drive it away"
-    assert "by their affinities, not by a cpuset: sleep" in tiers.way(cpusets)
-    changes = tiers.at_once(await hosts.survey(guest), [1], cpusets, guest.probe, required=False)
+    assert "by their affinities, not by a cpuset: sleep" in tiers.describe_way(cpusets)
+    changes = tiers.at_once(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
     assert "cpuset" not in {one.kind for one in changes}

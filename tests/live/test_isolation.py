@@ -102,20 +102,20 @@ async def stands_and_dies(server: Machine) -> None:
     """What `nearmetal isolate` does to a host, here to a guest; the second time it dies before it is done."""
     before = await snapshot(server)
     path = standing.ledger_path()
-    host = await hosts.survey(server)
-    cpusets = await hosts.cpusets(server, server.probe, [1])
+    host = await hosts.survey_host(server)
+    cpusets = await hosts.read_cpusets(server, server.probe, [1])
     assert "Linux 6.1" in cpusets.unfit and "forgets which CPUs a task asked for" in cpusets.unfit
-    wanted = tiers.at_once(host, hosts.chosen("1", host), cpusets, server.probe, required=False)
-    await standing.on(wanted, server, path)
-    states = {one.change.kind: one.state for one in await standing.status(server, path)}
+    wanted = tiers.at_once(host, hosts.choose_cpus("1", host), cpusets, server.probe, required=False)
+    await standing.isolate_cpus(wanted, server, path)
+    states = {one.change.kind: one.state for one in await standing.list_standing(server, path)}
     assert states["sysctl"] == "holds"
     with pytest.raises(HostCannot, match="isolated already"):
-        await standing.on(wanted, server, path)
-    assert {one.outcome for one in await standing.off(server, path)} <= {"restored", "already so"}
+        await standing.isolate_cpus(wanted, server, path)
+    assert {one.outcome for one in await standing.release_cpus(server, path)} <= {"restored", "already so"}
     same(before, await snapshot(server))
     await dies(server, path, wanted)
     assert await snapshot(server) != before
-    await standing.off(server, path)
+    await standing.release_cpus(server, path)
     same(before, await snapshot(server))
 
 

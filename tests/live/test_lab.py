@@ -8,7 +8,7 @@ import pytest
 
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 
 from .two_hosts import Login, Pair
 
@@ -48,7 +48,7 @@ def tables(room: Pair) -> str:
 
 
 def records_of(run: Path) -> list[TrialRecord]:
-    return list(records(RunFolder(run).journal))
+    return list(read_records(RunFolder(run).journal))
 
 
 async def test_clients_on_five_hosts_load_one_server(room: Pair, tmp_path: Path) -> None:

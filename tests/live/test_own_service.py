@@ -11,7 +11,7 @@ from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.study import read
 from nearmetal.study_files import FileReader
 
@@ -39,7 +39,7 @@ async def ran(text: str, program: Path, folder: Path, overrides: tuple[str, ...]
     study = read(text, "own-service.toml", overrides)
     request = session.Request(study, text, overrides, False, folder, available=False, files=FileReader(program.parent))
     await session.start(request, print, ())
-    return list(records(RunFolder(folder).journal))
+    return list(read_records(RunFolder(folder).journal))
 
 
 @pytest.mark.usefixtures("one_attempt")

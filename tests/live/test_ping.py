@@ -46,11 +46,11 @@ async def test_packets_wait_behind_a_load_and_not_after_it(made: Made) -> None:
     pages = {"name": "pages", "kind": "http", "server": "probe", "body": "100KiB", "warmup": "100ms"}
     beneath = LoadBeneath(resolve_workload(WorkloadSpec.model_validate(pages)), build_workload(ping))
     try:
-        await beneath.begin(stage)
+        await beneath.start_load(stage)
         loaded = await life_on(stage, kind="ping", duration="2s", timeout="5s")
         beneath.check()
     finally:
-        await beneath.end(stage)
+        await beneath.stop_load(stage)
     assert beneath.begun == 1
     assert loaded.responses["rtt_p50"].value > 7e-3
     left = await stage.clients[0].exec(["pgrep", "--full", f"[l]oad http://{stage.servers[0].address}:"])

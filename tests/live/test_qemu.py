@@ -232,14 +232,14 @@ async def test_a_monitor_that_was_stopped_by_a_signal_is_told(make: Make) -> Non
     machine = await make(spec())
     (pid,) = monitors(machine.name)
     before, since = await read_vitals([machine], {}), time.time()
-    assert await standstill.why([machine], before, await read_vitals([machine], {}), since) is None
+    assert await standstill.explain_standstill([machine], before, await read_vitals([machine], {}), since) is None
     os.kill(pid, signal.SIGSTOP)
     await asyncio.sleep(1.5)
     os.kill(pid, signal.SIGCONT)
-    told = await standstill.why([machine], before, await read_vitals([machine], {}), since)
+    told = await standstill.explain_standstill([machine], before, await read_vitals([machine], {}), since)
     assert told and f"the server {machine.name} stood still" in told
     before, since = await read_vitals([machine], {}), time.time()
-    assert await standstill.why([machine], before, before, since) is None, "it is told once"
+    assert await standstill.explain_standstill([machine], before, before, since) is None, "it is told once"
 
 
 FETCH = """

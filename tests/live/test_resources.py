@@ -34,7 +34,7 @@ async def read_back(machine: Machine, spec: MachineSpec, lab: Lab) -> Readback:
     told = next(handle for handle in lab.machines() if handle.name == machine.name)
     ended = await machine.exec([machine.probe, "facts", "--json"])
     facts: dict[str, Any] = json.loads(ended.stdout)
-    return verify.resources(spec, facts, told)
+    return verify.verify_resources(spec, facts, told)
 
 
 def group(machine: Machine) -> Path:

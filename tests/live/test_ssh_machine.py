@@ -24,7 +24,7 @@ from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.resolve import resolve_alone
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -84,7 +84,7 @@ def written(folder: Path, host: FarHost, text: str) -> str:
 
 
 def found_in(run: Path) -> list[TrialRecord]:
-    return list(records(RunFolder(run).journal))
+    return list(read_records(RunFolder(run).journal))
 
 
 # ── Studies ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +104,7 @@ async def test_a_study_compares_this_host_with_a_machine_of_ones_own(pair: Pair,
         assert record.boot is not None and record.boot.how == ("boot" if name == "host" else "reuse")
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert by_kind["metal"].boot is not None and by_kind["metal"].boot.id == boot_id, "it is used as it is"
-    told = RunFolder(run).manifest()
+    told = RunFolder(run).read_manifest()
     assert told.study.environments["metal"].options["address"] == pair.far.ssh
     assert left_there(pair) == []
 

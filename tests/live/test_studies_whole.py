@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.lab.image import Image
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 
 from . import laboratory
 
@@ -51,7 +51,7 @@ def test_a_published_study_runs_by_its_quick_version(name: str, tmp_path: Path) 
     ended = subprocess.run(asked, capture_output=True, text=True, timeout=_LIMIT)
     assert ended.returncode in (0, 1), ended.stderr
     told = json.loads(ended.stdout.splitlines()[-1])
-    failed = [(one.trial, one.reason) for one in records(RunFolder(folder).journal) if one.blame == "treatment"]
+    failed = [(one.trial, one.reason) for one in read_records(RunFolder(folder).journal) if one.blame == "treatment"]
     assert failed == []
     assert {one["workload"] for one in told["contrasts"]} and all(one["verdict"] for one in told["contrasts"])
     assert told["trials"]["ok"] > sum(told["trials"].values()) / 2

@@ -10,7 +10,7 @@ import pytest
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 
 from .laboratory import study
 from .two_hosts import Pair
@@ -90,5 +90,5 @@ async def test_a_machine_of_ones_own_drops_its_cache_as_root_does(pair: Pair, tm
     file.write_text(STUDY.format(environment="metal").replace("[factors]", f"{metal}[factors]"))
     status, _, stderr = await pair.nearmetal("run", str(file), "-o", str(tmp_path / "run"))
     assert status == 0, stderr
-    _, cache = told(tmp_path / "run", list(records(RunFolder(tmp_path / "run").journal)))
+    _, cache = told(tmp_path / "run", list(read_records(RunFolder(tmp_path / "run").journal)))
     was_dropped(cache, "host")

@@ -22,7 +22,7 @@ from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.machines import scratch
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import CPU_STATES, Observation
-from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
+from nearmetal.observers._usage_samples import Own, SamplerLines, Span, average_samples, parse_samples
 from nearmetal.observers.usage import Usage
 
 from .laboratory import laboratory, machine, spec, stage, study
@@ -41,8 +41,8 @@ BUSY = ["sysbench", "cpu", "--time=30", "run"]
 WRITES = "while :; do dd if=/dev/zero of=/root/written bs=64k count=16 oflag=dsync conv=notrunc 2>/dev/null; done"
 
 
-def seen(observation: Observation, place: str) -> Sampled:
-    return parsed(observation.artifacts[f"usage-{place}.jsonl"])
+def seen(observation: Observation, place: str) -> SamplerLines:
+    return parse_samples(observation.artifacts[f"usage-{place}.jsonl"])
 
 
 def until(end: int, seconds: float) -> Span:
@@ -70,12 +70,12 @@ async def test_cpus_and_disks_are_those_of_mpstat_and_iostat() -> None:
         host = seen(await watch.stop(), "host")
         for load in loads:
             await load.stop()
-    ours = averages(host.samples, until(cpus_read, SECONDS), Own())
+    ours = average_samples(host.samples, until(cpus_read, SECONDS), Own())
     for theirs in cpus[0]["cpu-load"]:
         for state in CPU_STATES:
             mine = ours.get(f"cpu.{theirs['cpu']}.{state}", 0.0)
             assert mine == pytest.approx(theirs[state], abs=3), f"CPU {theirs['cpu']}: {state}"
-    ours = averages(host.samples, until(disks_read, SECONDS), Own())
+    ours = average_samples(host.samples, until(disks_read, SECONDS), Own())
     compared = [one for one in disks[0]["disk"] if one["tps"] > 20]
     assert compared, "the writes reached no disk"
     for theirs in compared:
@@ -103,7 +103,7 @@ async def test_a_container_is_as_its_engine_sees_it(engine: str, monkeypatch: py
         await load.stop()
     begin, end = (_nanoseconds(stats[name]) - realtime for name in ("preread", "read"))
     used = stats["cpu_stats"]["cpu_usage"]["total_usage"] - stats["precpu_stats"]["cpu_usage"]["total_usage"]
-    ours = averages(seen(observation, "host").samples, Span(begin, end), Own())
+    ours = average_samples(seen(observation, "host").samples, Span(begin, end), Own())
     assert ours["group.server-0.cpu"] == pytest.approx(100 * used / (end - begin), abs=3)
     assert ours["group.server-0.memory_limit"] == stats["memory_stats"]["limit"] == 256 * 2**20
     whole = observation.counters["host"]

@@ -15,7 +15,7 @@ import pytest
 from nearmetal.lab.borrowed import lock
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from tests.order.test_block_process import processes
 from tests.vcenter import PASSWORD, PASSWORD_ENV, USER, Vcenter, machine, vcenter
 from tests.waiting import until
@@ -80,7 +80,7 @@ class Scene:
 
     @property
     def records(self) -> list[TrialRecord]:
-        return list(records(RunFolder(self.folder / "run").journal))
+        return list(read_records(RunFolder(self.folder / "run").journal))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from nearmetal.lab import image as images
 from nearmetal.model import TrialStatus
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.study import read
 from nearmetal.study_files import FileReader
 
@@ -48,7 +48,7 @@ async def test_the_examples_of_the_manual_run(home: Path) -> None:
     study = read(text, "examples.toml", ())
     request = session.Request(study, text, (), False, home / "run", available=False, files=FileReader(home))
     await session.start(request, print, ())
-    found = {one.trial.workload: one for one in records(RunFolder(home / "run").journal)}
+    found = {one.trial.workload: one for one in read_records(RunFolder(home / "run").journal)}
     assert {name: (one.status, one.reason) for name, one in found.items()} == dict.fromkeys(
         ("random-reads", "transactions", "redis"), (TrialStatus.OK, None)
     )

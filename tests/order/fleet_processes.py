@@ -15,7 +15,7 @@ from nearmetal.fleet.engine import OnAFleet
 from nearmetal.fleet.worker import run_worker
 from nearmetal.run import session
 from nearmetal.run.events import Event
-from nearmetal.say import silent
+from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from tests.order import mock_run
 
@@ -53,7 +53,7 @@ def start_worker(address: str, name: str) -> BaseProcess:
 def _work(home: str, address: str, name: str) -> None:
     os.environ["NEARMETAL_HOME"] = home
     logging.disable(logging.CRITICAL)
-    sys.exit(run_worker(address, name, silent))
+    sys.exit(run_worker(address, name, ignore_text))
 
 
 def start_controller(folder: Path, text: str, scheduler: str, event: str = "", count: int = 0) -> BaseProcess:
@@ -76,7 +76,7 @@ def _control(home: str, folder: Path, text: str, scheduler: str, name: str, coun
 
     engine = OnAFleet(scheduler)
     if (folder / "manifest.json").exists():
-        asyncio.run(session.resume(RunFolder(folder), silent, (kill,), engine))
+        asyncio.run(session.resume_run(RunFolder(folder), ignore_text, (kill,), engine))
     else:
         request = session.Request(mock_run.study(text), text, (), False, folder, available=False)
-        asyncio.run(session.start(request, silent, (kill,), engine))
+        asyncio.run(session.start(request, ignore_text, (kill,), engine))

@@ -8,9 +8,9 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import Study, TrialRecord
 from nearmetal.run import session
 from nearmetal.run.events import Event
-from nearmetal.say import Say, silent
+from nearmetal.say import Say, ignore_text
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.study import read
 
 STUDY = """
@@ -40,19 +40,19 @@ def study(text: str = STUDY) -> Study:
 
 
 async def run(
-    folder: Path, text: str = STUDY, listener: Callable[[Event], None] = lambda event: None, say: Say = silent
+    folder: Path, text: str = STUDY, listener: Callable[[Event], None] = lambda event: None, say: Say = ignore_text
 ) -> tuple[list[Event], list[TrialRecord]]:
     """Run to the end; what was said, and what was recorded."""
     events: list[Event] = []
     request = session.Request(study(text), text, (), False, folder, available=False)
     await session.start(request, say, (events.append, listener))
-    return events, list(records(RunFolder(folder).journal))
+    return events, list(read_records(RunFolder(folder).journal))
 
 
 async def resume(folder: Path) -> tuple[list[Event], list[TrialRecord]]:
     events: list[Event] = []
-    await session.resume(RunFolder(folder), lambda text: None, (events.append,))
-    return events, list(records(RunFolder(folder).journal))
+    await session.resume_run(RunFolder(folder), lambda text: None, (events.append,))
+    return events, list(read_records(RunFolder(folder).journal))
 
 
 async def left_over() -> list[str]:

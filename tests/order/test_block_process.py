@@ -27,7 +27,7 @@ from nearmetal.run.block_child import read_task
 from nearmetal.run.block_lines import Beat, BlockFailed, read_event, write_event
 from nearmetal.run.events import BlockEnded, Event, Step, TrialEnded, TrialStarted
 from nearmetal.run.runner import plan_task
-from nearmetal.say import silent
+from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from tests.order import mock_run
 
@@ -146,12 +146,12 @@ async def test_a_journal_that_takes_no_more_leaves_nothing_behind(tmp_path: Path
 
 async def test_one_is_told_to_end_also_while_it_says_something(tmp_path: Path) -> None:
     await mock_run.run(tmp_path / "run")
-    task = plan_task(RunFolder(tmp_path / "run").manifest().plan, 0, artifacts=tmp_path)
+    task = plan_task(RunFolder(tmp_path / "run").read_manifest().plan, 0, artifacts=tmp_path)
     for steps in range(8):  # of the loop, between what it says and when it is told
-        heard = block_runner._Heard(task, Gathered(), silent)
+        heard = block_runner._BlockListener(task, Gathered(), ignore_text)
         (tasks, to_tasks), (from_events, events) = os.pipe(), os.pipe()
         await heard.open(to_tasks, from_events)
-        listening = asyncio.ensure_future(heard.listen())
+        listening = asyncio.ensure_future(heard.read_lines())
         await asyncio.sleep(0.01)
         os.write(events, write_event(Beat()))
         for _ in range(steps):
@@ -245,7 +245,7 @@ def test_what_is_told_to_end_and_then_left_alone_clears_once_and_not_for_ever(
 async def test_the_command_runs_a_task_from_its_standard_input(tmp_path: Path) -> None:
     """As a worker on another host does."""
     await mock_run.run(tmp_path / "run")
-    plan = RunFolder(tmp_path / "run").manifest().plan
+    plan = RunFolder(tmp_path / "run").read_manifest().plan
     task = plan_task(plan, 1, artifacts=tmp_path / "there")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nearmetal", "block"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -308,7 +308,7 @@ def run_command(**given: Any) -> "subprocess.CompletedProcess[bytes]":
 
 async def test_a_task_is_json_and_nothing_else(tmp_path: Path) -> None:
     await mock_run.run(tmp_path / "run")
-    task = plan_task(RunFolder(tmp_path / "run").manifest().plan, 0, artifacts=tmp_path)
+    task = plan_task(RunFolder(tmp_path / "run").read_manifest().plan, 0, artifacts=tmp_path)
     again = BlockTask.from_json(json.loads(task.model_dump_json()))
     assert again == task
 
@@ -323,8 +323,8 @@ def test_lines_that_are_none(line: bytes) -> None:
 
 
 def test_an_error_comes_back_as_it_was_raised() -> None:
-    failed = BlockFailed.of(OSError(28, "No space left on device", "/var/x"))
+    failed = BlockFailed.from_error(OSError(28, "No space left on device", "/var/x"))
     error = read_event(write_event(failed))
     assert isinstance(error, BlockFailed)
-    raised = error.error()
+    raised = error.make_error()
     assert isinstance(raised, OSError) and (raised.errno, raised.filename) == (28, "/var/x")

@@ -38,7 +38,7 @@ blocks = 1
 
 
 def resolved(text: str) -> tuple[Resolved, ...]:
-    return plan.make(mock_run.study(text)).resolved
+    return plan.make_plan(mock_run.study(text)).resolved
 
 
 def test_factors_of_the_machine_are_of_both_ends_and_what_clients_have_of_their_own_stays() -> None:
@@ -83,14 +83,14 @@ def test_each_client_has_as_many_cpus_as_it_is_to_have_in_turn() -> None:
     assert shape.client_cpus(one, Share(("7",), "0")) == ["0", "0", "0"]
     shared = one.model_copy(update={"clients": one.clients.model_copy(update={"has_own_cpus": False})})
     assert shape.client_cpus(shared, Share(("7",), "0-3")) == ["0-3"] * 3
-    assert shape.client(shared, "0-3").vcpus == 4
+    assert shape.make_client_spec(shared, "0-3").vcpus == 4
 
 
 def test_clients_with_keys_of_their_own_in_another_environment_keep_the_rest_as_it_was() -> None:
     text = SAME.replace('environment = "same"', 'environment = "mock"\nnic = "e1000"')
     for one in resolved(text):
         assert one.clients.machine == MachineSpec(nic="e1000", memory=2**30)
-        assert shape.client(one, "0-2").vcpus == 3
+        assert shape.make_client_spec(one, "0-2").vcpus == 3
 
 
 async def test_both_ends_are_made_and_read_back(tmp_path: Path) -> None:
@@ -136,6 +136,6 @@ def test_each_end_is_treated_by_its_own_level(server: bool, client: bool) -> Non
     (one, *_) = resolved(text)
     stage = LabStage(("a server",), ("a client",), {}, one.server, one.link, "shared", {})  # type: ignore[arg-type]
     found: dict[str, object] = {
-        called: (level, those.servers, those.clients) for called, _, level, those in boot._treatments(one, stage)
+        called: (level, those.servers, those.clients) for called, _, level, those in boot._list_treatments(one, stage)
     }
     assert found == {"offload": (server, ("a server",), ()), "clients.offload": (client, (), ("a client",))}

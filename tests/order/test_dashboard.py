@@ -13,7 +13,7 @@ import pytest
 
 from nearmetal.dashboard import page
 from nearmetal.dashboard.run_view import number_of
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE, Dashboard, dashboard
@@ -113,7 +113,7 @@ def test_a_run_that_another_process_measures_is_not_measured_twice(tmp_path: Pat
     folder = RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "run")))
     before = b"".join(folder.journal.read_bytes().splitlines(keepends=True)[:40])
     folder.journal.write_bytes(before)
-    with claimed(folder.journal):
+    with hold_journal(folder.journal):
         command = [sys.executable, "-m", "nearmetal", "resume", str(folder.path)]
         refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert folder.journal.read_bytes() == before
@@ -135,7 +135,7 @@ def test_only_what_is_known_has_an_address(study: Path, folder: Path, served: Da
     ):
         answer = served.ask(path)
         assert (answer.status, answer.headers["Content-Type"]) == (404, "text/html; charset=utf-8"), path
-        assert answer.read().decode() == page.missing(), path
+        assert answer.read().decode() == page.render_missing(), path
     (folder / "report.html").unlink()
     (folder / "report.html").symlink_to("/etc/passwd")
     assert served.ask(f"/runs/{number}/report").status == 404

@@ -22,7 +22,7 @@ from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
 from nearmetal.run.events import BlockDispatched, Event
-from nearmetal.say import silent
+from nearmetal.say import ignore_text
 from nearmetal.store import journal
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.store.verify import verify
@@ -40,21 +40,21 @@ async def run(
     folder: Path, text: str, scheduler: str = "local:2", listener: Callable[[Event], None] = lambda event: None
 ) -> list[TrialRecord]:
     request = session.Request(mock_run.study(text), text, (), False, folder, available=False)
-    await session.start(request, silent, (listener,), OnAFleet(scheduler))
-    return list(journal.records(RunFolder(folder).journal))
+    await session.start(request, ignore_text, (listener,), OnAFleet(scheduler))
+    return list(journal.read_records(RunFolder(folder).journal))
 
 
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    return [event for event in journal.events(folder / "journal.jsonl") if event["event"] == kind]
+    return [event for event in journal.read_events(folder / "journal.jsonl") if event["event"] == kind]
 
 
 def check_whole(folder: Path) -> None:
     """Every block has one attempt that counts; the journal is in order, nothing lies beside it."""
-    assert not verify(folder, silent).damaged
-    records = list(journal.records(folder / "journal.jsonl"))
+    assert not verify(folder, ignore_text).damaged
+    records = list(journal.read_records(folder / "journal.jsonl"))
     blocks = [record.trial.block for record in records]
     assert blocks == sorted(blocks)
-    plan = RunFolder(folder).manifest().plan
+    plan = RunFolder(folder).read_manifest().plan
     for index in range(plan.blocks):
         of_block = [record for record in records if record.trial.block == index]
         counted = {record.trial.attempt for record in of_block if record.status is TrialStatus.OK}
@@ -69,7 +69,7 @@ def check_whole(folder: Path) -> None:
 async def test_a_run_on_two_sites_is_the_one_that_is_planned(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     records = await run(folder, THREE)
-    plan = RunFolder(folder).manifest().plan
+    plan = RunFolder(folder).read_manifest().plan
     planned = [trial.id for block in plan_blocks(plan) for trial in block.trials]
     assert [record.trial.id for record in records] == planned
     assert [record.status for record in records] == [TrialStatus.OK] * 6
@@ -82,7 +82,7 @@ async def test_a_run_on_two_sites_is_the_one_that_is_planned(tmp_path: Path) -> 
     assert not processes("nm-block")
     assert await mock_run.left_over() == []
     with pytest.raises(BadInput, match="on a fleet"):
-        await session.resume(RunFolder(folder), silent, ())
+        await session.resume_run(RunFolder(folder), ignore_text, ())
 
 
 def workers() -> list[int]:
@@ -140,9 +140,9 @@ async def test_a_run_that_is_interrupted_ends_its_blocks_and_keeps_what_they_mea
     assert not processes("nm-block") and not workers()
     assert [event["interrupted"] for event in events(folder, "RunEnded")] == [True]
     assert await mock_run.left_over() == []
-    await session.resume(RunFolder(folder), silent, (), OnAFleet("local:2"))
+    await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet("local:2"))
     check_whole(folder)
-    assert {record.trial.attempt for record in journal.records(folder / "journal.jsonl")} == {0}
+    assert {record.trial.attempt for record in journal.read_records(folder / "journal.jsonl")} == {0}
     assert no_spool_is_left()
 
 
@@ -153,11 +153,11 @@ async def test_a_controller_that_is_killed_goes_on_where_its_sites_were(tmp_path
     assert killed.exitcode == -signal.SIGKILL
     await settle(tmp_path)
     assert len(events(folder, "BlockDispatched")) == 3
-    await session.resume(RunFolder(folder), silent, (), OnAFleet("local:2"))
+    await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet("local:2"))
     check_whole(folder)
     numbers = [event["dispatch"] for event in events(folder, "BlockDispatched")]
     assert len(set(numbers)) == len(numbers), "no dispatch is given twice"
-    assert all(record.status is TrialStatus.OK for record in journal.records(folder / "journal.jsonl"))
+    assert all(record.status is TrialStatus.OK for record in journal.read_records(folder / "journal.jsonl"))
     assert no_spool_is_left()
 
 
@@ -228,7 +228,7 @@ async def test_a_scheduler_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch)
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
         said = await refused(address)
         with pytest.raises(HostCannot, match="no scheduler answers there: nothing came for 1 s"):
-            await worker._stand(address, "a", silent)
+            await worker._stand_as_site(address, "a", ignore_text)
     assert said.startswith(f"{address}: no scheduler answers there") and "dask scheduler" in said
 
 
@@ -242,7 +242,10 @@ async def test_several_sites_on_one_host_are_for_pretended_machines_only() -> No
     text = THREE.replace('kind = "mock"\nspeed = 0.5', 'kind = "mock"').replace('"mock"', '"host"')
     with pytest.raises(BadInput, match="kind mock only"):
         await session.start(
-            session.Request(mock_run.study(text), text, (), False, Path("run"), False), silent, (), OnAFleet("local:2")
+            session.Request(mock_run.study(text), text, (), False, Path("run"), False),
+            ignore_text,
+            (),
+            OnAFleet("local:2"),
         )
 
 

@@ -42,14 +42,14 @@ async def test_a_study_that_says_nothing_has_its_kernels_aligned_and_the_table_i
         }
         assert record.warnings == ()
     assert all('"before":"bbr"' in ledger.replace(" ", "") for ledger in seen) and seen
-    assert RunFolder(tmp_path / "run").manifest().plan.kernel_table == TABLE
+    assert RunFolder(tmp_path / "run").read_manifest().plan.kernel_table == TABLE
     assert await mock_run.left_over() == []
 
 
 async def test_kernels_are_left_alone_where_the_study_says_so(tmp_path: Path) -> None:
     _, records = await mock_run.run(tmp_path / "run", studied('[kernel]\nalign = "off"'))
     assert all("kernels" not in record.readback for record in records)
-    assert RunFolder(tmp_path / "run").manifest().plan.kernel_table is None
+    assert RunFolder(tmp_path / "run").read_manifest().plan.kernel_table is None
 
 
 async def test_a_fixed_value_goes_before_the_table_and_a_factor_before_both(tmp_path: Path) -> None:

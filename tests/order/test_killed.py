@@ -12,7 +12,7 @@ from nearmetal.lab.mock.world import World
 from nearmetal.model import TrialStatus
 from nearmetal.run.events import Event
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from tests.order import mock_run
 
 FRESH = multiprocessing.get_context("forkserver")
@@ -91,7 +91,7 @@ async def killed_at_each(steps: int | None, tmp_path: Path, text: str) -> None:
     for step in range(2, total, max(1, total // steps) if steps else 1):
         folder = tmp_path / f"killed-{step}"
         run_and_kill(folder, text, step)
-        finished = {record.trial.id: record for record in records(RunFolder(folder).journal)}
+        finished = {record.trial.id: record for record in read_records(RunFolder(folder).journal)}
         cleaned = await mock_run.cleaned()
         assert cleaned.left == ()
         assert await mock_run.left_over() == [], f"killed at event {step}"
@@ -101,5 +101,5 @@ async def killed_at_each(steps: int | None, tmp_path: Path, text: str) -> None:
         assert len({record.trial.id for record in after}) == len(after), "a trial was run twice"
         assert all(record.status is TrialStatus.OK for record in after)
         assert {record.trial.id: record for record in after if record.trial.id in finished} == finished
-        planned = RunFolder(folder).manifest().plan
+        planned = RunFolder(folder).read_manifest().plan
         assert len(after) == planned.trials

@@ -32,8 +32,8 @@ from nearmetal.run.events import (
 )
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import events as events_of
-from nearmetal.store.journal import records as records_of
+from nearmetal.store.journal import read_events as events_of
+from nearmetal.store.journal import read_records as records_of
 from nearmetal.treatments.offload import Offload
 from nearmetal.workloads import http
 from tests.order import mock_run
@@ -304,7 +304,7 @@ async def test_a_run_of_fixed_blocks_ends_when_nothing_is_left_that_can_be_compa
     (told,) = [event for event in events if isinstance(event, NothingToCompare)]
     assert told.blocks == 4
     assert {record.trial.block for record in records} == {0, 1, 2, 3}
-    listed, _ = runs.listing([tmp_path / "run"])
+    listed, _ = runs.list_entries([tmp_path / "run"])
     assert (listed[0].state, listed[0].planned) == ("ended", 10), "all of the plan, however few of it ran"
     analysis = reading.read(RunFolder(tmp_path / "run")).analysis
     warnings = {one.code: one.text for one in analysis.warnings}
@@ -388,4 +388,4 @@ async def test_a_machine_may_tell_anything_of_itself(
             assert record.reason and "the probe's facts lack what it is verified by" in record.reason
     seen = [event for event in events if isinstance(event, FactsSeen) and event.role == "server"]
     assert seen and all(set(event.facts).isdisjoint(rubbish or event.facts.keys() - {"disk"}) for event in seen)
-    assert RunFolder(tmp_path / "run").manifest()
+    assert RunFolder(tmp_path / "run").read_manifest()

@@ -73,7 +73,7 @@ async def test_an_image_that_is_built_while_a_run_goes_on_is_not_for_it(
     events, _ = await mock_run.run(tmp_path / "run", listener=builder)
     seen = [event.facts["image"] for event in events if isinstance(event, FactsSeen) and event.role == "server"]
     assert sorted(seen) == ["its own", f"lab {OLD[:12]}"], "of each treatment, what its first boot told"
-    assert RunFolder(tmp_path / "run").manifest().images == {"lab": OLD}
+    assert RunFolder(tmp_path / "run").read_manifest().images == {"lab": OLD}
 
 
 async def test_a_boot_of_another_image_than_its_treatments_first_does_not_count(

@@ -11,9 +11,9 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
 from nearmetal.resolve import resolve_treatments
 from nearmetal.run import block_child, runner, session
-from nearmetal.say import silent
+from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import events, records
+from nearmetal.store.journal import read_events, read_records
 from tests.order import mock_run
 from tests.order.in_process import InProcess
 
@@ -32,8 +32,8 @@ async def analysed(folder: Path, text: str) -> tuple[Analysis, list[TrialRecord]
 
 def analysis_of(folder: Path) -> Analysis:
     run = RunFolder(folder)
-    manifest = run.manifest()
-    return analyse(manifest, records(run.journal), events(run.journal), manifest.plan.primaries)
+    manifest = run.read_manifest()
+    return analyse(manifest, read_records(run.journal), read_events(run.journal), manifest.plan.primaries)
 
 
 def primary(analysis: Analysis, **treatment: object) -> Contrast:
@@ -216,7 +216,7 @@ async def test_machines_on_two_sites(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(block_child, "opener", lambda hosts, say: Opened())
     request = session.Request(study, text, (), False, tmp_path / "run", available=False)
     folder = await session.open_folder(request, resolve_treatments(study), Opened())
-    await runner.run(folder, InProcess(silent), {})
-    found = list(records(folder.journal))
+    await runner.run(folder, InProcess(ignore_text), {})
+    found = list(read_records(folder.journal))
     assert {record.site for record in found} == {"far"}
     assert all(record.status is TrialStatus.OK for record in found)

@@ -17,7 +17,7 @@ from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import events as journaled
+from nearmetal.store.journal import read_events as journaled
 from tests import journals
 from tests.order import mock_run
 
@@ -39,7 +39,7 @@ def looked(events: list[Event]) -> list[tuple[int, int, bool]]:
 
 
 def trials(path: Path) -> list[int]:
-    listed, _ = runs.listing([path])
+    listed, _ = runs.list_entries([path])
     return [listed[0].trials, listed[0].planned]
 
 
@@ -94,7 +94,7 @@ async def test_a_treatment_that_is_withdrawn_is_not_waited_for(tmp_path: Path) -
     assert sum(record.status is TrialStatus.OK for record in records) > 0
     (contrast,) = report.read(RunFolder(tmp_path / "run")).analysis.contrasts
     assert (contrast.verdict, contrast.reason) == (Verdict.WITHDRAWN, None)
-    listed, _ = runs.listing([tmp_path / "run"])
+    listed, _ = runs.list_entries([tmp_path / "run"])
     assert (listed[0].state, listed[0].planned) == ("ended", 6)
 
 
@@ -209,7 +209,7 @@ async def test_the_report_says_when_no_look_could_decide_anything(tmp_path: Path
 
 async def test_a_look_is_none_where_the_plan_has_none(tmp_path: Path) -> None:
     _, records = await mock_run.run(tmp_path / "run", SEQUENTIAL)
-    assert looks.look_after(7, RunFolder(tmp_path / "run").manifest(), records, []) is None
+    assert looks.look_after(7, RunFolder(tmp_path / "run").read_manifest(), records, []) is None
 
 
 async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_path: Path) -> None:

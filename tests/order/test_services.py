@@ -14,7 +14,7 @@ from nearmetal.resolve import resolve_treatments
 from nearmetal.run import runner, session
 from nearmetal.run.block import BlockTask
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records as records_of
+from nearmetal.store.journal import read_records as records_of
 from nearmetal.store.verify import verify
 from nearmetal.study import read
 from nearmetal.study_files import FileReader
@@ -89,14 +89,14 @@ async def test_a_service_is_put_there_started_awaited_and_asked(tmp_path: Path, 
 async def test_the_run_keeps_what_it_was_given(tmp_path: Path, commands: list[list[str]]) -> None:
     await ran(tmp_path, SERVED)
     folder = RunFolder(tmp_path / "run")
-    (resolved,) = folder.manifest().plan.resolved
+    (resolved,) = folder.read_manifest().plan.resolved
     (file,) = resolved.services["api"].files
     assert (folder.files / file.sha256).read_bytes() == b"the program"
     assert (file.destination, file.mode) == ("/srv/api", 0o755)
     found = verify(folder.path, lambda step: None)
     assert (found.is_whole, found.unknown) == (True, ())
     (tmp_path / "api").unlink()  # going on needs the run's folder alone
-    session.refuse_what_is_not_as_planned(folder, folder.manifest())
+    session.refuse_what_is_not_as_planned(folder, folder.read_manifest())
     (folder.files / file.sha256).write_bytes(b"another program")
     (damage,) = verify(folder.path, lambda step: None).damaged
     assert damage.file == f"files/{file.sha256}"
@@ -104,7 +104,7 @@ async def test_the_run_keeps_what_it_was_given(tmp_path: Path, commands: list[li
 
 def test_a_blocks_process_is_given_all_of_it(tmp_path: Path, commands: list[list[str]]) -> None:
     study = read(SERVED, "own.toml")
-    made = plan.make(study, resolved=resolve_treatments(study, FileReader(tmp_path)))
+    made = plan.make_plan(study, resolved=resolve_treatments(study, FileReader(tmp_path)))
     task = runner.plan_task(made, 0, artifacts=tmp_path / "artifacts", files=tmp_path / "files")
     there = BlockTask.model_validate_json(task.model_dump_json())
     assert there == task

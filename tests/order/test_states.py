@@ -18,9 +18,9 @@ from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
 from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store import runs
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import events
+from nearmetal.store.journal import read_events
 from tests import journals
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE
@@ -52,10 +52,10 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def all_say(state: str, folder: RunFolder, said: Said) -> None:
-    (listed,), _ = runs.listing([folder.path])
+    (listed,), _ = runs.list_entries([folder.path])
     assert listed.state == state
-    assert f'<span class="state {state}">' in RunView(folder.path).state()["state"]
-    assert f'<span class="state {state}">' in ListView(lambda: [folder.path]).runs()["runs"]
+    assert f'<span class="state {state}">' in RunView(folder.path).render_state()["state"]
+    assert f'<span class="state {state}">' in ListView(lambda: [folder.path]).render_runs()["runs"]
     status, words = said("show", folder.path)
     assert (status, f", {state}: " in words) == (0, True), words
 
@@ -82,7 +82,7 @@ def without_journal(folder: RunFolder) -> None:
 def test_one_that_was_killed_can_go_on(killed: Callable[[RunFolder], None], folder: RunFolder, said: Said) -> None:
     killed(folder)
     all_say("interrupted", folder, said)
-    assert f"nearmetal resume '{folder.path}'" in RunView(folder.path).state()["state"].replace("&#39;", "'")
+    assert f"nearmetal resume '{folder.path}'" in RunView(folder.path).render_state()["state"].replace("&#39;", "'")
     assert "where it was interrupted, `nearmetal resume` goes on" in " ".join(said("show", folder.path)[1].split())
     status, words = said("resume", folder.path)
     assert (status, "nothing is left to do" in words) == (0, False)
@@ -91,7 +91,7 @@ def test_one_that_was_killed_can_go_on(killed: Callable[[RunFolder], None], fold
 
 
 def made_with(versions: dict[str, str], folder: RunFolder) -> None:
-    folder.write_manifest(folder.manifest().model_copy(update={"versions": versions}))
+    folder.write_manifest(folder.read_manifest().model_copy(update={"versions": versions}))
 
 
 def test_one_that_goes_on_with_other_versions_says_so(folder: RunFolder) -> None:
@@ -105,7 +105,7 @@ def test_one_that_goes_on_with_other_versions_says_so(folder: RunFolder) -> None
         f"since the run began Python package numpy has changed: 0.0.1 before, {numpy} now",
         "since the run began QEMU has changed: 7.2.0 before, none now",
     ]
-    (resumed,) = [event for event in events(folder.journal) if event["event"] == "RunResumed"]
+    (resumed,) = [event for event in read_events(folder.journal) if event["event"] == "RunResumed"]
     assert resumed["changed"] == {"Python package numpy": ["0.0.1", numpy], "QEMU": ["7.2.0", "none"]}
     analysis = json.loads(called("report", str(folder.path), "--format", "json").stdout)
     warned = [one["text"] for one in analysis["warnings"] if one["code"] == "versions-changed"]
@@ -127,7 +127,7 @@ def test_one_that_goes_on_with_the_same_versions_says_nothing_of_them(folder: Ru
 
 def test_one_that_goes_on_is_not_begun_again(folder: RunFolder, said: Said) -> None:
     before(40)(folder)
-    with claimed(folder.journal):
+    with hold_journal(folder.journal):
         all_say("running", folder, said)
         status, words = said("resume", folder.path)
     assert status == 3
@@ -163,8 +163,8 @@ def test_one_that_is_damaged_is_told_with_the_file(file: str, folder: RunFolder,
     for words in (("show", folder.path), ("resume", folder.path)):
         status, told = said(*words)
         assert (status, f"{folder.path / file}: {reason}" in told) == (2, True)
-    assert f"{file}: {reason}" in RunView(folder.path).state()["state"].replace("&#39;", "'")
-    assert f"{file}: {reason}" in ListView(lambda: [folder.path]).runs()["runs"].replace("&#39;", "'")
+    assert f"{file}: {reason}" in RunView(folder.path).render_state()["state"].replace("&#39;", "'")
+    assert f"{file}: {reason}" in ListView(lambda: [folder.path]).render_runs()["runs"].replace("&#39;", "'")
 
 
 def test_one_that_is_killed_while_it_measures(tmp_path: Path, said: Said) -> None:
@@ -208,7 +208,7 @@ def test_a_run_in_the_way_is_told_with_what_can_be_done_with_it(
 
 def test_a_run_in_the_way_that_another_measures_is_told_so(folder: RunFolder) -> None:
     """By a home of its own, else that one is measuring would be told before."""
-    with claimed(folder.journal), pytest.raises(BadInput) as told:
+    with hold_journal(folder.journal), pytest.raises(BadInput) as told:
         refuse_what_is_there(folder.path)
     assert str(told.value) == (
         f"{folder.path}: a run is there already, and goes on: another process measures it\n"

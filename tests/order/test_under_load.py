@@ -11,7 +11,7 @@ from nearmetal.model import Completed, TrialRecord, TrialStatus, WorkloadSpec
 from nearmetal.resolve import build_workload, resolve_workload
 from nearmetal.run import runner, session, under
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records as records_of
+from nearmetal.store.journal import read_records as records_of
 from nearmetal.study import read
 from nearmetal.study_files import FileReader
 

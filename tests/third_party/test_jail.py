@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.model import TrialStatus
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 
 from .installing import HERE, install, with_package
 
@@ -43,7 +43,7 @@ def test_its_machines_serve_and_load_beside_ours(installed: Path, tmp_path: Path
     ended = with_package(installed, "nearmetal", "run", str(file), "--json", "-o", str(run))
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout.splitlines()[-1])["trials"]["ok"] == 2
-    by_level = {record.trial.treatment["environment"]: record for record in records(RunFolder.open(run).journal)}
+    by_level = {record.trial.treatment["environment"]: record for record in read_records(RunFolder.open(run).journal)}
     assert by_level.keys() == {"host", "jail"}
     for level, record in by_level.items():
         assert record.status is TrialStatus.OK

@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 
 from .installing import HERE, install, with_package
 
@@ -45,7 +45,7 @@ def test_a_study_of_its_five_plugins_runs(installed: Path, tmp_path: Path) -> No
     assert contrast["ratio"] > 0
 
     folder = RunFolder.open(tmp_path / "run")
-    for record in records(folder.journal):
+    for record in read_records(folder.journal):
         level = record.trial.treatment["niceness"]
         assert record.readback["niceness"] == {"niceness": [str(level)]}
         assert {machine.environment for machine in record.machines} == {"tempdir"}
@@ -111,7 +111,7 @@ def ran(installed: Path, tmp_path: Path, text: str) -> "tuple[subprocess.Complet
     file, run = tmp_path / "study.toml", tmp_path / "run"
     file.write_text(text)
     ended = with_package(installed, "nearmetal", "run", str(file), "-o", str(run))
-    return ended, list(records(RunFolder.open(run).journal)) if run.exists() else []
+    return ended, list(read_records(RunFolder.open(run).journal)) if run.exists() else []
 
 
 def test_a_treatment_by_a_sysctl_runs_on_pretended_machines(installed: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from nearmetal.analysis.attribution import Attributed, attributed
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.traits import Trait
 from nearmetal.model import Scale
-from nearmetal.report.why_figures import count_by_chance, plainly, told
+from nearmetal.report.why_figures import count_by_chance, list_values, show_difference
 from tests.analysed import ratio, record
 
 
@@ -42,8 +42,10 @@ def test_values_do_not_choose_the_scale(
 
 def test_a_ratio_to_nothing_is_unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
     more = compare(monkeypatch, "ratio", [2.0] * 8, [0.0] * 8)
-    assert more is not None and more.estimate == math.inf and told(more) == "unbounded (unbounded to unbounded)"
-    assert plainly(more)[:3] == ("unbounded", "unbounded", "unbounded")
+    assert (
+        more is not None and more.estimate == math.inf and show_difference(more) == "unbounded (unbounded to unbounded)"
+    )
+    assert list_values(more)[:3] == ("unbounded", "unbounded", "unbounded")
     less = compare(monkeypatch, "ratio", [0.0] * 8, [2.0] * 8)
     assert less is not None and less.estimate == 0 and less.differs
     alike = compare(monkeypatch, "ratio", [0.0, 3.0] * 4, [0.0, 3.0] * 4)

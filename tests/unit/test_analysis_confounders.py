@@ -26,7 +26,7 @@ def contrast(
     if workload is not None:
         document = of.study.model_dump(mode="json", by_alias=True)
         study = Study.model_validate({**document, "workloads": [{"name": "web", **workload}]})
-        of = of.model_copy(update={"study": study, "plan": planning.make(study)})
+        of = of.model_copy(update={"study": study, "plan": planning.make_plan(study)})
     told = tuple(
         MachineFacts.from_json({"treatment": {"environment": name}, "role": role, "facts": facts})
         for name, facts in (("host", host), ("docker", docker))
@@ -109,7 +109,7 @@ def test_what_a_factor_of_the_contrast_sets_is_under_study() -> None:
         )
         for level, sack in (("cubic", "0"), ("bbr", "1"))
     )
-    of = of.model_copy(update={"study": study, "plan": planning.make(study), "fairness": told})
+    of = of.model_copy(update={"study": study, "plan": planning.make_plan(study), "fairness": told})
     (found,) = run(of, ()).contrasts
     assert found.confounded_by == ("net.ipv4.tcp_sack",)
 

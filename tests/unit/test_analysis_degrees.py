@@ -140,4 +140,4 @@ def test_not_worse_stands_in_an_analysis(better: Better) -> None:
     ]
     contrast = only(run(of, records))
     assert contrast.verdict is Verdict.NOT_WORSE
-    assert (words.verdict(contrast).text, words.tone(contrast)) == ("not worse", "no-worse")
+    assert (words.badge_verdict(contrast).text, words.choose_tone(contrast)) == ("not worse", "no-worse")

@@ -107,7 +107,7 @@ def test_too_few_blocks_have_none() -> None:
 def test_the_word_has_the_caveat_at_the_level_of_the_verdict(changes: dict[str, object], expected: bool) -> None:
     one = contrast(**changes)
     assert is_dependent(one) == expected
-    assert words.verdict(one).text.endswith(", worse, if blocks are independent") == expected
+    assert words.badge_verdict(one).text.endswith(", worse, if blocks are independent") == expected
 
 
 def concluded(size: float) -> tuple[Contrast, Contrast]:
@@ -130,11 +130,14 @@ def concluded(size: float) -> tuple[Contrast, Contrast]:
 def test_a_run_whose_blocks_come_in_waves_is_warned_of() -> None:
     primary, other = concluded(0.006)
     assert primary.verdict is other.verdict is Verdict.DIFFERENT
-    assert DEPENDS in codes(primary) and words.verdict(primary).text == "different, better, if blocks are independent"
+    assert (
+        DEPENDS in codes(primary)
+        and words.badge_verdict(primary).text == "different, better, if blocks are independent"
+    )
     assert other.p_dependent is None and DEPENDS not in codes(other)
 
 
 def test_a_difference_beyond_the_waves_is_not_warned_of() -> None:
     primary, _ = concluded(0.06)
     assert primary.verdict is Verdict.DIFFERENT and primary.p_dependent == primary.p
-    assert DEPENDS not in codes(primary) and words.verdict(primary).text == "different, better"
+    assert DEPENDS not in codes(primary) and words.badge_verdict(primary).text == "different, better"

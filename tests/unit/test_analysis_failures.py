@@ -82,8 +82,8 @@ def test_what_fails_always_is_worse_without_bound(better: Better, ends: tuple[fl
         ends[0],
     )
     assert contrast.worked is None
-    assert words.tone(contrast) == "worse"
-    assert words.sentence(contrast, LABELS) == (
+    assert words.choose_tone(contrast) == "worse"
+    assert words.write_sentence(contrast, LABELS) == (
         "docker has no typical ratio to host in throughput (unbounded to unbounded)"
     )
 
@@ -91,8 +91,8 @@ def test_what_fails_always_is_worse_without_bound(better: Better, ends: tuple[fl
 def test_a_difference_that_failures_leave_without_a_number_has_no_unit_either() -> None:
     of_ratio = conclude(8, {"docker": range(8)}, better="lower")
     contrast = of_ratio.model_copy(update={"scale": "difference", "ratio": None, "difference": math.inf})
-    assert words.estimate(contrast) == "unbounded (unbounded to unbounded)"
-    assert words.sentence(contrast, LABELS) == (
+    assert words.format_estimate(contrast) == "unbounded (unbounded to unbounded)"
+    assert words.write_sentence(contrast, LABELS) == (
         "docker has no typical difference from host in throughput (unbounded to unbounded)"
     )
 
@@ -108,7 +108,7 @@ def test_only_what_others_are_to_blame_for_is_told_not_to_count() -> None:
 
 def test_a_reference_that_fails_makes_the_treatment_better() -> None:
     contrast = conclude(8, {"host": range(8)})
-    assert (contrast.verdict, contrast.interval, words.tone(contrast)) == (
+    assert (contrast.verdict, contrast.interval, words.choose_tone(contrast)) == (
         Verdict.DIFFERENT,
         (math.inf, math.inf),
         "better",
@@ -147,7 +147,11 @@ def test_failures_never_end_in_a_number_that_is_none(sides: list[tuple[bool, boo
         assert contrast.verdict is Verdict.UNDECIDED and contrast.interval is None
     if contrast.interval is not None and contrast.p is not None:
         assert (not contrast.interval[0] <= 1 <= contrast.interval[1]) == (contrast.p <= contrast.level)
-    said = (words.sentence(contrast, LABELS), *words.failures(contrast, LABELS), words.estimate(contrast))
+    said = (
+        words.write_sentence(contrast, LABELS),
+        *words.list_failures(contrast, LABELS),
+        words.format_estimate(contrast),
+    )
     assert not any(raw in one.replace("info", "") for one in said for raw in ("nan", "inf"))
 
 
@@ -252,7 +256,7 @@ def test_faults_of_others_that_befall_one_side_leave_no_verdict() -> None:
     contrast = only(spoilt(["docker"] * 6))
     assert (contrast.verdict, contrast.reason) == (Verdict.UNDECIDED, "faults-not-alike")
     assert contrast.p is not None and contrast.p < 0.05
-    assert words.reason(contrast) == "faults of others befell one side more often than the other"
+    assert words.explain_undecided(contrast) == "faults of others befell one side more often than the other"
     for sides in (["docker"] * 5, ["docker", "host"] * 5):
         assert only(spoilt(sides)).verdict is Verdict.DIFFERENT
 
@@ -268,7 +272,7 @@ def test_what_was_withdrawn_has_a_verdict_of_its_own(side: str) -> None:
     contrast = withdraw(side, failing(8, {side: range(8)}))
     assert (contrast.verdict, contrast.p, contrast.interval, contrast.reason) == (Verdict.WITHDRAWN, None, None, None)
     assert contrast.failures is not None
-    assert words.verdict(contrast).text == "withdrawn"
+    assert words.badge_verdict(contrast).text == "withdrawn"
 
 
 def test_a_withdrawal_of_version_1_leaves_the_verdict_as_it_was() -> None:
@@ -371,13 +375,13 @@ def test_what_is_unbounded_is_null_in_json_and_a_word_for_people(response: Any, 
     assert contrast.interval is not None
     text = contrast.model_dump_json()
     json.loads(text, parse_constant=pytest.fail)
-    assert "unbounded" in words.estimate(contrast)
+    assert "unbounded" in words.format_estimate(contrast)
     assert "Infinity" not in text and "nan" not in text.lower()
 
 
 def test_how_often_each_side_failed_is_told_with_what_is_left() -> None:
     contrast = conclude(30, {"docker": range(0, 30, 3)})
-    first, second = words.failures(contrast, LABELS)
+    first, second = words.list_failures(contrast, LABELS)
     assert first == "docker failed in 10 of 30 blocks and host in none"
     assert second.endswith("in the 20 blocks in which both worked") and " × (" in second
 

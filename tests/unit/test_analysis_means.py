@@ -91,7 +91,7 @@ def test_one_boot_in_ten_at_half_speed_is_equivalent_and_warned_of() -> None:
     assert one.verdict is Verdict.EQUIVALENT
     assert one.means is not None and one.means.ratio == pytest.approx(0.95, abs=0.003) and one.means.worse >= 2
     assert UNLIKE in codes(one)
-    (told,) = words.means(one, Labels(("environment",)))
+    (told,) = words.list_means(one, Labels(("environment",)))
     assert (
         told.startswith("mean of boots 0.95 × (") and f"{one.means.worse} of 20 boots worse than the worst of" in told
     )

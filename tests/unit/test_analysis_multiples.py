@@ -11,7 +11,7 @@ import pytest
 from nearmetal.analysis.multiples import multiples
 from nearmetal.model import Response
 from nearmetal.report.blocks import Chart, Paragraph, Table
-from nearmetal.report.chapters import sections
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.reading import read
 from nearmetal.report.sections.exploratory import plugin
 from nearmetal.store.folder import RunFolder
@@ -89,7 +89,7 @@ def counted(folder: RunFolder, seconds: Callable[[int], float]) -> RunFolder:
 
 def exploratory(folder: RunFolder) -> tuple[str, set[str], str]:
     """What the chapter says below its pictures, the responses in its table, and all that is drawn."""
-    (chapter,) = [section for section in sections(read(folder)) if section.name == "exploratory"]
+    (chapter,) = [section for section in make_sections(read(folder)) if section.name == "exploratory"]
     tables = [block for block in chapter.blocks if isinstance(block, Table)]
     titles = [[column.title for column in table.columns] for table in tables]
     drawn = json.dumps([panel.spec for block in chapter.blocks if isinstance(block, Chart) for panel in block.panels])

@@ -131,7 +131,7 @@ def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
 
 
 def test_what_is_the_same_is_not_among_what_is_not() -> None:
-    known = RunFolder.open(GOLDEN).manifest()
+    known = RunFolder.open(GOLDEN).read_manifest()
     programs = {"binaries": {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}}
     with_programs = [facts.model_copy(update={"facts": {**facts.facts, **programs}}) for facts in known.fairness]
     same = known.model_copy(update={"fairness": tuple(with_programs)})

@@ -149,7 +149,7 @@ def test_what_belongs_to_a_boot_that_workloads_share_is_told_once() -> None:
     study = manifest(share_boot=True).study.model_dump(mode="json")
     workloads = [{"name": name, "kind": "http"} for name in ("web", "again")]
     shared = Study.model_validate({**study, "workloads": workloads})
-    of = manifest().model_copy(update={"study": shared, "plan": planning.make(shared)})
+    of = manifest().model_copy(update={"study": shared, "plan": planning.make_plan(shared)})
     seconds = {"host": 1.0, "docker": 3.0}
     records = []
     for block in range(8):
@@ -197,7 +197,7 @@ def test_a_response_that_one_side_never_has_is_the_reason_and_not_its_trials_whi
     ]
     contrast = only(run(of, records))
     assert (contrast.verdict, contrast.reason, contrast.blocks) == (Verdict.UNDECIDED, "response-missing", 0)
-    assert words.reason(contrast) == "no block has it on both sides"
+    assert words.explain_undecided(contrast) == "no block has it on both sides"
 
 
 def test_a_margin_that_is_none_is_told_of_the_median_which_alone_is_0() -> None:
@@ -205,7 +205,9 @@ def test_a_margin_that_is_none_is_told_of_the_median_which_alone_is_0() -> None:
     lossy = only(run(of, whole_run(of, lambda block, arm, _: wobble(block, 0.1) if block > 5 else 0.0, plain)))
     assert (lossy.reason, lossy.equivalence) == ("no-margin", None)
     assert any(pair.reference for pair in lossy.pairs)
-    assert words.reason(lossy) == "the median of the reference is 0, so a margin in percent of it means nothing"
+    assert (
+        words.explain_undecided(lossy) == "the median of the reference is 0, so a margin in percent of it means nothing"
+    )
 
 
 def test_cells_hold_what_a_table_shows() -> None:

@@ -34,7 +34,7 @@ share_boot = {share}
 
 def planned(treatments: int, blocks: int, share_boot: bool = True, seed: int = 1) -> Plan:
     text = STUDY.format(levels=list(range(1, treatments + 1)), seed=seed, blocks=blocks, share=str(share_boot).lower())
-    return planning.make(read(text, "ordered"))
+    return planning.make_plan(read(text, "ordered"))
 
 
 def boots(block: BlockPlan) -> list[str]:

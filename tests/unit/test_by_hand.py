@@ -17,9 +17,9 @@ import pytest
 
 from nearmetal import plugins, say, schemas
 from nearmetal.by_hand import up
-from nearmetal.by_hand.copying import Remote, place
-from nearmetal.by_hand.down import down
-from nearmetal.by_hand.wanted import cpuset, refuse_what_cannot_be, wanted
+from nearmetal.by_hand.copying import Remote, parse_place
+from nearmetal.by_hand.down import remove_machine
+from nearmetal.by_hand.wanted import choose_cpuset, parse_request, refuse_what_cannot_be
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput, HostCannot
@@ -87,11 +87,11 @@ def test_what_down_could_not_remove_is_told_scripts_too(
     async def leaving(name: str, say: Say) -> list[str]:
         return ["bridge nm-1: busy"]
 
-    monkeypatch.setattr("nearmetal.by_hand.down.down", leaving)
-    assert by_hand_commands.down("one", as_json=True) == 3
+    monkeypatch.setattr("nearmetal.by_hand.down.remove_machine", leaving)
+    assert by_hand_commands.remove_machine("one", as_json=True) == 3
     told = json.loads(capsys.readouterr().out)
     assert told["left"] == ["bridge nm-1: busy"]
-    jsonschema.validate(told, schemas.documents()["down.v1"])
+    jsonschema.validate(told, schemas.list_documents()["down.v1"])
 
 
 async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.M
     keeper, said = kept.find("slow").keeper, list[str]()
     os.kill(keeper, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.5, os.kill, keeper, signal.SIGCONT)
-    assert await down("slow", said.append) == []
+    assert await remove_machine("slow", said.append) == []
     assert said == ["still taking slow down"]
 
 
@@ -173,28 +173,28 @@ def test_what_cannot_be_a_name(name: str) -> None:
 )
 def test_what_a_machine_cannot_be_given(setting: str, hint: str) -> None:
     with pytest.raises(BadInput, match=hint):
-        wanted("mock", [setting])
+        parse_request("mock", [setting])
 
 
 @pytest.mark.parametrize(("kind", "key"), [("host", "disk=ide"), ("docker", "accel=kvm"), ("host", "nic=e1000")])
 def test_what_means_nothing_to_a_machine(kind: str, key: str) -> None:
     with pytest.raises(BadInput, match=f"machine.{key.partition('=')[0]} means nothing"):
-        wanted(kind, ["machine.vcpus=1", f"machine.{key}"])
+        parse_request(kind, ["machine.vcpus=1", f"machine.{key}"])
     quoted = '"{}"={}'.format(*key.split("="))
     with pytest.raises(BadInput, match=f"machine.{key.partition('=')[0]} means nothing"):
-        wanted(kind, [f"machine.{quoted}"])
-    assert wanted("qemu", [f"machine.{key}"])
+        parse_request(kind, [f"machine.{quoted}"])
+    assert parse_request("qemu", [f"machine.{key}"])
 
 
 def test_what_another_environment_takes_is_refused() -> None:
     with pytest.raises(BadInput, match=r"environments\.docker\.runtime is another's: this machine is of 'host'"):
-        wanted("host", ["environments.docker.runtime=runc"])
+        parse_request("host", ["environments.docker.runtime=runc"])
 
 
 def test_an_environment_that_is_none() -> None:
     assert "mock" in refused(2, "up", "mocc", "--name", "../x")
     with pytest.raises(BadInput, match="there is no environment"):
-        wanted('x"]\n[y', [])
+        parse_request('x"]\n[y', [])
 
 
 def test_what_a_host_lacks_and_a_machine_that_does_not_come_up() -> None:
@@ -210,8 +210,8 @@ async def test_it_is_given_the_cpus_that_a_study_would_give_it(kernel: str, cpus
     async def open_keeping(name: str) -> Site:
         return KeepingFree()
 
-    want = wanted("qemu", ["machine.vcpus=1", f"machine.kernel_arguments={kernel}"])
-    assert await cpuset(want, open_keeping) == cpus
+    want = parse_request("qemu", ["machine.vcpus=1", f"machine.kernel_arguments={kernel}"])
+    assert await choose_cpuset(want, open_keeping) == cpus
 
 
 @pytest.mark.parametrize(("kernel", "vcpus", "ok"), [("[]", 2, True), ("[]", 3, False), ('["isolcpus=3"]', 4, True)])
@@ -225,7 +225,7 @@ async def test_as_many_cpus_as_it_can_be_given_are_enough(
         return KeepingFree()
 
     monkeypatch.setattr(plugins.load("environments", "qemu"), "check", check)
-    want = wanted("qemu", [f"machine.vcpus={vcpus}", f"machine.kernel_arguments={kernel}"])
+    want = parse_request("qemu", [f"machine.vcpus={vcpus}", f"machine.kernel_arguments={kernel}"])
     with contextlib.nullcontext() if ok else pytest.raises(HostCannot, match="3 CPUs: 2 of the host can be used"):
         await refuse_what_cannot_be(want, open_keeping)
 
@@ -440,12 +440,12 @@ def test_an_image_of_which_a_machine_is_up_stays() -> None:
 
 
 def test_where_a_path_is() -> None:
-    assert place("a:b c\nd") == Remote("a", "/root/b c\nd")
-    assert place("a:") == Remote("a", "/root/")
-    assert place("a:/x/") == Remote("a", "/x/")
-    assert place("./a:b") is None
-    assert place("/a:b") is None
-    assert place("a") is None
+    assert parse_place("a:b c\nd") == Remote("a", "/root/b c\nd")
+    assert parse_place("a:") == Remote("a", "/root/")
+    assert parse_place("a:/x/") == Remote("a", "/x/")
+    assert parse_place("./a:b") is None
+    assert parse_place("/a:b") is None
+    assert parse_place("a") is None
 
 
 @pytest.mark.parametrize("by", [["clean"], ["down", "mock"]])
@@ -467,8 +467,8 @@ def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
 
 def test_what_is_told_of_machines_meets_its_schema() -> None:
     up = json.loads(started("up", "mock", "--name", "one", "--json").stdout)
-    jsonschema.validate(up, schemas.documents()["up.v1"])
-    jsonschema.validate(json.loads(started("ls", "--json").stdout), schemas.documents()["ls.v1"])
+    jsonschema.validate(up, schemas.list_documents()["up.v1"])
+    jsonschema.validate(json.loads(started("ls", "--json").stdout), schemas.list_documents()["ls.v1"])
     assert {name: value for name, value in up.items() if name != "schema"} == listed()[0]
 
 

@@ -357,7 +357,7 @@ def test_who_had_the_cpus_of_trials_that_do_not_count_is_not_told() -> None:
 def test_nothing_is_said_of_a_run_of_which_nothing_is_known() -> None:
     text = 'name = "x"\n[factors]\nenvironment = ["host", "docker"]\n[[workloads]]\nname = "w"\nkind = "http"\n'
     study = read(text, "x")
-    other = manifest().model_copy(update={"study": study, "plan": planning.make(study)})
+    other = manifest().model_copy(update={"study": study, "plan": planning.make_plan(study)})
     assert read_off(other, []) is None
 
 
@@ -365,7 +365,7 @@ def test_it_is_as_its_schema_says() -> None:
     import jsonschema
 
     document = plain().model_dump(mode="json")
-    jsonschema.validate(document, schemas.documents()["calibrate.v1"])
+    jsonschema.validate(document, schemas.list_documents()["calibrate.v1"])
     assert Calibration.from_json(json.loads(json.dumps(document))).model_dump(mode="json") == document
 
 
@@ -418,7 +418,7 @@ blocks = 12
 
 
 def seen_by(study: Study, *found: Calibration) -> list[Sight]:
-    return list(sights(planning.make(study), Evidence(calibrations=found), study.design))
+    return list(sights(planning.make_plan(study), Evidence(calibrations=found), study.design))
 
 
 def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sight]:
@@ -430,18 +430,18 @@ def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sigh
 def test_the_last_of_each_environment_is_kept(tmp_path: Path) -> None:
     first, later = plain(), told(manifest(), seed=2)
     slow = told(manifest(16, "environments.first.speed=0.5", "environments.again.speed=0.5"))
-    calibrations.keep(first, tmp_path)
-    file = calibrations.keep(later, tmp_path)
+    calibrations.keep_calibration(first, tmp_path)
+    file = calibrations.keep_calibration(later, tmp_path)
     assert file is not None
-    calibrations.keep(slow, tmp_path)
-    kept = calibrations.kept(tmp_path, "6.1-made-up")
+    calibrations.keep_calibration(slow, tmp_path)
+    kept = calibrations.read_calibrations(tmp_path, "6.1-made-up")
     assert [one.environment for one in kept] == ["mock", "mock"]
     assert {one.options.get("speed") for one in kept} == {None, 0.5}
     assert later in kept and first not in kept
-    assert calibrations.kept(tmp_path, "6.2-another") == []
+    assert calibrations.read_calibrations(tmp_path, "6.2-another") == []
     file.write_text("{")
-    assert [dict(one.options) for one in calibrations.kept(tmp_path, "6.1-made-up")] == [{"speed": 0.5}]
-    assert calibrations.kept(tmp_path / "nowhere", "6.1-made-up") == []
+    assert [dict(one.options) for one in calibrations.read_calibrations(tmp_path, "6.1-made-up")] == [{"speed": 0.5}]
+    assert calibrations.read_calibrations(tmp_path / "nowhere", "6.1-made-up") == []
 
 
 def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
@@ -453,7 +453,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     alone = next(one.finds for one in found.noise if one.response == "events")
     assert primes.finds.smallest > next(one.smallest for one in alone if one.blocks == 12)
     for margin, within in ((0.01, ""), (0.05, "; within the margin of 5.0 % it counts as equivalent")):
-        sentence = plan_sight.sentence(primes, margin)
+        sentence = plan_sight.write_sentence(primes, margin)
         assert re.fullmatch(
             r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks tell a difference of 1\.\d % in events "
             rf"from none in 80 % of studies{within}; noise is known so far that it is \d\.\d % to \d\.\d %",
@@ -475,7 +475,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     ],
 )
 def test_a_share_has_two_digits_however_small_it_is(value: float, text: str) -> None:
-    assert plan_sight.share(value) == text
+    assert plan_sight.format_share(value) == text
 
 
 def test_a_plan_that_looks_early_is_told_by_its_last_look() -> None:

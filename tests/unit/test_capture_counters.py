@@ -5,8 +5,8 @@ from nearmetal.observers import _capture_counters
 
 def test_a_kernels_counters_are_read_by_name() -> None:
     text = "TcpExt: A TCPAutoCorking TCPOFOQueue\nTcpExt: 1 20 3\nTcp: RetransSegs MaxConn\nTcp: 4 -1\n"
-    before = _capture_counters.parsed(text)
+    before = _capture_counters.parse_counters(text)
     assert before == {"TCPAutoCorking": 20, "TCPOFOQueue": 3, "RetransSegs": 4}
-    after = _capture_counters.parsed(text.replace(" 20 ", " 29 "))
-    assert _capture_counters.between(before, after) == {"kernel.TCPAutoCorking": 9}
-    assert _capture_counters.parsed("rubbish\n\nTcp:") == {}
+    after = _capture_counters.parse_counters(text.replace(" 20 ", " 29 "))
+    assert _capture_counters.subtract_counters(before, after) == {"kernel.TCPAutoCorking": 9}
+    assert _capture_counters.parse_counters("rubbish\n\nTcp:") == {}

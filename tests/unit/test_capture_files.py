@@ -12,7 +12,7 @@ import pytest
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import CaptureSpec, Completed
-from nearmetal.observers._capture_files import Joined, joined
+from nearmetal.observers._capture_files import JoinedCapture, join_captures
 from nearmetal.observers._capture_taps import Bound, Tap
 
 MIB = 2**20
@@ -27,34 +27,34 @@ def capture(*times: int, order: str = "<", cut: int = 0) -> bytes:
 
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_a_ring_is_put_together_by_time(order: str) -> None:
-    whole = joined([capture(5, 6, order=order), capture(3, 4, order=order)])
-    assert whole == Joined(capture(3, 4, 5, 6, order=order), 4)
+    whole = join_captures([capture(5, 6, order=order), capture(3, 4, order=order)])
+    assert whole == JoinedCapture(capture(3, 4, 5, 6, order=order), 4)
 
 
 def test_a_packet_that_is_cut_ends_its_file_and_not_the_capture() -> None:
-    assert joined([capture(1, 2, cut=3), capture(3)]) == Joined(capture(1, 3), 2)
+    assert join_captures([capture(1, 2, cut=3), capture(3)]) == JoinedCapture(capture(1, 3), 2)
 
 
 def test_a_file_without_a_packet_adds_nothing() -> None:
-    assert joined([capture(1), capture()]) == Joined(capture(1), 1)
-    assert joined([b"", capture(1)]) == Joined(capture(1), 1)
-    assert joined([b"", b""]) == Joined(b"", 0)
+    assert join_captures([capture(1), capture()]) == JoinedCapture(capture(1), 1)
+    assert join_captures([b"", capture(1)]) == JoinedCapture(capture(1), 1)
+    assert join_captures([b"", b""]) == JoinedCapture(b"", 0)
 
 
 @pytest.mark.parametrize("limit", [3 * MIB, 64 * MIB, 4096 * MIB])
 @pytest.mark.parametrize("snap", [64, 128, 262_144])
 def test_both_files_of_a_ring_stay_below_the_limit(limit: int, snap: int) -> None:
-    each = Bound.of(CaptureSpec(limit=limit, snap=snap, ring=True)).each
+    each = Bound.from_setting(CaptureSpec(limit=limit, snap=snap, ring=True)).each
     assert each >= 1
     # tcpdump looks at a file's length before it writes a packet.
     assert 2 * (each * 1_000_000 + 16 + snap) <= limit
 
 
 def test_tcpdump_is_told_how_to_stop_or_to_take_turns() -> None:
-    ended = Bound.of(CaptureSpec(limit=MIB, snap=112))
-    assert (ended.words, ended.files("f")) == (["-c", "8192"], ["f"])
-    ring = Bound.of(CaptureSpec(ring=True))
-    assert (ring.words, ring.files("f")) == (["-C", "33", "-W", "2"], ["f0", "f1"])
+    ended = Bound.from_setting(CaptureSpec(limit=MIB, snap=112))
+    assert (ended.words, ended.list_files("f")) == (["-c", "8192"], ["f"])
+    ring = Bound.from_setting(CaptureSpec(ring=True))
+    assert (ring.words, ring.list_files("f")) == (["-C", "33", "-W", "2"], ["f0", "f1"])
 
 
 class Without:
@@ -74,11 +74,11 @@ class Without:
 
 
 async def test_a_tcpdump_that_ends_at_once_is_not_waited_for() -> None:
-    tap = Tap(Without(), (), "data", "/tmp/f.pcap", 128, Bound.of(CaptureSpec()), "box")  # type: ignore[arg-type]
+    tap = Tap(Without(), (), "data", "/tmp/f.pcap", 128, Bound.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
     await tap.start()
     began = time.monotonic()
     with pytest.raises(ToolFailed, match="tcpdump took nothing: tcpdump: not found"):
-        await tap.listening()
+        await tap.wait_listening()
     assert time.monotonic() - began < 2
 
 
@@ -104,9 +104,9 @@ class Listening:
 
 
 async def test_what_tcpdump_took_to_start_is_not_what_listening_cost() -> None:
-    tap = Tap(Listening(), (), "data", "/tmp/f.pcap", 128, Bound.of(CaptureSpec()), "box")  # type: ignore[arg-type]
+    tap = Tap(Listening(), (), "data", "/tmp/f.pcap", 128, Bound.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
     await tap.start()
-    await tap.listening()
+    await tap.wait_listening()
     assert (await tap.stop()).counters["cpu"] == 0.002
 
 
@@ -124,12 +124,12 @@ def tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tap:
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     file = tmp_path / "tmp" / "box-capture" / "box.pcap"
     file.parent.parent.mkdir()
-    return Tap(LocalSite(), (), "data", str(file), 128, Bound.of(CaptureSpec()), "box")
+    return Tap(LocalSite(), (), "data", str(file), 128, Bound.from_setting(CaptureSpec()), "box")
 
 
 async def test_nobody_else_can_read_a_capture(tap: Tap) -> None:
     await tap.start()
-    await tap.listening()
+    await tap.wait_listening()
     folder = Path(tap.file).parent
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert (await tap.stop()).content == b"packets\n"
@@ -143,7 +143,7 @@ async def test_what_others_laid_where_a_capture_goes_is_not_written_to(tap: Tap,
     folder = Path(tap.file).parent
     folder.symlink_to(theirs)
     await tap.start()
-    await tap.listening()
+    await tap.wait_listening()
     assert (theirs / "box.pcap").read_text() == "theirs" and not folder.is_symlink()
     await tap.drop()
 
@@ -161,6 +161,6 @@ class Quicker(Without):
 
 
 async def test_in_the_folder_of_another_nothing_is_captured() -> None:
-    tap = Tap(Quicker(), (), "data", "/tmp/box/f.pcap", 128, Bound.of(CaptureSpec()), "box")  # type: ignore[arg-type]
+    tap = Tap(Quicker(), (), "data", "/tmp/box/f.pcap", 128, Bound.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
     with pytest.raises(ToolFailed, match="File exists"):
         await tap.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.store.claim import claimed, is_claimed
+from nearmetal.store.claim import hold_journal, is_claimed
 
 _HOLD = """
 import sys, time
@@ -22,20 +22,20 @@ with claimed(Path(sys.argv[1])):
 
 def test_what_is_held_is_seen_however_often_and_is_free_afterwards(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
-    with claimed(journal):
+    with hold_journal(journal):
         assert all(is_claimed(journal) for _ in range(3))
-        with pytest.raises(HostCannot, match="another process"), claimed(journal):
+        with pytest.raises(HostCannot, match="another process"), hold_journal(journal):
             pass
         assert is_claimed(journal)
     assert not is_claimed(journal)
-    with claimed(journal):
+    with hold_journal(journal):
         assert is_claimed(journal)
 
 
 def test_a_reader_and_writer_of_the_same_process_do_not_let_go_of_it(tmp_path: Path) -> None:
     """As locks by process would: the runner reads its own journal."""
     journal = tmp_path / "journal.jsonl"
-    with claimed(journal):
+    with hold_journal(journal):
         journal.write_text("a line\n")
         assert journal.read_text() == "a line\n"
         assert is_claimed(journal)

@@ -244,4 +244,4 @@ async def test_what_could_not_be_put_back_on_a_machine_of_the_users_is_told() ->
     ],
 )
 def test_of_a_container_that_has_ended_only_its_complaint_is_told(said: str, complaint: str) -> None:
-    assert docker._complaint(said) == complaint
+    assert docker._find_complaint(said) == complaint

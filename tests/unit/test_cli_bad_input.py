@@ -93,7 +93,7 @@ def test_what_is_no_file(refused: Refused, folder: Path, study: str, told: str) 
 
 
 def test_a_study_may_have_a_mark_at_its_begin(tmp_path: Path) -> None:
-    text = studies.text("quickstart")
+    text = studies.read_study_file("quickstart")
     (tmp_path / "marked.toml").write_text(text, "utf-8-sig")
     plain = called("plan", "quickstart", "--available").stdout
     assert called("plan", str(tmp_path / "marked.toml"), "--available").stdout == plain
@@ -153,7 +153,7 @@ def test_a_home_that_cannot_be_is_told_by_its_variable(tmp_path: Path) -> None:
 
 
 def test_a_built_in_study_is_printed_as_it_is(refused: Refused) -> None:
-    assert called("studies", "quickstart").stdout == studies.text("quickstart")
+    assert called("studies", "quickstart").stdout == studies.read_study_file("quickstart")
     assert "leave it out: nearmetal studies quickstart" in refused("studies", "quickstart", "--json")
     assert "did you mean `quickstart`?" in refused("studies", "quikstart")
 
@@ -335,7 +335,7 @@ def test_who_interrupts_is_told_that_it_was_heard(
     assert ended.value.code == 4
     assert capsys.readouterr().err == "nearmetal: interrupted\n"
 
-    assert run_commands._conclude(RunFolder(tmp_path / "none"), False, "", "json") == 4
+    assert run_commands._conclude_run(RunFolder(tmp_path / "none"), False, "", "json") == 4
     told = capsys.readouterr()
     assert told.out == "" and "before anything was measured" in told.err
 

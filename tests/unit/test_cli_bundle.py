@@ -15,7 +15,7 @@ import pytest
 
 from nearmetal.commands.bundle import find_homes
 from nearmetal.errors import BadInput
-from nearmetal.store.bundle import LIST, About, pack, unpack
+from nearmetal.store.bundle import LIST, About, pack_bundle, unpack_bundle
 from nearmetal.store.folder import RunFolder
 from tests.command_line import called
 from tests.order import mock_run
@@ -79,7 +79,7 @@ def test_the_same_run_gives_the_same_bundle(run: Path, bundle: Path) -> None:
 def test_nobodys_home_is_in_it(run: Path, bundle: Path) -> None:
     assert HOME.encode() in (run / "manifest.json").read_bytes()
     assert b"somebody-of-a-test" not in gzip.decompress(bundle.read_bytes())
-    assert "~/study.toml" in RunFolder.open(bundle).manifest().source
+    assert "~/study.toml" in RunFolder.open(bundle).read_manifest().source
     assert "1 path in a home folder" in called("bundle", str(run), "-o", str(bundle), environment={"HOME": HOME}).stderr
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_is_damaged_is_not_packed(run: Path) -> None:
 def test_it_is_measured_once_more_and_compared(bundle: Path, home: Path) -> None:
     ended = called("run", bundle.name, "-o", "again", cwd=bundle.parent)
     assert ended.returncode == 0, ended.stderr
-    again, before = RunFolder(bundle.parent / "again").manifest(), RunFolder.open(bundle).manifest()
+    again, before = RunFolder(bundle.parent / "again").read_manifest(), RunFolder.open(bundle).read_manifest()
     assert again.study.model_copy(update={"design": before.study.design}) == before.study and again.run != before.run
     assert [file.read_bytes() for file in (bundle.parent / "again" / "files").iterdir()] == [b"rate 12.5\n"]
     assert ended.stdout.count("slow") > 1, "the comparison follows the verdicts"
@@ -126,7 +126,9 @@ def test_nothing_goes_on_in_a_bundle(bundle: Path) -> None:
 def write(tmp_path: Path, change: Callable[[dict[str, Any]], None], members: dict[str, bytes] | None = None) -> Path:
     """A bundle whose list was changed, or that holds other members."""
     sound, damaged = io.BytesIO(), tmp_path / "damaged.tar.gz"
-    pack(About("a run", "", "2026-01-01T00:00:00+00:00", "1"), {"manifest.json": b"{}", "journal.jsonl": b""}, sound)
+    pack_bundle(
+        About("a run", "", "2026-01-01T00:00:00+00:00", "1"), {"manifest.json": b"{}", "journal.jsonl": b""}, sound
+    )
     sound.seek(0)
     with tarfile.open(fileobj=sound) as archive:
         found = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
@@ -151,7 +153,7 @@ def rename(document: dict[str, Any], path: str) -> None:
 def test_a_path_that_leads_elsewhere_is_refused(tmp_path: Path, path: str) -> None:
     damaged = write(tmp_path, lambda document: rename(document, path), {path: b"{}"} if path else None)
     with pytest.raises(BadInput, match="is no file of a run"):
-        unpack(damaged)
+        unpack_bundle(damaged)
 
 
 def test_what_is_not_as_listed_is_refused(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_what_is_not_as_listed_is_refused(tmp_path: Path) -> None:
         (lambda document: rename(document, "artifacts/a"), None, "is not listed"),
     ):
         with pytest.raises(BadInput, match=why):
-            unpack(write(tmp_path, change, members))
+            unpack_bundle(write(tmp_path, change, members))
 
 
 def test_a_link_and_a_cut_bundle_are_refused(tmp_path: Path, bundle: Path) -> None:
@@ -179,7 +181,7 @@ def test_a_link_and_a_cut_bundle_are_refused(tmp_path: Path, bundle: Path) -> No
         member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(member)
     with pytest.raises(BadInput, match="no regular file"):
-        unpack(tmp_path / "link.tar.gz")
+        unpack_bundle(tmp_path / "link.tar.gz")
     whole = bundle.read_bytes()
     for length in (10, len(whole) // 2, len(whole) * 9 // 10):
         (tmp_path / "cut.tar.gz").write_bytes(whole[:length])
@@ -197,7 +199,7 @@ def test_a_list_that_is_deep_and_a_header_that_is_long_are_refused(tmp_path: Pat
             member.size, member.pax_headers = len(content), headers
             archive.addfile(member, io.BytesIO(content))
         with pytest.raises(BadInput, match=why):
-            unpack(tmp_path / name)
+            unpack_bundle(tmp_path / name)
 
 
 def test_a_bundle_takes_the_place_of_files_alone(run: Path, tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ import pytest
 
 from nearmetal import schemas
 from nearmetal.commands import calibrate as calibrate_commands
-from nearmetal.commands.calibrate import Wanted, calibrate
+from nearmetal.commands.calibrate import CalibrationRequest, calibrate_host
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, LeftAtOnce
 from nearmetal.model import Assignment, Response
 from nearmetal.report.reading import read
 from nearmetal.report.sections.calibration import plugin as section
-from nearmetal.report.words import why
+from nearmetal.report.words import explain_reason
 from nearmetal.say import Say
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
@@ -27,7 +27,7 @@ from tests.command_line import called, started
 
 pytestmark = pytest.mark.usefixtures("one_picture")
 
-NOTHING = Wanted(None, None, None, (), False)
+NOTHING = CalibrationRequest(None, None, None, (), False)
 QUIET = tuple(f"environments.{name}.noise=0" for name in ("first", "again"))
 """Without noise there is nothing to be wrong by chance."""
 
@@ -44,7 +44,7 @@ def write(folder: Path, values: calibrated.Values = calibrated.sound, **more: An
     RunFolder(folder).write_manifest(of.model_copy(update={"host": {"kernel": {"release": os.uname().release}}}))
     lines = [json.dumps(record.model_dump(mode="json")) for record in calibrated.records(of, values)]
     (folder / "journal.jsonl").write_text("\n".join(lines) + "\n")
-    runs.remember(folder, Paths.default().state)
+    runs.remember_run(folder, Paths.default().state)
     return folder
 
 
@@ -66,7 +66,7 @@ def test_it_runs_tells_and_can_be_told_again_from_the_folder_alone(tmp_path: Pat
     ended = started("calibrate", "mock", "--quick", "-o", str(folder), *settings, "--json", "--gate")
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout.splitlines()[-1])
-    jsonschema.validate(document, schemas.documents()["calibrate.v1"])
+    jsonschema.validate(document, schemas.list_documents()["calibrate.v1"])
     assert (document["verdict"], document["trials"]["ok"], document["quick"]) == ("sound", 8 * 9, True)
     assert {one["workload"]: round(one["estimate"], 4) for one in document["injected"]} == {
         "arithmetic": 1.05,
@@ -129,7 +129,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_made(
 def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert calibrate(NOTHING, write(tmp_path / "made"), gate=True, as_json=False) == 0
+    assert calibrate_host(NOTHING, write(tmp_path / "made"), gate=True, as_json=False) == 0
     words = said(capsys)
     assert words.startswith("Yes: as far as this run can show")
     assert "= not called different replies, amount 2100 vs amount 2000: median latency 1.00" in words
@@ -154,7 +154,7 @@ def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
 def test_a_machine_that_sees_little_says_so_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its intervals are right, and too wide to tell 5 % from nothing."""
     folder = write(tmp_path / "made", lambda treatment, of, noise: calibrated.sound(treatment, of, 15 * noise))
-    assert calibrate(NOTHING, folder, gate=True, as_json=False) == 0
+    assert calibrate_host(NOTHING, folder, gate=True, as_json=False) == 0
     words = said(capsys)
     assert "trusted. But small differences are not seen. Not told from none: 1.05 ×, in arithmetic." in words
     assert "; too small to be told from none" in words
@@ -174,7 +174,7 @@ def test_one_that_sees_nothing_does_not_begin_with_yes(tmp_path: Path, capsys: p
     journal = folder / "journal.jsonl"
     lines = [{**json.loads(line), "warnings": [busy]} for line in journal.read_text().splitlines()]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert calibrate(NOTHING, folder, gate=True, as_json=False) == 5
+    assert calibrate_host(NOTHING, folder, gate=True, as_json=False) == 5
     words = said(capsys)
     assert words.startswith(
         "Not known: no fault was seen, and this run would not have seen one. None of the differences of known size was "
@@ -193,7 +193,7 @@ def test_time_that_was_stolen_now_and_then_is_not_none(capsys: pytest.CaptureFix
         line["observers"]["contention"] = {"local": of_site}
     lines[0]["observers"]["contention"] = {"local": {**of_site, "stolen": 0.9996}}
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    calibrate(NOTHING, folder, gate=False, as_json=False)
+    calibrate_host(NOTHING, folder, gate=False, as_json=False)
     assert "(steal): 0.03 % in the median trial, at most 99.96 %" in said(capsys)
 
 
@@ -202,8 +202,8 @@ def test_time_that_was_stolen_now_and_then_is_not_none(capsys: pytest.CaptureFix
     [
         (
             {"elapsed": math.nan},
-            f"Not known: of 2 of 6 comparisons nothing can be told: {why('not-finite')}.",
-            f"? {why('not-finite')} arithmetic, again vs first: time taken no estimate",
+            f"Not known: of 2 of 6 comparisons nothing can be told: {explain_reason('not-finite')}.",
+            f"? {explain_reason('not-finite')} arithmetic, again vs first: time taken no estimate",
         ),
         (
             {"elapsed": -1.0, "latency_p50": None},
@@ -225,7 +225,7 @@ def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
         return found
 
     folder = write(tmp_path / "made", odd)
-    assert calibrate(NOTHING, folder, gate=True, as_json=False) == 5
+    assert calibrate_host(NOTHING, folder, gate=True, as_json=False) == 5
     words = said(capsys)
     assert words.startswith(headline)
     assert line in words and "too few blocks" not in words
@@ -236,39 +236,39 @@ def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
 
 def test_one_that_is_wrong_is_told_first_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "made", again_is_slower)
-    assert calibrate(NOTHING, folder, gate=False, as_json=False) == 0
+    assert calibrate_host(NOTHING, folder, gate=False, as_json=False) == 0
     words = said(capsys)
     assert words.startswith("No: 1 of 4 comparisons of alike with alike called different. Of sound machines one in")
     assert "! called different arithmetic, again vs first: time taken 1.0" in words
     assert "not kept for `nearmetal plan`, which goes by sound ones" in words
-    assert calibrations.kept(Paths.default().state, os.uname().release) == []
-    assert calibrate(NOTHING, folder, gate=True, as_json=True) == 5
+    assert calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
+    assert calibrate_host(NOTHING, folder, gate=True, as_json=True) == 5
     assert json.loads(capsys.readouterr().out)["verdict"] == "unsound"
 
 
 def test_an_older_run_and_one_of_other_machines_are_told_and_not_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calibrate(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
+    calibrate_host(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
     assert "kept: `nearmetal plan` says by it" in said(capsys)
     for folder in (write(tmp_path / "older"), write(tmp_path / "sized")):
-        manifest = RunFolder(folder).manifest()
+        manifest = RunFolder(folder).read_manifest()
         changed = {"created": "2024-03-01T12:00:00+00:00"} if folder.name == "older" else {}
         more = ("machine.vcpus=2",) if folder.name == "sized" else ()
         given = {**changed, "overrides": (*manifest.overrides, *more)}
         RunFolder(folder).write_manifest(manifest.model_copy(update=given))
-        calibrate(NOTHING, folder, gate=False, as_json=False)
+        calibrate_host(NOTHING, folder, gate=False, as_json=False)
         assert "not kept for `nearmetal plan`, which goes by the last whole run of this host" in said(capsys)
-    (kept,) = calibrations.kept(Paths.default().state, os.uname().release)
+    (kept,) = calibrations.read_calibrations(Paths.default().state, os.uname().release)
     assert kept.run == str(tmp_path / "made")
 
 
 def test_a_run_of_another_host_is_told_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "made")
     brought = folder.rename(tmp_path / "brought")
-    assert calibrate(NOTHING, brought, gate=False, as_json=False) == 0
+    assert calibrate_host(NOTHING, brought, gate=False, as_json=False) == 0
     assert "not kept for `nearmetal plan`" in said(capsys)
-    assert calibrations.kept(Paths.default().state, os.uname().release) == []
+    assert calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
 
 
 def test_bad_trials_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_bad_trials_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
     first, *rest = journal.read_text().splitlines()
     bad = {**json.loads(first), "status": "failed", "reason": "it broke", "responses": {}}
     journal.write_text("\n".join([json.dumps(bad), *rest]) + "\n")
-    assert calibrate(NOTHING, folder, gate=False, as_json=True) == 1
+    assert calibrate_host(NOTHING, folder, gate=False, as_json=True) == 1
 
 
 @pytest.mark.parametrize("columns", ["60", "100"])
@@ -285,7 +285,7 @@ def test_it_fits_a_narrow_terminal(
     columns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    calibrate(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
+    calibrate_host(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
     out = capsys.readouterr().out
     told = [line for line in out.splitlines() if not line.startswith("report: ")]
     assert max(map(len, told)) <= int(columns)
@@ -308,9 +308,9 @@ def test_what_is_interrupted_says_how_to_go_on(
         return False
 
     monkeypatch.setattr(calibrate_commands, "until_interrupted", interrupted)
-    wanted = Wanted("mock", folder, None, (), False)
+    wanted = CalibrationRequest("mock", folder, None, (), False)
     with pytest.raises(LeftAtOnce) if at_once else nullcontext():
-        assert calibrate(wanted, None, gate=False, as_json=False) == 4
+        assert calibrate_host(wanted, None, gate=False, as_json=False) == 4
     assert f"nearmetal resume {folder}, then nearmetal calibrate --from {folder}" in capsys.readouterr().err
     with pytest.raises(BadInput, match="--from tells of a run"):
-        calibrate(wanted, folder, gate=False, as_json=False)
+        calibrate_host(wanted, folder, gate=False, as_json=False)

@@ -34,7 +34,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
     gates = [parse_gate("worse")] if gate else []
-    return compare_commands.compare([before], [after], margin, gates, "json" if as_json else "text")
+    return compare_commands.compare_runs([before], [after], margin, gates, "json" if as_json else "text")
 
 
 def made(run: Path, created: str) -> None:
@@ -420,7 +420,7 @@ def test_runs_that_cannot_be_compared_are_refused(runs: tuple[Path, Path], tmp_p
     assert compare(before, after, None, gate=True, as_json=False) == 5
     with pytest.raises(BadInput, match="no good trial of what both runs were to measure") as refused:
         compare(after, before, None, gate=True, as_json=False)
-    assert (refused.value.where, RunFolder.open(after).manifest().study.name) == (str(after), "golden")
+    assert (refused.value.where, RunFolder.open(after).read_manifest().study.name) == (str(after), "golden")
 
 
 def test_a_copy_of_a_run_is_that_run(tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_a_copy_of_a_run_is_that_run(tmp_path: Path) -> None:
 def test_runs_that_began_in_the_same_second_are_two(runs: tuple[Path, Path]) -> None:
     """As of two hosts whose timers start them; what ended before it was measured may be told alike."""
     before, after = runs
-    made(after, RunFolder(before).manifest().created)
+    made(after, RunFolder(before).read_manifest().created)
     for environment in ("base", "slow"):
         change_records(after, lambda line: line["phases_ns"].update(measure=1), environment)
     lost: dict[str, Any] = {

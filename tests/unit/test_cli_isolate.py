@@ -249,7 +249,7 @@ def test_prove_listens_before_and_after_and_leaves_nothing(box: Pretended, run: 
 
 
 def test_prove_that_is_told_to_end_leaves_nothing(box: Pretended, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, listen = box.snapshot(), prove.hear
+    before, listen = box.snapshot(), prove.hear_cpu
     came = 0
 
     async def hear(*arguments: Any) -> Any:
@@ -261,7 +261,7 @@ def test_prove_that_is_told_to_end_leaves_nothing(box: Pretended, run: Run, monk
             await asyncio.sleep(60)
         return await listen(*arguments)
 
-    monkeypatch.setattr(prove, "hear", hear)
+    monkeypatch.setattr(prove, "hear_cpu", hear)
     status, told, said = run("prove")
     assert (status, told) == (4, "") and "interrupted" in said
     assert box.snapshot() == before

@@ -26,7 +26,7 @@ from nearmetal.model import COSTS, OF_THE_BOOT, Finding
 from nearmetal.printing import console_for
 from nearmetal.run import session
 from nearmetal.store.checksum import without_checksum
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
 from tests import journals
@@ -62,11 +62,11 @@ def test_a_plan_takes_as_long_as_the_last_run_of_the_same_took(study: Path, tmp_
     before = called("plan", str(study)).stdout
     assert ", as the run of " not in before
     assert called("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
-    manifest = RunFolder.open(tmp_path / "run").manifest()
+    manifest = RunFolder.open(tmp_path / "run").read_manifest()
     assert ", as the run of " in called("plan", str(study)).stdout
     pace = evidence.find_pace(manifest.study, manifest.plan)
     assert pace is not None and 0 < pace.seconds < 5 and pace.created == manifest.created
-    fewer = planning.make(manifest.study, [manifest.plan.treatments[0]])
+    fewer = planning.make_plan(manifest.study, [manifest.plan.treatments[0]])
     assert evidence.find_pace(manifest.study, fewer) is None
 
 
@@ -77,14 +77,16 @@ def test_each_run_draws_an_order_of_its_own_unless_a_seed_is_named(study: Path, 
     drawn = []
     for name in ("one", "other"):
         assert called("run", str(study), "-o", str(tmp_path / name)).returncode == 0
-        manifest = RunFolder.open(tmp_path / name).manifest()
+        manifest = RunFolder.open(tmp_path / name).read_manifest()
         assert manifest.plan.seed == manifest.study.design.seed is not None
         assert f"--set design.seed={manifest.plan.seed}" in (tmp_path / name / "report.html").read_text()
         drawn.append(manifest.plan.seed)
     assert drawn[0] != drawn[1]
     named = called("run", str(study), "--seed", str(drawn[0]), "-o", str(tmp_path / "again"))
     assert named.returncode == 0
-    assert RunFolder.open(tmp_path / "again").manifest().plan == RunFolder.open(tmp_path / "one").manifest().plan
+    assert (
+        RunFolder.open(tmp_path / "again").read_manifest().plan == RunFolder.open(tmp_path / "one").read_manifest().plan
+    )
 
 
 @pytest.mark.parametrize("cost", COSTS)
@@ -107,7 +109,7 @@ def test_a_terminal_that_says_it_has_no_columns_is_written_to() -> None:
 
 def test_lines_are_whole_and_not_padded_where_nobody_says_how_wide_a_pipe_is(study: Path) -> None:
     listed = called("studies", environment={"COLUMNS": ""}).stdout.splitlines()
-    assert [line.split(maxsplit=1)[0] for line in listed[1:]] == list(studies.names())
+    assert [line.split(maxsplit=1)[0] for line in listed[1:]] == list(studies.list_names())
     assert all(line == line.rstrip() for line in listed)
     question = "Is it? " * 40
     study.write_text(f'question = "{question}"\n' + study.read_text())
@@ -184,7 +186,7 @@ def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
         raise HostCannot("no engine answers")
 
     monkeypatch.setattr("nearmetal.environments.mock.Mock.prepare", gone)
-    monkeypatch.setattr("nearmetal.run.session.versions", gone)
+    monkeypatch.setattr("nearmetal.run.session.collect_versions", gone)
     ended = called("resume", str(folder))
     assert ended.returncode == status, ended.stderr
     assert called("resume", str(folder)).stdout.startswith("nothing is left to do")
@@ -482,16 +484,16 @@ def test_clean_speaks_for_the_user_it_looked_for(
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
     for user, told in ((0, "nothing of ours is left\n"), (1000, "nothing of this user's is left\n")):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert host_commands.clean(as_json=False) == 0
+        assert host_commands.clean_host(as_json=False) == 0
         assert capsys.readouterr().out == told
 
 
 def test_clean_counts_those_whose_things_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     with held(ledgers_folder() / "one.jsonl"):
-        assert host_commands.clean(as_json=False) == 0
+        assert host_commands.clean_host(as_json=False) == 0
         assert capsys.readouterr().out == "what 1 running process of nearmetal made is not touched\n"
         with held(ledgers_folder() / "other.jsonl"):
-            assert host_commands.clean(as_json=False) == 0
+            assert host_commands.clean_host(as_json=False) == 0
             assert capsys.readouterr().out == "what 2 running processes of nearmetal made is not touched\n"
 
 
@@ -510,7 +512,7 @@ def test_what_a_host_lacks_is_told_without_what_steers_a_terminal(
 
     monkeypatch.setattr(doctor, "examine", examined)
     if command == "doctor":
-        host_commands.doctor((), fix=False, as_json=False)
+        host_commands.examine_host((), fix=False, as_json=False)
     elif command == "plan":
         say_missing([({"environment": bad}, lacking)], "not here", console_for(False))
     else:
@@ -576,7 +578,7 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     assert "  ended  4, none ok\n" in listed(*failed, end)
     assert "  interrupted  2/4   \n" in listed(*others[: others.index(trials[2])])
     assert f"go on with: nearmetal resume {run}\n" in called("show", str(run)).stdout
-    with claimed(journal):
+    with hold_journal(journal):
         assert "  running  2/4   \n" in called("ls", str(run)).stdout
 
 
@@ -616,7 +618,7 @@ def test_a_pilot_fixes_the_number_of_blocks_of_the_run(tmp_path: Path) -> None:
     again = called("plan", str(file)).stdout
     assert f'blocks = "auto": {blocks}, by the pilot of' in again and f"x {blocks} blocks" in again
     assert called("run", str(file), "-o", str(tmp_path / "run")).returncode == 0
-    manifest = RunFolder.open(tmp_path / "run").manifest()
+    manifest = RunFolder.open(tmp_path / "run").read_manifest()
     assert manifest.study.design.blocks == manifest.plan.blocks == blocks
     assert manifest.sizing is not None and manifest.sizing.source == "pilot"
     for one in (Paths.default().state / "pilots").glob("*.json"):

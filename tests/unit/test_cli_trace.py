@@ -314,7 +314,7 @@ def test_a_terminal_is_not_waited_for(trace: Run) -> None:
 def test_a_full_disk_is_not_the_captures_fault() -> None:
     # Even root finds no room in /dev/full, which the command itself refuses as no regular file.
     with pytest.raises(BadInput) as told:
-        asyncio.run(analyser.analyse([Path(CLIENT)], Path("/dev/full")))
+        asyncio.run(analyser.analyse_captures([Path(CLIENT)], Path("/dev/full")))
     assert "No space left" in str(told.value) and "make room in /dev" in str(told.value)
 
 

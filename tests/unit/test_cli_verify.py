@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from nearmetal import cli, schemas
-from nearmetal.store.verify import Verified, verify
+from nearmetal.store.verify import Verification, verify
 from tests import journals, plausible_run
 from tests.order import mock_run
 
@@ -34,7 +34,7 @@ def run(measured: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(measured, tmp_path / "run"))
 
 
-def look(run: Path) -> Verified:
+def look(run: Path) -> Verification:
     return verify(run, lambda _: None)
 
 
@@ -175,7 +175,7 @@ def test_the_command_prints_it_and_ends_by_it(
     )
     status, out, _ = started(str(run), "--json")
     document = json.loads(out)
-    jsonschema.validate(document, schemas.documents()["verify.v1"])
+    jsonschema.validate(document, schemas.list_documents()["verify.v1"])
     assert (status, document["is_whole"], len(document["damaged"])) == (2, False, 1)
     status, out, err = started(str(run / "nowhere"))
     assert (status, out) == (2, "") and "there is no such folder" in err

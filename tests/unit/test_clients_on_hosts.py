@@ -67,21 +67,21 @@ def test_no_trunk_leads_to_the_servers_own_host() -> None:
     one = only(TEXT.replace('["c1", "c2", "c3"]', '["local", "c1"]'))
     assert one.clients.places == ("local", "c1")
     assert shape.list_other_hosts(one) == ["c1"]
-    shared = shape.share(one, [0, 1, 2, 3], UNKNOWN, {"c1": [0, 1]})
+    shared = shape.share_cpus(one, [0, 1, 2, 3], UNKNOWN, {"c1": [0, 1]})
     assert shared.servers == ("3",)
     assert shape.client_cpus(one, shared) == ["0-2", "0-1"]
-    assert [shape.client(one, cpus).vcpus for cpus in ("0-2", "0-1")] == [3, 2]
+    assert [shape.make_client_spec(one, cpus).vcpus for cpus in ("0-2", "0-1")] == [3, 2]
 
 
 def test_cpus_are_counted_on_each_host_anew() -> None:
     one = only(TEXT.replace("[clients]", "[clients]\nvcpus = 1\ncount = 4"))
-    shared = shape.share(one, [0, 1], UNKNOWN, {"c1": [0, 1], "c2": [4], "c3": [0, 1, 2]})
+    shared = shape.share_cpus(one, [0, 1], UNKNOWN, {"c1": [0, 1], "c2": [4], "c3": [0, 1, 2]})
     assert shape.client_cpus(one, shared) == ["0", "4", "0", "1"]
 
 
 def test_cpus_named_for_clients_are_none_of_a_host_that_has_no_client() -> None:
     one = only(TEXT.replace("[clients]", '[clients]\ncpus = "8-9"'))
-    shared = shape.share(one, [0, 1], UNKNOWN, {name: [8, 9] for name in ("c1", "c2", "c3")})
+    shared = shape.share_cpus(one, [0, 1], UNKNOWN, {name: [8, 9] for name in ("c1", "c2", "c3")})
     assert (shared.servers, shared.clients) == (("1",), "0")
     assert shape.client_cpus(one, shared) == ["8-9"] * 3
 

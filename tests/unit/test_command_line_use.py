@@ -38,7 +38,7 @@ def test_a_run_is_named_by_its_folders_name(tmp_path: Path) -> None:
     assert called("show", "quickstart-1", environment=home, cwd=tmp_path).returncode == 2
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("NEARMETAL_HOME", home["NEARMETAL_HOME"])
-        runs.remember(made.path, Paths.default().state)
+        runs.remember_run(made.path, Paths.default().state)
     by_folder = called("show", str(made.path), environment=home)
     for words in (("show", "quickstart-1"), ("export", "quickstart-1"), ("report", "quickstart-1", "--format", "md")):
         assert called(*words, environment=home, cwd=tmp_path).returncode == 0
@@ -46,6 +46,6 @@ def test_a_run_is_named_by_its_folders_name(tmp_path: Path) -> None:
     twin = plausible_run.make(tmp_path / "again" / "quickstart-1", blocks=6, faults=False)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("NEARMETAL_HOME", home["NEARMETAL_HOME"])
-        runs.remember(twin.path, Paths.default().state)
+        runs.remember_run(twin.path, Paths.default().state)
     refused = called("show", "quickstart-1", environment=home, cwd=tmp_path)
     assert refused.returncode == 2 and "2 runs have this name" in refused.stderr and str(twin.path) in refused.stderr

@@ -7,7 +7,7 @@ import pytest
 from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.model import Completed, Cost
 from nearmetal.run import contention
-from nearmetal.run.contention import Accounts, Reading, found, parse, warnings
+from nearmetal.run.contention import Accounts, Reading, list_warnings, measure_contention, parse
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
 STAT = """\
@@ -41,7 +41,7 @@ def told(
 ) -> dict[str, object]:
     start = accounts(parse(IDLE, "some avg10=0.00 total=1000000", 100.0), *(None if s is None else 0.0 for s in spent))
     end = accounts(after(stat, pressure="some avg10=9.00 avg60=1.0 avg300=0.0 total=3000000\nfull total=9"), *spent)
-    one: dict[str, object] = found(start, end, [("local", cpus) for cpus in cpusets], crowded)["local"]
+    one: dict[str, object] = measure_contention(start, end, [("local", cpus) for cpus in cpusets], crowded)["local"]
     return one
 
 
@@ -56,14 +56,14 @@ def test_a_trial_alone_on_its_host() -> None:
     stat = ticks(0, user=900, softirq=90) + ticks(1, user=380, system=20) + ticks(2, user=1000) + ticks(3)
     alone = told(stat, (4.0, 9.0), ("1", "0"))
     assert alone == {"seconds": 10.0, "cpus": "0-1", "stolen": 0.0, "others": 0.0, "pressure": 0.2}
-    assert warnings({"local": alone}) == []
+    assert list_warnings({"local": alone}) == []
 
 
 def test_what_others_use_of_the_trials_cpus_is_warned_of() -> None:
     stat = ticks(0, user=900) + ticks(1, user=600) + ticks(2) + ticks(3)
     busy = told(stat, (4.0, 9.0), ("1", "0"))
     assert busy["others"] == pytest.approx(0.1)
-    (warning,) = warnings({"local": busy})
+    (warning,) = list_warnings({"local": busy})
     assert warning.code == "busy-host"
     assert "10.0 %" in warning.text
 
@@ -76,7 +76,7 @@ def test_a_machine_without_cpus_of_its_own_may_run_on_all() -> None:
 def test_stolen_time_is_warned_of() -> None:
     stolen = told(ticks(0, steal=60) + ticks(1), (0.0, 0.0), ("0", "1"))
     assert stolen["stolen"] == pytest.approx(0.03)
-    (warning,) = warnings({"far": stolen})
+    (warning,) = list_warnings({"far": stolen})
     assert warning.code == "steal"
     assert "the host far was itself denied 3.0 % of the time" in warning.text
 
@@ -86,21 +86,21 @@ def test_where_it_cannot_be_told_nobody_is_blamed(spent: tuple[float | None, ...
     stat = ticks(0, user=1000) + ticks(1, user=1000)
     unknown = told(stat, spent, ("0", "1"), crowded)
     assert unknown["others"] is None
-    assert warnings({"local": unknown}) == []
+    assert list_warnings({"local": unknown}) == []
 
 
 def test_a_machine_on_another_site_does_not_count_here() -> None:
     start = Accounts((Cost(cpu_seconds=0, memory_bytes=1), None), {"local": parse(IDLE, "", 0.0)})
     end = Accounts((Cost(cpu_seconds=5, memory_bytes=1), None), {"local": after(ticks(0, user=500))})
-    there = found(start, end, [("local", "0"), ("far", "0")], False)
+    there = measure_contention(start, end, [("local", "0"), ("far", "0")], False)
     assert there["local"]["others"] == 0.0
     assert "far" not in there
 
 
 def test_less_than_a_second_is_not_judged() -> None:
     short = {"seconds": 0.9, "cpus": "0", "stolen": 0.5, "others": 0.5, "pressure": None}
-    assert warnings({"local": short}) == []
-    assert len(warnings({"local": {**short, "seconds": 1.0}})) == 2
+    assert list_warnings({"local": short}) == []
+    assert len(list_warnings({"local": {**short, "seconds": 1.0}})) == 2
 
 
 def test_the_kernel_of_this_host_is_understood() -> None:

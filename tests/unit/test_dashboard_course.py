@@ -10,12 +10,12 @@ import pytest
 from nearmetal import plan as planning
 from nearmetal.blocks import plan_block
 from nearmetal.dashboard import glance
-from nearmetal.dashboard.course import Course, Fate
+from nearmetal.dashboard.course import Fate, RunHistory
 from nearmetal.dashboard.so_far import so_far
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.report.words import Labels
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import events, records
+from nearmetal.store.journal import read_events, read_records
 from nearmetal.store.progress import Row
 from nearmetal.study import read
 from tests.golden.make_run import FOLDER
@@ -29,20 +29,20 @@ def study(text: str = mock_run.STUDY) -> Study:
 
 
 @pytest.fixture
-def course() -> Course:
+def course() -> RunHistory:
     """Of two treatments, `base` and `slow`, in two blocks; nothing has happened."""
     return new()
 
 
-def new(text: str = mock_run.STUDY) -> Course:
-    return Course(study(text), planning.make(study(text)))
+def new(text: str = mock_run.STUDY) -> RunHistory:
+    return RunHistory(study(text), planning.make_plan(study(text)))
 
 
 def event(name: str, at: float = 0.0, **what: Any) -> dict[str, Any]:
     return {"schema": "event.v1", "event": name, "at_ns": int(at * 1e9), **what}
 
 
-def attempt(course: Course, block: int, number: int) -> BlockPlan:
+def attempt(course: RunHistory, block: int, number: int) -> BlockPlan:
     return plan_block(course.plan, block, number)
 
 
@@ -67,8 +67,8 @@ def row(environment: str, workload: str = "web") -> Row:
     return Row(identify_assignment({"environment": environment}), workload)
 
 
-def fates(course: Course, environment: str, workload: str = "web") -> list[Fate]:
-    return [place.fate for place in course.places(row(environment, workload))]
+def fates(course: RunHistory, environment: str, workload: str = "web") -> list[Fate]:
+    return [place.fate for place in course.list_places(row(environment, workload))]
 
 
 # ── The golden run ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -76,20 +76,20 @@ def fates(course: Course, environment: str, workload: str = "web") -> list[Fate]
 
 def test_the_golden_run_has_ended_with_every_trial_in_its_place() -> None:
     folder = RunFolder(FOLDER)
-    manifest = folder.manifest()
-    course = Course(manifest.study, manifest.plan)
-    of_trials = {record.trial.id: record for record in records(folder.journal)}
+    manifest = folder.read_manifest()
+    course = RunHistory(manifest.study, manifest.plan)
+    of_trials = {record.trial.id: record for record in read_records(folder.journal)}
     for line in map(json.loads, Path(folder.journal).read_text().splitlines()):
-        course.take(of_trials[line["trial"]["id"]] if line["schema"].startswith("record.") else line)
+        course.take_line(of_trials[line["trial"]["id"]] if line["schema"].startswith("record.") else line)
     assert course.is_over
     assert course.to_come() == 0
     assert course.now is None
     assert course.counts == {TrialStatus.OK: len(of_trials)}
     assert [fates(course, name) for name in ("base", "slow")] == [[Fate.OK] * 8] * 2
-    assert len(course.events) == len(list(events(folder.journal)))
-    assert glance.state(course, is_measured=False) == "ended"
+    assert len(course.events) == len(list(read_events(folder.journal)))
+    assert glance.find_state(course, is_measured=False) == "ended"
     assert glance.how_far(course) == "16 trials, 8 blocks"
-    assert glance.troubles(course, Labels.of(manifest.plan.treatments)) == ([], 0)
+    assert glance.list_troubles(course, Labels.from_treatments(manifest.plan.treatments)) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -101,24 +101,24 @@ def test_the_golden_run_has_ended_with_every_trial_in_its_place() -> None:
 )
 def test_a_run_in_which_nothing_can_be_compared_says_why(changes: dict[str, Any], reason: str) -> None:
     folder = RunFolder(FOLDER)
-    manifest = folder.manifest()
-    course = Course(manifest.study, manifest.plan)
-    for record in records(folder.journal):
+    manifest = folder.read_manifest()
+    course = RunHistory(manifest.study, manifest.plan)
+    for record in read_records(folder.journal):
         is_slow = record.trial.treatment["environment"] == "slow"
-        course.take(record.model_copy(update=changes) if is_slow else record)
-    course.take(event("RunEnded", interrupted=False))
+        course.take_line(record.model_copy(update=changes) if is_slow else record)
+    course.take_line(event("RunEnded", interrupted=False))
     section, _ = so_far(manifest, course, folder)
     assert section.lead == f"Nothing can be compared: {reason}."
 
 
 def test_a_comparison_is_warned_of_what_is_its_own_beside_what_the_run_is_warned_of() -> None:
     folder = RunFolder(FOLDER)
-    manifest = folder.manifest()
-    course = Course(manifest.study, manifest.plan)
-    for record in records(folder.journal):
+    manifest = folder.read_manifest()
+    course = RunHistory(manifest.study, manifest.plan)
+    for record in read_records(folder.journal):
         again = record.model_copy(update={"trial": record.trial.model_copy(update={"attempt": 1})})
-        course.take(again if record.trial.block == 2 else record)
-    course.take(event("RunEnded", interrupted=False))
+        course.take_line(again if record.trial.block == 2 else record)
+    course.take_line(event("RunEnded", interrupted=False))
     section, report = so_far(manifest, course, folder)
     assert "1 block was repeated after a bad trial" in str(report.analysis.warnings)
     told = str(section.blocks)
@@ -127,10 +127,10 @@ def test_a_comparison_is_warned_of_what_is_its_own_beside_what_the_run_is_warned
 
 def test_what_an_analysis_of_the_primary_contrasts_takes_is_kept_and_no_more() -> None:
     folder = RunFolder(FOLDER)
-    manifest = folder.manifest()
-    course = Course(manifest.study, manifest.plan)
-    for record in records(folder.journal):
-        course.take(record)
+    manifest = folder.read_manifest()
+    course = RunHistory(manifest.study, manifest.plan)
+    for record in read_records(folder.journal):
+        course.take_line(record)
     kept = course.records[0]
     assert list(kept.responses) == ["throughput"]
     assert not kept.phases_ns and not kept.artifacts and not kept.observers
@@ -139,29 +139,29 @@ def test_what_an_analysis_of_the_primary_contrasts_takes_is_kept_and_no_more() -
 # ── While it goes on ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_before_anything_happens_everything_is_to_come(course: Course) -> None:
+def test_before_anything_happens_everything_is_to_come(course: RunHistory) -> None:
     assert fates(course, "base") == [Fate.TO_COME, Fate.TO_COME]
     assert course.to_come() == 4
-    assert glance.state(course, is_measured=False) == "interrupted"
-    assert glance.state(course, is_measured=True) == "running"
+    assert glance.find_state(course, is_measured=False) == "interrupted"
+    assert glance.find_state(course, is_measured=True) == "running"
     assert glance.time_left(course, None, 0) == ""
     assert glance.time_left(course, 30.0, 0) == "about 2 min 0 s left"
 
 
-def test_the_boot_that_goes_on_is_told_with_its_trial(course: Course) -> None:
-    course.take(event("RunStarted"))
-    course.take(event("BlockStarted", block=0, attempt=0, trials=2))
-    course.take(event("BootStarted", at=5, block=0, attempt=0, treatment={"environment": "slow"}))
-    labels = Labels.of(course.plan.treatments)
-    assert course.running() == (row("slow"), 0)
+def test_the_boot_that_goes_on_is_told_with_its_trial(course: RunHistory) -> None:
+    course.take_line(event("RunStarted"))
+    course.take_line(event("BlockStarted", block=0, attempt=0, trials=2))
+    course.take_line(event("BootStarted", at=5, block=0, attempt=0, treatment={"environment": "slow"}))
+    labels = Labels.from_treatments(course.plan.treatments)
+    assert course.find_running() == (row("slow"), 0)
     assert fates(course, "slow") == [Fate.RUNNING, Fate.TO_COME]
-    assert glance.doing(course, labels) == "web on slow, in block 1"
-    strip = dict(glance.strips(course, labels, is_measured=True))["web"][1]
+    assert glance.describe_activity(course, labels) == "web on slow, in block 1"
+    strip = dict(glance.make_strips(course, labels, is_measured=True))["web"][1]
     assert (strip.squares[0].sign, strip.summary) == ("▶", "slow: 1 to come, 1 running")
-    dead = dict(glance.strips(course, labels, is_measured=False))["web"][1]
+    dead = dict(glance.make_strips(course, labels, is_measured=False))["web"][1]
     assert dead.squares[0].fate is Fate.TO_COME
-    course.take(event("BootEnded", block=0, attempt=0, treatment={"environment": "slow"}, phases_ns={}))
-    assert course.running() is None
+    course.take_line(event("BootEnded", block=0, attempt=0, treatment={"environment": "slow"}, phases_ns={}))
+    assert course.find_running() is None
 
 
 def test_of_several_boots_of_a_treatment_the_one_is_meant_whose_turn_it_is() -> None:
@@ -169,41 +169,41 @@ def test_of_several_boots_of_a_treatment_the_one_is_meant_whose_turn_it_is() -> 
     boots = [boot for boot in plan_block(course.plan, 0).boots if boot.treatment == {"environment": "slow"}]
     order = [boot.trials[0].workload for boot in boots]
     started = event("BootStarted", block=0, attempt=0, treatment={"environment": "slow"})
-    course.take(started)
-    assert course.running() == (row("slow", order[0]), 0)
+    course.take_line(started)
+    assert course.find_running() == (row("slow", order[0]), 0)
     for record in ended(attempt(course, 0, 0)):
         if record.trial.treatment == {"environment": "slow"} and record.trial.workload == order[0]:
-            course.take(record)
-    assert course.running() is None, "its trial is over, and the next boot has not begun"
-    course.take(started)
-    assert course.running() == (row("slow", order[1]), 0)
+            course.take_line(record)
+    assert course.find_running() is None, "its trial is over, and the next boot has not begun"
+    course.take_line(started)
+    assert course.find_running() == (row("slow", order[1]), 0)
 
 
 def test_a_trial_in_a_boot_that_others_share_goes_on_since_the_one_before_it_ended() -> None:
     course = new(TWO_WORKLOADS.replace("[design]", "[design]\nshare_boot = true"))
-    course.take(event("BootStarted", at=100, block=0, attempt=0, treatment={"environment": "slow"}))
+    course.take_line(event("BootStarted", at=100, block=0, attempt=0, treatment={"environment": "slow"}))
     assert course.now is not None and course.now.since_ns == 100e9
     mine = [one for one in ended(attempt(course, 0, 0)) if one.trial.treatment == {"environment": "slow"}]
     boot = {"create": 3_000_000_001, "attach": 2_000_000_002}
     took = [{**boot, "prepare": 10**9, "measure": 7 * 10**9}, {**boot, "prepare": 2 * 10**9, "measure": 8 * 10**9}]
     starts = []
     for record, phases in zip(mine, took, strict=True):
-        course.take(record.model_copy(update={"phases_ns": phases}))
+        course.take_line(record.model_copy(update={"phases_ns": phases}))
         starts.append(course.now.since_ns / 1e9)
     assert starts == [pytest.approx(113), pytest.approx(123)]
-    course.take(event("BootStarted", at=130, block=0, attempt=0, treatment={"environment": "base"}))
+    course.take_line(event("BootStarted", at=130, block=0, attempt=0, treatment={"environment": "base"}))
     assert course.now.since_ns == 130e9
 
 
-def test_the_time_left_is_by_the_pace_of_this_session_alone(course: Course) -> None:
-    course.take(event("RunStarted", at=0))
+def test_the_time_left_is_by_the_pace_of_this_session_alone(course: RunHistory) -> None:
+    course.take_line(event("RunStarted", at=0))
     first, second = ended(attempt(course, 0, 0))
-    course.take(first)
-    course.take(event("RunEnded", at=1000, interrupted=True))
-    assert glance.state(course, is_measured=False) == "interrupted"
-    course.take(event("RunResumed", at=5000, finished=1))
-    course.take(second)
-    course.take(event("BootEnded", at=5010, block=0, attempt=0, treatment={"environment": "base"}, phases_ns={}))
+    course.take_line(first)
+    course.take_line(event("RunEnded", at=1000, interrupted=True))
+    assert glance.find_state(course, is_measured=False) == "interrupted"
+    course.take_line(event("RunResumed", at=5000, finished=1))
+    course.take_line(second)
+    course.take_line(event("BootEnded", at=5010, block=0, attempt=0, treatment={"environment": "base"}, phases_ns={}))
     assert course.to_come() == 2
     assert glance.time_left(course, None, int(5010e9)) == "about 20 s left"
     assert glance.time_left(course, None, int(5014e9)) == "about 16 s left"
@@ -215,69 +215,69 @@ def test_the_time_left_is_by_the_pace_of_this_session_alone(course: Course) -> N
 # ── What goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_block_that_is_repeated_is_shown_by_its_latest_attempt(course: Course) -> None:
+def test_a_block_that_is_repeated_is_shown_by_its_latest_attempt(course: RunHistory) -> None:
     for record in ended(attempt(course, 0, 0), slow=TrialStatus.FAILED):
-        course.take(record)
+        course.take_line(record)
     assert fates(course, "slow") == [Fate.FAILED, Fate.TO_COME]
     assert course.to_come() == 2
-    course.take(event("BlockEnded", block=0, attempt=0, whole=False))
-    course.take(event("BlockStarted", block=0, attempt=1, trials=2))
+    course.take_line(event("BlockEnded", block=0, attempt=0, whole=False))
+    course.take_line(event("BlockStarted", block=0, attempt=1, trials=2))
     assert fates(course, "base") == fates(course, "slow") == [Fate.TO_COME, Fate.TO_COME]
     assert course.to_come() == 4, "both of it again, and the second block"
     for record in ended(attempt(course, 0, 1)):
-        course.take(record)
+        course.take_line(record)
     assert fates(course, "slow") == [Fate.OK, Fate.TO_COME]
-    strips = dict(glance.strips(course, Labels.of(course.plan.treatments), is_measured=True))["web"]
+    strips = dict(glance.make_strips(course, Labels.from_treatments(course.plan.treatments), is_measured=True))["web"]
     square = strips[1].squares[0]
     assert square.again
     assert square.said == ("block 1: failed after 2 s: nm-0a1b2c-0 went away; attempt 2 ok after 2 s")
-    assert [(part.fate, part.count) for part in glance.bar(course)] == [
+    assert [(part.fate, part.count) for part in glance.make_bar(course)] == [
         (Fate.OK, 3),
         (Fate.FAILED, 1),
         (Fate.TO_COME, 2),
     ]
 
 
-def test_what_is_withdrawn_is_not_to_come_any_more(course: Course) -> None:
+def test_what_is_withdrawn_is_not_to_come_any_more(course: RunHistory) -> None:
     for number in range(3):
         for record in ended(attempt(course, 0, number), slow=TrialStatus.LOST):
-            course.take(record)
-    course.take(event("Withdrawn", treatment={"environment": "slow"}, reason="it never came up"))
+            course.take_line(record)
+    course.take_line(event("Withdrawn", treatment={"environment": "slow"}, reason="it never came up"))
     assert fates(course, "slow") == [Fate.LOST, Fate.WITHDRAWN]
     assert course.to_come() == 1
-    told, more = glance.troubles(course, Labels.of(course.plan.treatments))
+    told, more = glance.list_troubles(course, Labels.from_treatments(course.plan.treatments))
     assert [(one.kind, one.about, one.where) for one in told] == [
         ("withdrawn", "slow", ""),
         ("lost", "slow, web", "3 times, last in block 1"),
     ]
     assert more == 0
-    assert glance.bad(course) == "3 lost"
+    assert glance.describe_bad(course) == "3 lost"
 
 
-def test_an_earlier_end_that_a_look_has_found_leaves_nothing_to_come(course: Course) -> None:
+def test_an_earlier_end_that_a_look_has_found_leaves_nothing_to_come(course: RunHistory) -> None:
     for record in ended(attempt(course, 0, 0)):
-        course.take(record)
-    course.take(event("LookTaken", look=1, blocks=1, decided=1, undecided=0, stops=True))
+        course.take_line(record)
+    course.take_line(event("LookTaken", look=1, blocks=1, decided=1, undecided=0, stops=True))
     assert fates(course, "base") == [Fate.OK, Fate.NOT_NEEDED]
     assert course.to_come() == 0
 
 
-def test_what_a_later_version_says_changes_nothing(course: Course) -> None:
-    course.take(event("RunStarted"))
-    course.take(event("SomethingNew", what="else"))
+def test_what_a_later_version_says_changes_nothing(course: RunHistory) -> None:
+    course.take_line(event("RunStarted"))
+    course.take_line(event("SomethingNew", what="else"))
     assert course.phase == "RunStarted"
     assert course.lines == 2
 
 
-def test_the_same_words_of_many_are_told_once_and_warnings_last(course: Course) -> None:
+def test_the_same_words_of_many_are_told_once_and_warnings_last(course: RunHistory) -> None:
     for record in ended(attempt(course, 0, 0), slow=TrialStatus.INVALID, base=TrialStatus.INVALID):
-        course.take(record)
+        course.take_line(record)
     for number, share in enumerate((1.2, 3.4)):
         warned = next(ended(attempt(course, 1, number))).model_dump()
         warned["warnings"] = [{"code": "steal", "text": f"the host took {share} % away"}]
-        course.take(TrialRecord.model_validate(warned))
-    course.take(event("LeftBehind", what="a namespace"))
-    told, _ = glance.troubles(course, Labels.of(course.plan.treatments))
+        course.take_line(TrialRecord.model_validate(warned))
+    course.take_line(event("LeftBehind", what="a namespace"))
+    told, _ = glance.list_troubles(course, Labels.from_treatments(course.plan.treatments))
     assert [one.kind for one in told] == ["left behind", "invalid", "warning"]
     assert set(told[1].about.split("; ")) == {"base, web", "slow, web"}
     assert told[2].text == "the host took 1.2 to 3.4 % away", "as the report has it"

@@ -41,15 +41,15 @@ def alive(worker: ThreadPoolExecutor, *looks: Callable[[], Mapping[str, str]]) -
 
 async def test_only_what_has_changed_is_told(worker: ThreadPoolExecutor) -> None:
     found = alive(worker, Counter())
-    version, parts = await found.current()
+    version, parts = await found.read_current()
     assert dict(parts) == {"count": "1", "same": "the same"}
-    changes = found.changes(version)
+    changes = found.watch_changes(version)
     told = await asyncio.wait_for(anext(changes), PATIENCE)
     assert told is not None
     assert list(told[1]) == ["count"]
     await changes.aclose()
     for of_another in (version - 1, 0, 10**15):
-        changes = found.changes(of_another)
+        changes = found.watch_changes(of_another)
         told = await asyncio.wait_for(anext(changes), PATIENCE)
         assert told is not None and sorted(told[1]) == ["count", "same"], of_another
         await changes.aclose()
@@ -58,7 +58,7 @@ async def test_only_what_has_changed_is_told(worker: ThreadPoolExecutor) -> None
 async def test_nothing_is_looked_up_while_nobody_looks(worker: ThreadPoolExecutor) -> None:
     look = Counter()
     found = alive(worker, look)
-    one, other = found.changes(-1), found.changes(-1)
+    one, other = found.watch_changes(-1), found.watch_changes(-1)
     await asyncio.wait_for(asyncio.gather(anext(one), anext(other)), PATIENCE)
     assert found.is_watched
     await one.aclose()
@@ -93,7 +93,7 @@ async def test_after_what_took_long_there_is_a_rest(
 
     found = alive(worker, busy)
     monkeypatch.setattr("nearmetal.dashboard.live.asyncio.sleep", sleep)
-    changes = found.changes(-1)
+    changes = found.watch_changes(-1)
     await asyncio.wait_for(anext(changes), PATIENCE)
     await asyncio.wait_for(resting.wait(), PATIENCE)
     assert rests[0] >= 20 * 0.05
@@ -102,7 +102,7 @@ async def test_after_what_took_long_there_is_a_rest(
 
 async def test_a_closing_server_tells_nobody_more(worker: ThreadPoolExecutor) -> None:
     found = alive(worker, lambda: {"part": "text"})
-    changes = found.changes(-1)
+    changes = found.watch_changes(-1)
     await anext(changes)
     waiting = asyncio.ensure_future(anext(changes))
     await asyncio.sleep(0.05)
@@ -119,7 +119,7 @@ async def test_who_waits_long_is_told_that_there_is_nothing_new(
 ) -> None:
     monkeypatch.setattr(live, "_STILL_HERE", 0.05)
     found = alive(worker, lambda: {"part": "text"})
-    changes = found.changes(-1)
+    changes = found.watch_changes(-1)
     assert await anext(changes) is not None
     assert await asyncio.wait_for(anext(changes), PATIENCE) is None
     await changes.aclose()
@@ -131,7 +131,7 @@ async def test_a_look_that_fails_is_no_silence(worker: ThreadPoolExecutor, monke
     def fails() -> Mapping[str, str]:
         raise ZeroDivisionError
 
-    changes = alive(worker, fails).changes(-1)
+    changes = alive(worker, fails).watch_changes(-1)
     with pytest.raises(ZeroDivisionError):
         while True:
             await asyncio.wait_for(anext(changes), PATIENCE)

@@ -10,7 +10,7 @@ import pytest
 from nearmetal.dashboard import page
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView, number_of
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
 from tests.golden.make_run import FOLDER
@@ -43,7 +43,7 @@ class Elements(HTMLParser):
 
 def shown(path: Path) -> str:
     view = RunView(path)
-    parts = {**view.state(), **view.verdicts()}
+    parts = {**view.render_state(), **view.render_verdicts()}
     return page.run(view.manifest, path, 1, parts, is_one_of_many=True)
 
 
@@ -80,7 +80,7 @@ def test_a_run_that_has_ended_has_its_verdicts_and_a_way_to_its_report(golden: R
 
 def test_a_run_that_goes_on_is_told_from_one_that_was_interrupted(golden: RunFolder) -> None:
     keep(golden, 40)
-    with claimed(golden.journal):
+    with hold_journal(golden.journal):
         text = Elements(shown(golden.path)).words
         assert "running" in text
         assert "nearmetal resume" not in text
@@ -94,7 +94,7 @@ def test_before_the_first_block_it_gets_ready(golden: RunFolder) -> None:
     killed = Elements(shown(golden.path)).words
     assert "interrupted 0 of 16 trials, 8 blocks" in killed
     assert f"nearmetal resume {golden.path}" in killed
-    with claimed(golden.journal):
+    with hold_journal(golden.journal):
         text = Elements(shown(golden.path)).words
     assert "running 0 of 16 trials, 8 blocks" in text
     assert "getting ready" in text
@@ -106,7 +106,7 @@ def test_fixed_blocks_have_no_verdict_before_the_last_of_them(golden: RunFolder)
     events = [line.get("event") for line in map(json.loads, golden.journal.read_text().splitlines())]
     ended = [number for number, name in enumerate(events) if name == "BlockEnded"]
     keep(golden, ended[-2] + 1)
-    with claimed(golden.journal):
+    with hold_journal(golden.journal):
         text = Elements(shown(golden.path)).words
     assert "There is no verdict before the last of 8 blocks." in text
     assert "undecided" in text
@@ -118,30 +118,30 @@ def test_fixed_blocks_have_no_verdict_before_the_last_of_them(golden: RunFolder)
 def test_what_has_not_changed_is_not_made_again(golden: RunFolder) -> None:
     rest = keep(golden, 40)
     view = RunView(golden.path)
-    assert view.state() and view.verdicts()
-    assert view.state() == view.verdicts() == {}
+    assert view.render_state() and view.render_verdicts()
+    assert view.render_state() == view.render_verdicts() == {}
     with golden.journal.open("ab") as out:
         out.write(rest[0][:10])
-    view.state()
+    view.render_state()
     assert view.course is not None
     before = view.course.lines
     with golden.journal.open("ab") as out:
         out.write(rest[0][10:] + rest[1])
-    assert view.state()
+    assert view.render_state()
     assert view.course.lines == before + 2
 
 
 def test_a_folder_that_goes_and_comes_back(golden: RunFolder, tmp_path: Path) -> None:
     view = RunView(golden.path)
-    view.state()
+    view.render_state()
     golden.path.rename(tmp_path / "away")
-    gone = view.state()
+    gone = view.render_state()
     assert "not there any more" in gone["state"]
     assert gone["grid"] == gone["verdicts"] == ""
-    assert view.verdicts() == {}
+    assert view.render_verdicts() == {}
     (tmp_path / "away").rename(golden.path)
-    assert "16 trials" in view.state()["state"]
-    assert "different" in view.verdicts()["verdicts"]
+    assert "16 trials" in view.render_state()["state"]
+    assert "different" in view.render_verdicts()["verdicts"]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_a_line_that_cannot_be_read_is_told_and_mended(golden: RunFolder, line: 
     content = golden.journal.read_bytes()
     golden.journal.write_bytes(content + line.encode() + b"\n")
     view = RunView(golden.path)
-    assert "cannot be read" in view.state()["state"]
+    assert "cannot be read" in view.render_state()["state"]
     golden.journal.write_bytes(content)
-    assert "16 trials" in view.state()["state"]
+    assert "16 trials" in view.render_state()["state"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "manifest.v2"}'])
@@ -181,7 +181,7 @@ def test_a_manifest_that_is_gone_is_told_and_what_cannot_be_told_leaves_no_empty
     text = Elements(written).words
     assert "cannot be read manifest.json: the run's manifest is missing Remedy: restore it" in text
     assert all(f'<section id="{name}"></section>' in written for name in ("grid", "troubles", "verdicts"))
-    assert "section:empty{display:none}" in page.style()
+    assert "section:empty{display:none}" in page.read_style()
 
 
 # ── The list ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,14 +195,14 @@ def test_the_list_has_what_is_running_first_and_what_cannot_be_read_too(golden: 
     (bad / "manifest.json").write_text("{")
     places = [bad, golden.path, running.path]
     view = ListView(lambda: places)
-    with claimed(running.journal):
-        items = view.runs()["runs"].split("<li>")[1:]
+    with hold_journal(running.journal):
+        items = view.render_runs()["runs"].split("<li>")[1:]
         assert [state in item for state, item in zip(("running", "ended", "cannot be read"), items, strict=True)]
         assert f"/runs/{number_of(running.path)}" in items[0]
         assert "manifest.json: the run&#39;s manifest cannot be read: it is not JSON (line 1, column 2)" in items[2]
-    assert "interrupted" in view.runs()["runs"]
+    assert "interrupted" in view.render_runs()["runs"]
     places.clear()
-    assert "There is no run yet" in view.runs()["runs"]
+    assert "There is no run yet" in view.render_runs()["runs"]
 
 
 # ── Hostile names ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,7 +235,7 @@ def test_hostile_names_stay_text(hostile: Path) -> None:
     assert "alert(1)" in told.text, "shown, as text"
     assert "\u202e" not in written
     assert "&lt;!--strip-0-0--&gt;" in written, "no place for squares"
-    listed = Elements(page.runs(1, ListView(lambda: [hostile]).runs()))
+    listed = Elements(page.render_runs(1, ListView(lambda: [hostile]).render_runs()))
     assert listed.tags.count("script") == 1
     assert "alert(3)" in listed.text
 
@@ -269,7 +269,7 @@ def test_all_that_is_wrong_stands_in_one_place_whatever_it_is_about(golden: RunF
         assert told in wrong(golden.path)
     assert wrong(golden.path).count("the host took") == 1
     golden.journal.write_text("".join(written[: len(written) - 4]))
-    with claimed(golden.journal):
+    with hold_journal(golden.journal):
         assert "a pretended machine" in wrong(golden.path)
         assert "has not come to its end" not in wrong(golden.path), "the state says so"
 

@@ -29,7 +29,7 @@ async def status(run: RunFolder, page: str) -> int:
     board = Dashboard(lambda: [run.path], None)
     path = f"/runs/{number_of(run.path)}/{page}"
     scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
-    await board.app()(scope, receive, send)
+    await board.make_app()(scope, receive, send)
     await board.close()
     return int(sent[0]["status"])
 

@@ -42,7 +42,7 @@ def _started(
 
 def test_a_run_that_is_not_there_is_refused_before_an_engine_is_started(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no such folder"):
-        demo_command.demo(tmp_path / "nowhere")
+        demo_command.run_demo(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("words", [("--engine", "own"), ("--engine=own",)])

@@ -29,7 +29,7 @@ def test_each_is_planned_as_it_stands(block: re.Match[str], tmp_path: Path, monk
     if "[factors]" not in text:
         factors = ['environment = ["host", "qemu"]', *LEVELS.findall(text)]
         text = "\n".join(['name = "pasted"', "[factors]", *factors, text])
-    assert plan.make(evidence.open_number(study.read(text, "pasted.toml"))).contrasts
+    assert plan.make_plan(evidence.open_number(study.read(text, "pasted.toml"))).contrasts
 
 
 def test_they_are_found() -> None:

@@ -27,4 +27,4 @@ def test_what_most_people_ask_is_one_step_from_the_start() -> None:
 
 def test_each_built_in_study_has_a_row() -> None:
     manual = (ROOT / "docs" / "studies.md").read_text()
-    assert [name for name in studies.names() if f"\n| `{name}` | " not in manual.split("\n## ", 1)[0]] == []
+    assert [name for name in studies.list_names() if f"\n| `{name}` | " not in manual.split("\n## ", 1)[0]] == []

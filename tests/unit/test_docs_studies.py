@@ -8,15 +8,15 @@ import pytest
 
 from nearmetal import plan, studies, study
 from nearmetal.model import Plan, Study
-from nearmetal.run.estimate import estimate
+from nearmetal.run.estimate import estimate_plan
 
 DOCS = Path(__file__).parents[2] / "docs"
 MANUAL = (DOCS / "studies.md").read_text()
 
 
 def planned(name: str, quick: bool) -> tuple[Study, Plan]:
-    asked = study.read(studies.text(name), f"{name}.toml", quick=quick)
-    return asked, plan.make(asked)
+    asked = study.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
+    return asked, plan.make_plan(asked)
 
 
 def counted() -> dict[tuple[str, bool], list[int]]:
@@ -31,7 +31,7 @@ def counted() -> dict[tuple[str, bool], list[int]]:
 
 def test_each_study_is_counted_as_it_is_planned() -> None:
     found = {}
-    for name in studies.names():
+    for name in studies.list_names():
         for quick in (False, True):
             _, made = planned(name, quick)
             found[name, quick] = [len(made.treatments), made.blocks, len(made.contrasts)]
@@ -40,7 +40,7 @@ def test_each_study_is_counted_as_it_is_planned() -> None:
 
 def test_what_is_said_to_conclude_has_the_blocks_for_it() -> None:
     """All but quickstart, which --quick only shows to work."""
-    made = {name: planned(name, quick=True) for name in studies.names()}
+    made = {name: planned(name, quick=True) for name in studies.list_names()}
     needed = {name: plan.enough_blocks(len(one.contrasts), asked.design.alpha) for name, (asked, one) in made.items()}
     assert [name for name, (_, one) in made.items() if one.blocks < needed[name]] == ["quickstart"]
     assert "but for `quickstart`" in MANUAL.split("## Quick and whole", 1)[1].split("\n\n", 2)[1]
@@ -56,4 +56,4 @@ def test_a_ramp_of_quick_climbs_by_what_is_said() -> None:
 def test_calibrating_takes_the_minutes_that_are_said(quick: bool, said: str) -> None:
     (minutes,) = re.findall(said, (DOCS / "calibrate.md").read_text())
     words = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
-    assert words.index(minutes) + 1 == round(estimate(planned("calibration", quick)[1]) / 60)
+    assert words.index(minutes) + 1 == round(estimate_plan(planned("calibration", quick)[1]) / 60)

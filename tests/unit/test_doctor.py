@@ -21,7 +21,7 @@ from tests import fake_vagrant
 
 
 async def test_a_host_without_qemu_is_told_so_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(plugins, "names", lambda group: ("qemu",))
+    monkeypatch.setattr(plugins, "list_names", lambda group: ("qemu",))
     for file in (file for folder in os.get_exec_path() for file in Path(folder).glob("*")):
         if file.name != "qemu-system-x86_64" and not (tmp_path / file.name).is_symlink():
             (tmp_path / file.name).symlink_to(file)
@@ -102,7 +102,7 @@ async def test_an_environment_that_cannot_be_loaded_keeps_it_from_none_of_the_ot
             raise HostCannot("'lame' in environments cannot be loaded: No module named 'lame'", remedy="install it")
         return Mock()
 
-    monkeypatch.setattr(plugins, "names", lambda group: ("lame", "mock"))
+    monkeypatch.setattr(plugins, "list_names", lambda group: ("lame", "mock"))
     monkeypatch.setattr(plugins, "load", load)
     lame, mock = await doctor._environments(LocalSite())
     assert (lame.what, lame.ok, lame.fatal, lame.remedy) == ("environment lame", False, False, "install it")
@@ -116,7 +116,7 @@ async def test_an_environment_whose_check_breaks_keeps_it_from_none_of_the_other
         async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
             raise PermissionError(errno.EACCES, "Permission denied", "Vagrantfile")
 
-    monkeypatch.setattr(plugins, "names", lambda group: ("lame", "mock"))
+    monkeypatch.setattr(plugins, "list_names", lambda group: ("lame", "mock"))
     monkeypatch.setattr(plugins, "load", lambda group, name: Lame() if name == "lame" else Mock())
     lame, mock = await doctor._environments(LocalSite())
     assert (lame.what, lame.ok, lame.fatal) == ("environment lame", False, False)
@@ -146,7 +146,7 @@ def test_what_the_host_runs_on(virtual: dict[str, object], named: str | None) ->
 async def test_that_no_vagrantfile_is_here_is_nothing_that_this_host_lacks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(plugins, "names", lambda group: ("vagrant",))
+    monkeypatch.setattr(plugins, "list_names", lambda group: ("vagrant",))
     fake_vagrant.install(tmp_path / "bin", tmp_path / "project")
     sh = shutil.which("sh")
     assert sh is not None

@@ -23,7 +23,7 @@ from nearmetal.resolve import Resolver
 from nearmetal.study import read
 from tests.unit.study_text import GOOD
 
-TREATMENTS = plugins.names("treatments")
+TREATMENTS = plugins.list_names("treatments")
 
 
 def study(factor_specs: dict[str, Any], **more: Any) -> Study:
@@ -102,7 +102,7 @@ def every(specs: dict[str, FactorSpec]) -> set[Identity]:
     found = set()
     for levels in product(*(spec.levels for spec in specs.values())):
         assignment: dict[str, Level] = dict(zip(specs, levels, strict=True))
-        while dropped := [name for name in assignment if not factors.applies(specs[name], assignment)]:
+        while dropped := [name for name in assignment if not factors.does_apply(specs[name], assignment)]:
             for name in dropped:
                 del assignment[name]
         found.add(identify_assignment(assignment))
@@ -111,23 +111,23 @@ def every(specs: dict[str, FactorSpec]) -> set[Identity]:
 
 @given(nested_factors())
 def test_combinations_are_what_the_definition_says(specs: dict[str, FactorSpec]) -> None:
-    found = [identify_assignment(one) for one in factors.combinations(specs)]
+    found = [identify_assignment(one) for one in factors.list_combinations(specs)]
     assert len(found) == len(set(found))
     assert set(found) == every(specs)
 
 
 @given(nested_factors(), st.integers(0, 50))
 def test_counting_agrees_with_enumerating(specs: dict[str, FactorSpec], limit: int) -> None:
-    number = len(list(factors.combinations(specs)))
-    assert factors.count(specs, 10**6) == number
-    assert (factors.count(specs, limit) > limit) == (number > limit)
+    number = len(list(factors.list_combinations(specs)))
+    assert factors.count_combinations(specs, 10**6) == number
+    assert (factors.count_combinations(specs, limit) > limit) == (number > limit)
 
 
 @given(nested_factors())
 def test_demands_are_exactly_what_makes_a_factor_apply(specs: dict[str, FactorSpec]) -> None:
-    found = list(factors.combinations(specs))
+    found = list(factors.list_combinations(specs))
     for name in specs:
-        demanded = factors.demands(specs, name)
+        demanded = factors.list_demands(specs, name)
         assert all(demanded.values()) == any(name in one for one in found)
         assert factors.is_everywhere(specs, name) == all(name in one for one in found)
         for one in found:
@@ -138,8 +138,8 @@ def test_demands_are_exactly_what_makes_a_factor_apply(specs: dict[str, FactorSp
 def test_the_order_of_the_file_does_not_change_which_combinations_there_are() -> None:
     specs = read(GOOD, "s.toml").factors
     turned = dict(reversed(list(specs.items())))
-    assert {identify_assignment(one) for one in factors.combinations(specs)} == {
-        identify_assignment(one) for one in factors.combinations(turned)
+    assert {identify_assignment(one) for one in factors.list_combinations(specs)} == {
+        identify_assignment(one) for one in factors.list_combinations(turned)
     }
 
 
@@ -196,7 +196,7 @@ def test_one_at_a_time_names_every_level_that_can_be_had(specs: dict[str, Factor
     whole = study({"environment": ["a"]}).model_copy(update={"factors": specs})
     few = list(factors.one_at_a_time(whole))
     assert {identify_assignment(one) for one in few} <= every(specs)
-    possible = {(name, level) for one in factors.combinations(specs) for name, level in one.items()}
+    possible = {(name, level) for one in factors.list_combinations(specs) for name, level in one.items()}
     assert {(name, level) for one in few for name, level in one.items()} == possible
 
 
@@ -211,7 +211,7 @@ NESTED = {
 
 
 def counterpart(reference: dict[str, Level], treatment: dict[str, Level], name: str) -> str:
-    return format_assignment(factors.counterpart(study(NESTED, reference=reference), treatment, name))
+    return format_assignment(factors.find_counterpart(study(NESTED, reference=reference), treatment, name))
 
 
 def test_factors_that_no_longer_apply_are_dropped() -> None:
@@ -226,7 +226,7 @@ def test_factors_that_come_in_are_taken_from_the_reference_however_deep() -> Non
 
 
 def test_what_comes_in_without_a_name_is_told() -> None:
-    with pytest.raises(factors.Unnamed, match="`queues` comes in") as caught:
+    with pytest.raises(factors.UnnamedLevel, match="`queues` comes in") as caught:
         counterpart({"environment": "b", "nic": "y"}, {"environment": "a", "offload": True}, "environment")
     assert caught.value.remedy == "name it: reference = { …, queues = … }"
 
@@ -276,7 +276,7 @@ def test_a_combination_is_put_into_the_study() -> None:
         "workers": 4,
         "nic": "e1000",
     }
-    asked = Resolver(whole).ask(wanted)
+    asked = Resolver(whole).ask_treatment(wanted)
     assert asked.environment == "slow"
     assert asked.machine == MachineSpec(vcpus=2, memory=512 * 2**20, nic="e1000")
     assert (asked.link.rate, asked.link.loss) == (10**9, 0.01)
@@ -298,7 +298,7 @@ def test_an_observer_that_is_a_factor_is_set_up_as_the_study_says() -> None:
         update={"observe": ObserveSpec(capture=CaptureSpec(snap=512), usage=0.1)},
     )
     on, off = ({"environment": "host", "capture": is_on, "usage": is_on} for is_on in (True, False))
-    assert Resolver(whole).ask(on).observe == whole.observe
-    assert Resolver(whole).ask(off).observe == ObserveSpec()
+    assert Resolver(whole).ask_treatment(on).observe == whole.observe
+    assert Resolver(whole).ask_treatment(off).observe == ObserveSpec()
     plain = whole.model_copy(update={"observe": ObserveSpec()})
-    assert Resolver(plain).ask(on).observe == ObserveSpec(capture=CaptureSpec(), usage=1.0)
+    assert Resolver(plain).ask_treatment(on).observe == ObserveSpec(capture=CaptureSpec(), usage=1.0)

@@ -13,7 +13,7 @@ from nearmetal.store.journal import Journal
 
 Write = Callable[[Path, bytes], None]
 
-both = pytest.mark.parametrize("write", [files.write_whole, files.replace])
+both = pytest.mark.parametrize("write", [files.write_whole, files.replace_file])
 
 
 @pytest.fixture
@@ -70,13 +70,13 @@ def test_of_many_one_claims(folder: Path, write: Write) -> None:
     file = folder / "file"
     contents = [f"{number}" * 4096 for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda content: files.claim(file, content.encode()), contents))
+        won = list(pool.map(lambda content: files.claim_file(file, content.encode()), contents))
     assert won.count(True) == 1
     assert file.read_text() == contents[won.index(True)]
     assert file.stat().st_mode & 0o777 == 0o600
     assert list(folder.iterdir()) == [file]
     write(file, b"replaced")
-    assert not files.claim(file, b"late")
+    assert not files.claim_file(file, b"late")
     assert file.read_bytes() == b"replaced"
 
 
@@ -112,7 +112,7 @@ def test_a_new_journal_has_its_name_on_disk_before_its_first_line(tmp_path: Path
         synced.clear()
         journal = Journal(path)
         assert synced == before
-        journal.append({"one": 1})
+        journal.append_line({"one": 1})
         assert synced == [*before, path]
         journal.close()
 
@@ -131,6 +131,6 @@ def test_who_removes_a_file_removes_what_killed_writers_had_begun(tmp_path: Path
     whole, others = folder / "one.json", folder / ".one.jsonl.0123abcd"
     for path in (whole, folder / ".one.json.0123abcd", others):
         path.write_text("")
-    files.remove(whole)
-    files.remove(whole)
+    files.remove_file(whole)
+    files.remove_file(whole)
     assert list(folder.iterdir()) == [others]

@@ -97,8 +97,10 @@ async def test_a_capture_comes_whole_however_long_a_command_may_print(
     (tmp_path / "f.pcap").write_bytes(bytes(3 * MIB))
     async with agent_serving(tmp_path) as endpoint:
         machine = agent_machine(endpoint)
-        tap = Tap(machine, (), "data", str(tmp_path / "f.pcap"), 128, Bound.of(CaptureSpec(limit=4 * MIB)), "box")
-        assert await tap._content() == (bytes(3 * MIB), None)
+        tap = Tap(
+            machine, (), "data", str(tmp_path / "f.pcap"), 128, Bound.from_setting(CaptureSpec(limit=4 * MIB)), "box"
+        )
+        assert await tap._read_content() == (bytes(3 * MIB), None)
         with pytest.raises(ToolFailed, match="more than 1 MiB"):
             await machine.get(str(tmp_path / "f.pcap"))
 

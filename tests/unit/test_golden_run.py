@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from tests.golden.make_run import FOLDER, concluded
 
 RUN = RunFolder(FOLDER)
@@ -27,7 +27,7 @@ def test_its_records_survive_a_round_trip() -> None:
     written = [line for line in lines if line["schema"].startswith("record.")]
     assert len(written) == 16
     # Without what records have got since, and under the name that they have now.
-    found = [record.model_dump(mode="json", exclude_unset=True) for record in records(RUN.journal)]
+    found = [record.model_dump(mode="json", exclude_unset=True) for record in read_records(RUN.journal)]
     assert found == [{**line, "schema": "record.v2"} for line in written]
 
 

@@ -30,7 +30,7 @@ def with_headline(**design: Any) -> Manifest:
     made = manifest(**design)
     (web,) = made.study.workloads
     asked = made.study.model_copy(update={"workloads": (web.model_copy(update={"headlines": (COST,)}),)})
-    return made.model_copy(update={"study": asked, "plan": planning.make(asked)})
+    return made.model_copy(update={"study": asked, "plan": planning.make_plan(asked)})
 
 
 def measure(of: Manifest, rate: float, cost: float) -> list[TrialRecord]:
@@ -130,9 +130,9 @@ def test_a_headline_that_cannot_be_is_refused_at_its_line(written: str, what: st
     assert f"good.toml:{text[: text.index('headlines')].count(chr(10)) + 1}" in str(refused.value)
 
 
-@pytest.mark.parametrize("name", [name for name in studies.names() if name != "calibration"])
+@pytest.mark.parametrize("name", [name for name in studies.list_names() if name != "calibration"])
 def test_built_in_studies_judge_what_the_work_costs(name: str) -> None:
-    made = planning.make(study.read(studies.text(name), f"{name}.toml"))
+    made = planning.make_plan(study.read(studies.read_study_file(name), f"{name}.toml"))
     assert COST in {made.response_of(one) for one in made.contrasts}
 
 

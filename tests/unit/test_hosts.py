@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.by_hand.wanted import wanted
+from nearmetal.by_hand.wanted import parse_request
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
 from nearmetal.resolve import Resolver, collect_hosts, find_one_under_two_names
@@ -42,10 +42,10 @@ def test_a_machine_by_ssh_is_a_host_by_the_name_of_its_environment() -> None:
 
 def test_its_machines_are_placed_there_and_all_others_where_the_study_says() -> None:
     for environment, host in (("host", "local"), ("metal", "metal")):
-        asked = Resolver(study()).resolve({"environment": environment})
+        asked = Resolver(study()).resolve_treatment({"environment": environment})
         assert (asked.server.host, asked.clients.host) == (host, "local")
     loaded = study(TEXT.replace("[hosts.far]", '[clients]\nenvironment = "metal"\n[hosts.far]'))
-    assert Resolver(loaded).resolve({"environment": "metal"}).clients.host == "metal"
+    assert Resolver(loaded).resolve_treatment({"environment": "metal"}).clients.host == "metal"
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ def test_a_provision_that_is_the_designs_default_is_told_where_the_machine_is() 
 def test_one_that_exists_is_not_made_by_hand(kind: str) -> None:
     if kind == "libvirt":
         with pytest.raises(BadInput, match="exists already"):
-            wanted(kind, ["environments.libvirt.domain=web"])
+            parse_request(kind, ["environments.libvirt.domain=web"])
         return
     with pytest.raises(BadInput) as error:
-        wanted(kind, [])
+        parse_request(kind, [])
     # Of one of Vagrant's or vSphere's nobody has looked whether it is there.
     told = f"machines of kind {kind!r} are not made by `up`"
     assert told in error.value.what and "nearmetal up:" not in str(error.value)
@@ -171,4 +171,4 @@ def test_of_what_can_be_made_again_there_is_one_for_each_client(kind: str) -> No
 
 def test_there_is_nothing_to_bring_up() -> None:
     with pytest.raises(BadInput, match="not made by `up`"):
-        wanted("ssh", ["environments.ssh.address=root@lab3"])
+        parse_request("ssh", ["environments.ssh.address=root@lab3"])

@@ -13,7 +13,7 @@ import pytest
 
 from nearmetal.errors import LeftAtOnce
 from nearmetal.interrupts import until_interrupted
-from nearmetal.say import Say, silent
+from nearmetal.say import Say, ignore_text
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_sigterm_to_a_process_and_to_its_group_is_one() -> None:
             tell(signal.SIGTERM)
             await asyncio.sleep(0.05)
 
-    assert not is_finished(work(), silent)
+    assert not is_finished(work(), ignore_text)
 
 
 DEAF = """

@@ -19,7 +19,7 @@ SERVER = ("server_output_json", "end", "sum_received")
 
 def measured(*files: str, **parameters: Any) -> Measurement:
     ended = [said(f"iperf3/{file}.json") for file in files]
-    return workload(**parameters).measurement(ended, [f"client{index}" for index in range(len(files))])
+    return workload(**parameters).make_measurement(ended, [f"client{index}" for index in range(len(files))])
 
 
 def arrived(file: str, until: float = 2.0) -> float:
@@ -167,7 +167,7 @@ def test_an_interval_of_the_warm_up_is_none_whatever_it_is_called() -> None:
     warm = document["server_output_json"]["intervals"][0]["sum"]
     warm.update(start=-1.0, end=-2e-5, omitted=False)
     one = workload(**OMITTED)
-    found = one.measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
+    found = one.make_measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
     assert values(found) == values(measured("udp-omit-loss", **OMITTED))
 
 
@@ -179,7 +179,7 @@ def test_an_interval_that_the_warm_up_ends_in_lasts_since_that_end(start: float)
     first = next(one["sum"] for one in intervals if not one["sum"]["omitted"])
     first.update(start=start, seconds=abs(first["end"] - start))
     one = workload(**OMITTED)
-    found = one.measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
+    found = one.make_measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
     assert values(found) == values(measured("udp-omit-loss", **OMITTED))
 
 
@@ -187,7 +187,7 @@ def test_without_intervals_within_the_time_bandwidth_is_of_all_the_server_counte
     found = values(measured("udp-omit-loss-straddled", **{**OMITTED, "intervals": 1}))
     text = golden("iperf3/udp-omit-loss-straddled.json")
     without = changed(text, "server_output_json", "intervals", to=[])
-    whole = values(workload(**{**OMITTED, "intervals": 1}).measurement([without], ["client0"]))
+    whole = values(workload(**{**OMITTED, "intervals": 1}).make_measurement([without], ["client0"]))
     assert whole["bandwidth"] == json.loads(text)["server_output_json"]["end"]["sum_received"]["bits_per_second"]
     assert found["bandwidth"] == pytest.approx(whole["bandwidth"], rel=0.01)
 
@@ -232,16 +232,16 @@ def test_a_sender_that_does_not_keep_its_rate_is_told() -> None:
 def test_a_sender_at_its_limit_is_told() -> None:
     document = json.loads(TCP)
     document["end"]["cpu_utilization_percent"]["host_total"] = 99.2
-    found = workload().measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
+    found = workload().make_measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
     assert [warning.code for warning in found.warnings] == ["client-limited"]
 
 
 def test_clients_that_do_not_start_together_are_told() -> None:
     ended = [Completed(status=0, stdout=TCP, late=late) for late in (0.001, 0.083)]
-    (warning,) = workload().measurement(ended, ["client0", "client1"]).warnings
+    (warning,) = workload().make_measurement(ended, ["client0", "client1"]).warnings
     assert (warning.code, "82 ms" in warning.text) == ("uneven-start", True)
     ended = [Completed(status=0, stdout=TCP, late=late) for late in (5.001, 5.003)]
-    assert workload().measurement(ended, ["client0", "client1"]).warnings == ()
+    assert workload().make_measurement(ended, ["client0", "client1"]).warnings == ()
 
 
 # ── What it does not read ─────────────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +283,7 @@ def test_no_output_and_bad_options_are_told() -> None:
         (Completed(status=0, stdout=b"{}"), "cannot be read: start"),
     ):
         with pytest.raises(ToolFailed, match=message):
-            workload().measurement([ended], ["client0"])
+            workload().make_measurement([ended], ["client0"])
 
 
 def changed(text: bytes, *path: str, to: Any) -> Completed:
@@ -312,10 +312,10 @@ def changed(text: bytes, *path: str, to: Any) -> Completed:
 def test_a_document_without_a_figure_is_refused(path: tuple[str, ...], to: Any, message: str | None) -> None:
     ended = changed(TCP, *path, to=to)
     if message is None:
-        assert values(workload().measurement([ended], ["client0"]))["transfer"] == 12
+        assert values(workload().make_measurement([ended], ["client0"]))["transfer"] == 12
         return
     with pytest.raises(ToolFailed, match=message):
-        workload().measurement([ended], ["client0"])
+        workload().make_measurement([ended], ["client0"])
 
 
 @pytest.mark.parametrize(
@@ -328,12 +328,12 @@ def test_a_document_without_a_figure_is_refused(path: tuple[str, ...], to: Any, 
 )
 def test_udp_without_a_figure_is_refused(name: str, to: Any, message: str) -> None:
     with pytest.raises(ToolFailed, match=message):
-        workload(protocol="udp", rate="70Mbit/s").measurement([changed(UDP, *SERVER, name, to=to)], ["client0"])
+        workload(protocol="udp", rate="70Mbit/s").make_measurement([changed(UDP, *SERVER, name, to=to)], ["client0"])
 
 
 def test_what_arrived_twice_is_no_negative_loss() -> None:
     one = workload(protocol="udp", rate="70Mbit/s")
-    found = one.measurement([changed(UDP, *SERVER, "lost_packets", to=-3)], ["client0"])
+    found = one.make_measurement([changed(UDP, *SERVER, "lost_packets", to=-3)], ["client0"])
     assert found.responses["loss"].value == 0
 
 
@@ -341,7 +341,7 @@ def test_what_arrived_twice_is_no_negative_loss() -> None:
 def test_output_that_was_cut_off_is_refused(length: int, what: tuple[str, bytes]) -> None:
     one = workload(**({"protocol": "udp", "rate": "70Mbit/s"} if what[0] == "udp" else {}))
     with pytest.raises(ToolFailed):
-        one.measurement([Completed(status=0, stdout=what[1][:length])], ["client0"])
+        one.make_measurement([Completed(status=0, stdout=what[1][:length])], ["client0"])
 
 
 Json = st.recursive(
@@ -369,7 +369,7 @@ def test_rubbish_in_the_place_of_any_value_never_reads_as_zero(
             break
     one = workload(**({"protocol": "udp", "rate": "70Mbit/s"} if what[0] == "udp" else {}))
     try:
-        found = one.measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
+        found = one.make_measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
     except ToolFailed:
         return
     assert values(found)["bandwidth"] > 0
@@ -380,4 +380,4 @@ def test_rubbish_in_the_place_of_any_value_never_reads_as_zero(
 @given(st.binary(max_size=300))
 def test_anything_at_all_is_refused(text: bytes) -> None:
     with pytest.raises(ToolFailed):
-        workload().measurement([Completed(status=0, stdout=text)], ["client0"])
+        workload().make_measurement([Completed(status=0, stdout=text)], ["client0"])

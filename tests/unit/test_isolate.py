@@ -36,9 +36,9 @@ def path() -> Path:
 
 
 async def changes(box: Commands, strict: bool = False, boot: bool = False) -> list[Change]:
-    host = await hosts.survey(box)
+    host = await hosts.survey_host(box)
     first = [tiers.by_boot_loader([1])] if boot else []
-    return [*first, *tiers.at_once(host, [1], await hosts.cpusets(box, PROBE, [1]), PROBE, strict)]
+    return [*first, *tiers.at_once(host, [1], await hosts.read_cpusets(box, PROBE, [1]), PROBE, strict)]
 
 
 def cpus(*siblings: tuple[int, ...]) -> Host:
@@ -50,7 +50,7 @@ def cpus(*siblings: tuple[int, ...]) -> Host:
 
 
 async def test_a_host_is_read_with_what_it_has(box: Pretended) -> None:
-    host = await hosts.survey(box)
+    host = await hosts.survey_host(box)
     assert host.cpus == (Cpu(0, (0, 1), "0", None, True), Cpu(1, (0, 1), "0", "powersave", True))
     assert host.knobs == box.sysctls
     assert (host.isolated, host.nohz_full, host.arguments) == ("", "", ("quiet",))
@@ -59,15 +59,15 @@ async def test_a_host_is_read_with_what_it_has(box: Pretended) -> None:
 async def test_a_watchdog_without_counters_is_none(box: Pretended) -> None:
     """The kernel of an emulated guest shows the knob, and takes no value."""
     box.sysctls["kernel.nmi_watchdog"] = "1"
-    assert "kernel.nmi_watchdog" not in (await hosts.survey(box)).knobs
+    assert "kernel.nmi_watchdog" not in (await hosts.survey_host(box)).knobs
     box.files["/sys/bus/event_source/devices/cpu/type"] = "4\n"
-    assert (await hosts.survey(box)).knobs["kernel.nmi_watchdog"] == "1"
+    assert (await hosts.survey_host(box)).knobs["kernel.nmi_watchdog"] == "1"
     assert {one.target: one.after for one in await changes(box)}["kernel.nmi_watchdog"] == "0"
 
 
 def test_by_default_it_is_the_last_cpu() -> None:
-    assert hosts.chosen(None, cpus((0,), (1,), (2,))) == (2,)
-    assert hosts.chosen("1-2", cpus((0,), (1,), (2,))) == (1, 2)
+    assert hosts.choose_cpus(None, cpus((0,), (1,), (2,))) == (2,)
+    assert hosts.choose_cpus("1-2", cpus((0,), (1,), (2,))) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -82,26 +82,26 @@ def test_by_default_it_is_the_last_cpu() -> None:
 )
 def test_cpus_that_cannot_be_isolated(text: str, said: str) -> None:
     with pytest.raises(BadInput, match=said) as raised:
-        hosts.chosen(text, cpus((0,), (1,)))
+        hosts.choose_cpus(text, cpus((0,), (1,)))
     assert raised.value.where == "--cpus"
     assert "--cpus 1" in raised.value.remedy
 
 
 def test_of_one_cpu_none_can_be_kept_free() -> None:
     with pytest.raises(HostCannot, match="of one CPU"):
-        hosts.chosen(None, cpus((0,)))
+        hosts.choose_cpus(None, cpus((0,)))
 
 
 def test_a_core_that_is_shared_is_told() -> None:
-    assert any("shares its core with CPU 0" in note for note in tiers.notes(cpus((0, 1), (0, 1)), [1]))
-    assert not any("shares its core" in note for note in tiers.notes(cpus((0,), (1,)), [1]))
-    assert not any("shares" in note for note in tiers.notes(cpus((0,), (1, 2), (1, 2)), [1, 2]))
+    assert any("shares its core with CPU 0" in note for note in tiers.list_notes(cpus((0, 1), (0, 1)), [1]))
+    assert not any("shares its core" in note for note in tiers.list_notes(cpus((0,), (1,)), [1]))
+    assert not any("shares" in note for note in tiers.list_notes(cpus((0,), (1, 2), (1, 2)), [1, 2]))
 
 
 async def test_each_change_is_told_in_words(box: Pretended) -> None:
-    host = await hosts.survey(box)
-    there = await hosts.bystanders(box, PROBE, [1])
-    cpusets = await hosts.cpusets(box, PROBE, [1])
+    host = await hosts.survey_host(box)
+    there = await hosts.find_bystanders(box, PROBE, [1])
+    cpusets = await hosts.read_cpusets(box, PROBE, [1])
     words = [tiers.in_words(one, host, there, cpusets) for one in await changes(box, boot=True)]
     assert words[0].startswith("the boot loader adds isolcpus=1 nohz_full=1 rcu_nocbs=1")
     assert words[1].startswith("kernel.timer_migration from 1 to 0")
@@ -112,7 +112,7 @@ async def test_each_change_is_told_in_words(box: Pretended) -> None:
 
 def test_interrupts_to_come_are_no_line() -> None:
     there = Bystanders({"irq:default": "", "workqueue": "", "irq:7": "", "task:1:1": ""}, {})
-    assert there.counted() == {"threads": 1, "interrupts": 1, "bound": 0}
+    assert there.count_movable() == {"threads": 1, "interrupts": 1, "bound": 0}
 
 
 # ── On, off ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,37 +120,37 @@ def test_interrupts_to_come_are_no_line() -> None:
 
 async def test_it_stands_until_off_and_then_all_is_as_before(box: Pretended, path: Path) -> None:
     before = box.snapshot()
-    applied = await standing.on(await changes(box, boot=True), box, path)
+    applied = await standing.isolate_cpus(await changes(box, boot=True), box, path)
     assert (applied.refused, applied.warnings, bool(applied.reboot)) == ((), (), True)
     assert box.sysctls == {"kernel.timer_migration": "0", "kernel.sched_rt_runtime_us": "-1", "vm.stat_interval": "10"}
     assert box.files[f"{CPU}/cpu1/cpufreq/scaling_governor"] == "performance\n"
     assert [box.files[ERRORS.format(number)] for number in (0, 1)] == ["0\n", "1\n"]
     assert "isolcpus=1" in box.files[GRUB_DROP_IN]
     assert set(box.tasks.values()) == {"0"}
-    assert {one.state for one in await standing.status(box, path)} == {"holds"}
+    assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
     assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
-    assert {one.outcome for one in await standing.off(box, path)} == {"restored"}
+    assert {one.outcome for one in await standing.release_cpus(box, path)} == {"restored"}
     assert box.snapshot() == before
     assert not path.exists()
-    assert await standing.off(box, path) == []
+    assert await standing.release_cpus(box, path) == []
 
 
 async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pretended, path: Path) -> None:
     fresh = Pretended().snapshot()
-    await standing.on(await changes(box, boot=True), box, path)
+    await standing.isolate_cpus(await changes(box, boot=True), box, path)
     drop_in = box.files[GRUB_DROP_IN]
     box.sysctls, box.files, box.tasks = Pretended().snapshot()
     box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
-    assert [one.change.kind for one in await standing.status(box, path)] == ["boot"]
+    assert [one.change.kind for one in await standing.list_standing(box, path)] == ["boot"]
 
     with pytest.raises(HostCannot, match="isolated already"):
-        await standing.on([tiers.by_boot_loader([0])], box, path)
-    assert (await standing.on(await changes(box, boot=True), box, path)).refused == ()
+        await standing.isolate_cpus([tiers.by_boot_loader([0])], box, path)
+    assert (await standing.isolate_cpus(await changes(box, boot=True), box, path)).refused == ()
     assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
-    assert {one.state for one in await standing.status(box, path)} == {"holds"}
+    assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
 
     box.tasks["task:99:1"] = "0"  # somebody's own
-    assert {one.outcome for one in await standing.off(box, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await standing.release_cpus(box, path)} <= {"restored", "already so"}
     assert (box.sysctls, {**box.files, BOOT_ID: "first\n"}) == fresh[:2]
     assert not path.exists()
 
@@ -158,7 +158,7 @@ async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pre
 async def test_after_a_boot_a_full_disk_does_not_keep_off_from_putting_back(
     box: Pretended, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await standing.on(await changes(box, boot=True), box, path)
+    await standing.isolate_cpus(await changes(box, boot=True), box, path)
     drop_in = box.files[GRUB_DROP_IN]
     box.sysctls, box.files, box.tasks = Pretended().snapshot()
     box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
@@ -169,29 +169,29 @@ async def test_after_a_boot_a_full_disk_does_not_keep_off_from_putting_back(
 
     with monkeypatch.context() as now, pytest.raises(engine.NotNoted) as told:
         now.setattr(os, "fsync", full)
-        await standing.off(box, path)
+        await standing.release_cpus(box, path)
     assert [one.change.kind for one in told.value.undone] == ["boot"]
     assert GRUB_DROP_IN not in box.files or not box.files[GRUB_DROP_IN]
-    assert {one.outcome for one in await standing.off(box, path)} == {"already so"}
+    assert {one.outcome for one in await standing.release_cpus(box, path)} == {"already so"}
     assert not path.exists()
 
 
 async def test_what_is_refused_after_a_boot_leaves_what_the_boot_loader_was_told(box: Pretended, path: Path) -> None:
-    await standing.on(await changes(box, boot=True), box, path)
+    await standing.isolate_cpus(await changes(box, boot=True), box, path)
     drop_in = box.files[GRUB_DROP_IN]
     box.sysctls, box.files, box.tasks = Pretended().snapshot()
     box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
     box.immovable.add("irq:5")
     with pytest.raises(HostCannot, match="everything was put back"):
-        await standing.on(await changes(box, strict=True), box, path)
+        await standing.isolate_cpus(await changes(box, strict=True), box, path)
     assert box.files[GRUB_DROP_IN] == drop_in
-    assert [one.change.kind for one in await standing.status(box, path)] == ["boot"]
+    assert [one.change.kind for one in await standing.list_standing(box, path)] == ["boot"]
 
 
 async def test_off_does_not_boot_a_host_again(box: Pretended, path: Path) -> None:
-    await standing.on([tiers.by_boot_loader([1])], box, path)
+    await standing.isolate_cpus([tiers.by_boot_loader([1])], box, path)
     box.files["/proc/cmdline"] = "quiet isolcpus=1 nohz_full=1 rcu_nocbs=1\n"
-    assert [one.outcome for one in await standing.off(box, path)] == ["restored"]
+    assert [one.outcome for one in await standing.release_cpus(box, path)] == ["restored"]
 
 
 @pytest.mark.parametrize("last", ["vm.stat_interval=10", "away", "kernel.timer_migration=0"])
@@ -199,19 +199,19 @@ async def test_whatever_it_dies_at_off_puts_back_what_it_had_done(box: Pretended
     before = box.snapshot()
     box.dies_at = last
     with pytest.raises(MachineLost):
-        await standing.on(await changes(box), box, path)
+        await standing.isolate_cpus(await changes(box), box, path)
     box.dies_at = None
-    assert {one.outcome for one in await standing.off(box, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await standing.release_cpus(box, path)} <= {"restored", "already so"}
     assert box.snapshot() == before
 
 
 async def test_what_somebody_else_changed_is_told_and_left(box: Pretended, path: Path) -> None:
-    await standing.on(await changes(box), box, path)
+    await standing.isolate_cpus(await changes(box), box, path)
     box.sysctls["vm.stat_interval"] = "5"
     box.tasks["task:10:1"] = "1"
-    states = {one.change.target: one.state for one in await standing.status(box, path)}
+    states = {one.change.target: one.state for one in await standing.list_standing(box, path)}
     assert (states["vm.stat_interval"], states["kernel.timer_migration"]) == ("changed since", "holds")
-    left = [one for one in await standing.off(box, path) if one.outcome == "left"]
+    left = [one for one in await standing.release_cpus(box, path) if one.outcome == "left"]
     assert {one.change.kind for one in left} == {"sysctl", "bystanders"}
     assert (box.sysctls["vm.stat_interval"], box.tasks["task:10:1"]) == ("5", "1")
     assert box.tasks["task:11:1"] == "0-1"
@@ -219,7 +219,7 @@ async def test_what_somebody_else_changed_is_told_and_left(box: Pretended, path:
 
 async def test_an_interrupt_that_cannot_be_moved_is_told(box: Pretended, path: Path) -> None:
     box.immovable = {"irq:5"}
-    applied = await standing.on(await changes(box), box, path)
+    applied = await standing.isolate_cpus(await changes(box), box, path)
     (warning,) = applied.warnings
     assert "not clear of tirq:5" in warning.text
     assert box.tasks["task:10:1"] == "0"
@@ -229,22 +229,22 @@ async def test_strictly_it_isolates_nothing_then(box: Pretended, path: Path) -> 
     before = box.snapshot()
     box.immovable = {"irq:5"}
     with pytest.raises(HostCannot, match="everything was put back"):
-        await standing.on(await changes(box, strict=True), box, path)
+        await standing.isolate_cpus(await changes(box, strict=True), box, path)
     assert box.snapshot() == before
     assert not path.exists()
 
 
 async def test_twice_is_refused(box: Pretended, path: Path) -> None:
-    await standing.on(await changes(box), box, path)
+    await standing.isolate_cpus(await changes(box), box, path)
     with pytest.raises(HostCannot, match="isolated already") as raised:
-        await standing.on(await changes(box), box, path)
+        await standing.isolate_cpus(await changes(box), box, path)
     assert "isolate off" in raised.value.remedy
-    assert {one.state for one in await standing.status(box, path)} == {"holds"}
+    assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
 
 
 async def test_while_another_changes_it_nobody_does(box: Pretended, path: Path) -> None:
     with held(path), pytest.raises(HostCannot, match="another nearmetal"):
-        await standing.on(await changes(box), box, path)
+        await standing.isolate_cpus(await changes(box), box, path)
 
 
 async def programs_in_a_cpuset(box: Pretended) -> None:
@@ -256,44 +256,52 @@ async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, pa
     before = box.snapshot()
     cpuset, bystanders = (await changes(box))[-2:]
     assert (cpuset.kind, bystanders.kind) == ("cpuset", "bystanders")
-    host, there = await hosts.survey(box), await hosts.bystanders(box, PROBE, [1])
-    cpusets = await hosts.cpusets(box, PROBE, [1])
+    host, there = await hosts.survey_host(box), await hosts.find_bystanders(box, PROBE, [1])
+    cpusets = await hosts.read_cpusets(box, PROBE, [1])
     assert tiers.in_words(cpuset, host, there, cpusets) == (
         "1 threads of programs go to a control group without CPU 1, which 1 other control groups lose"
     )
     assert tiers.in_words(bystanders, host, there, cpusets).startswith("1 threads and 1 interrupt lines")
-    await standing.on(await changes(box), box, path)
+    await standing.isolate_cpus(await changes(box), box, path)
     assert set(box.tasks.values()) == {"0"}
     held = await standing.held_changes(box, path)
-    assert await standing.within(box, held, PROBE) == ("probe", "launch", "--cgroup", "/cpuset", "--cpus", "1", "--")
-    assert {one.outcome for one in await standing.off(box, path)} == {"restored"}
+    assert await standing.list_prefix(box, held, PROBE) == (
+        "probe",
+        "launch",
+        "--cgroup",
+        "/cpuset",
+        "--cpus",
+        "1",
+        "--",
+    )
+    assert {one.outcome for one in await standing.release_cpus(box, path)} == {"restored"}
     assert box.snapshot() == before
 
 
 async def test_where_a_cpuset_cannot_be_made_after_all_nobody_is_sent_there(box: Pretended, path: Path) -> None:
     await programs_in_a_cpuset(box)
     box.is_busy = True
-    applied = await standing.on(await changes(box), box, path)
+    applied = await standing.isolate_cpus(await changes(box), box, path)
     assert any("could not be set apart by a cpuset" in warning.text for warning in applied.warnings)
     assert set(box.tasks.values()) == {"0"}, "moved by their affinities instead"
     held = await standing.held_changes(box, path)
-    assert await standing.within(box, held, PROBE) == ("probe", "launch", "--cpus", "1", "--")
+    assert await standing.list_prefix(box, held, PROBE) == ("probe", "launch", "--cpus", "1", "--")
 
 
 async def test_what_a_cpuset_does_not_keep_away_is_named(box: Pretended, path: Path) -> None:
     """A control group that somebody has widened since, and a program that was put among the others."""
     await programs_in_a_cpuset(box)
-    applied = await standing.on(await changes(box), box, path)
+    applied = await standing.isolate_cpus(await changes(box), box, path)
     (warning,) = applied.warnings
     assert warning.text.endswith("by a cpuset: it reads back as not apart: control group /cpuset/others")
     box.others = "0"
-    kinds = {one.change.kind: one.state for one in await standing.status(box, path)}
+    kinds = {one.change.kind: one.state for one in await standing.list_standing(box, path)}
     assert kinds["cpuset"] == "holds"
     box.tasks["task:10:1"] = "0-1"
-    states = {one.change.kind: (one.state, one.now) for one in await standing.status(box, path)}
+    states = {one.change.kind: (one.state, one.now) for one in await standing.list_standing(box, path)}
     assert states["cpuset"] == ("in part", "not apart: ttask:10:1")
     box.changed_since = ["/cpuset/others"]
-    left = [one.detail for one in await standing.off(box, path) if one.outcome == "left"]
+    left = [one.detail for one in await standing.release_cpus(box, path) if one.outcome == "left"]
     assert left == ["/cpuset/others: it has others now"]
 
 
@@ -340,7 +348,7 @@ async def test_rounds_begin_in_turns_with_either() -> None:
 
         return hear
 
-    pairs = await prove.rounds(3, listen("without"), listen("isolated"))
+    pairs = await prove.run_rounds(3, listen("without"), listen("isolated"))
     assert order == ["without", "isolated", "isolated", "without", "without", "isolated"]
     assert [(one.without.share, one.isolated.share) for one in pairs] == [(0.5, 0.1)] * 3
 
@@ -353,17 +361,17 @@ def test_a_difference_has_an_interval_and_a_verdict() -> None:
     random = np.random.default_rng(1)
     noise = random.uniform(0.0, 0.01, 8)
     for shift, verdict in ((-0.2, "quieter"), (0.2, "noisier"), (-0.005, "undecided")):
-        found = prove.differences(pairs([shift + one for one in noise]))["lost"]
-        assert prove.verdict(found) == verdict
+        found = prove.find_differences(pairs([shift + one for one in noise]))["lost"]
+        assert prove.find_verdict(found) == verdict
         assert found.interval is not None
         assert found.interval[0] <= found.estimate <= found.interval[1]
 
 
 def test_too_few_rounds_decide_nothing() -> None:
-    found = prove.differences(pairs([-0.2, -0.21, -0.22]))["lost"]
-    assert (found.interval, prove.verdict(found)) == (None, "undecided")
+    found = prove.find_differences(pairs([-0.2, -0.21, -0.22]))["lost"]
+    assert (found.interval, prove.find_verdict(found)) == (None, "undecided")
 
 
 def test_ticks_that_were_not_always_told_are_left_out() -> None:
     some = [prove.Pair(listened(0.5), listened(0.1, ticks=None)), prove.Pair(listened(0.5), listened(0.1))]
-    assert set(prove.differences(some)) == {"lost", "gaps", "longest"}
+    assert set(prove.find_differences(some)) == {"lost", "gaps", "longest"}

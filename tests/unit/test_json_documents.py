@@ -18,14 +18,14 @@ from jsonschema import Draft202012Validator
 from nearmetal import cli
 from nearmetal.commands import isolate as isolate_commands
 from nearmetal.commands import isolate_prove as isolate_prove_commands
-from nearmetal.commands.calibrate import calibrate
+from nearmetal.commands.calibrate import calibrate_host
 from nearmetal.dashboard import server
 from nearmetal.lab.doctor import Examined
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.vagrant import box
 from nearmetal.model import Finding
 from nearmetal.say import Say
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from tests import captures, plausible_run
 from tests.command_line import called, started
@@ -82,8 +82,8 @@ class Asked:
         """The golden run as if it had been made again, with another journal."""
         copy = shutil.copytree(FOLDER, self.folder / name)
         folder = RunFolder(copy)
-        another = folder.manifest().created.replace("2026", f"20{27 + len(list(self.folder.iterdir()))}")
-        folder.write_manifest(folder.manifest().model_copy(update={"created": another}))
+        another = folder.read_manifest().created.replace("2026", f"20{27 + len(list(self.folder.iterdir()))}")
+        folder.write_manifest(folder.read_manifest().model_copy(update={"created": another}))
         if change is not None:
             lines = [json.loads(line) for line in (copy / "journal.jsonl").read_text().splitlines()]
             change(lines)
@@ -113,7 +113,7 @@ def of_studies(ask: Asked) -> None:
 
 
 def of_plans(ask: Asked) -> None:
-    calibrate(calibrations.NOTHING, calibrations.write(ask.folder / "made"), gate=True, as_json=False)
+    calibrate_host(calibrations.NOTHING, calibrations.write(ask.folder / "made"), gate=True, as_json=False)
     ask("plan", ask.study("plain"))
     ask("plan", ask.study("lacking", missing="wings"), status=3)
     factors = '[factors]\nenvironment = ["mock"]\nthreads = [1, 2]\n'
@@ -144,7 +144,7 @@ def of_verdicts(ask: Asked) -> None:
     runs = ask.run("golden"), ask.run("interrupted", without_end), ask.run("odd", without_limit)
     for run in runs:
         ask("show", run)
-    with claimed(RunFolder(runs[0]).journal):
+    with hold_journal(RunFolder(runs[0]).journal):
         ask("show", runs[0])
         ask("ls", ask.folder)
     *shown, listed = map(json.loads, ask.printed)
@@ -198,7 +198,7 @@ def of_dashboards(ask: Asked) -> None:
     async def served(*_: object) -> None:
         """At once at its end."""
 
-    ask.patch.setattr(server, "serve", served)
+    ask.patch.setattr(server, "serve_dashboard", served)
     ask.patch.setattr(os, "nice", lambda _: None)
     ask("dashboard")
 
@@ -214,7 +214,7 @@ def of_machines_down(ask: Asked) -> None:
 
     called("up", "mock", "--name", "one")
     ask("down", "one")
-    ask.patch.setattr("nearmetal.by_hand.down.down", leaving)
+    ask.patch.setattr("nearmetal.by_hand.down.remove_machine", leaving)
     ask("down", "one", status=3)
 
 

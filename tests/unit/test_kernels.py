@@ -39,19 +39,19 @@ def test_the_scope_of_each_value_of_the_table_is_that_of_its_name() -> None:
 
 def test_a_file_that_says_nothing_is_aligned_and_a_kept_study_is_not() -> None:
     new = study.read(text(), "s.toml")
-    assert new.kernel.align == "network" and plan.make(new).kernel_table == TABLE
-    assert {one.align for one in plan.make(new).resolved} == {"network"}
+    assert new.kernel.align == "network" and plan.make_plan(new).kernel_table == TABLE
+    assert {one.align for one in plan.make_plan(new).resolved} == {"network"}
     document = new.model_dump(mode="json")
     del document["kernel"]
     kept = Study.from_json(document)
-    assert kept.kernel.align == "off" and plan.make(kept).kernel_table is None
+    assert kept.kernel.align == "off" and plan.make_plan(kept).kernel_table is None
     off = study.read(text('[kernel]\nalign = "off"'), "s.toml")
     assert digest_study(off) == digest_study(kept) != digest_study(new)
 
 
 def test_a_plan_keeps_the_table_that_it_was_made_with() -> None:
     table = KernelTable(version=9, values=TABLE.values[:1])
-    made = plan.make(study.read(text(), "s.toml")).model_copy(update={"kernel_table": table})
+    made = plan.make_plan(study.read(text(), "s.toml")).model_copy(update={"kernel_table": table})
     assert unpack_plan(pack_plan(made)).kernel_table == table
 
 
@@ -59,7 +59,7 @@ def test_sysctls_are_written_with_dots_or_in_quotes_and_as_numbers_or_texts() ->
     for written in ('net.ipv4.tcp_rmem = "4096  8192\\t16384"', '"net.ipv4.tcp_rmem" = "4096 8192 16384"'):
         fixed = study.read(text(f"[kernel.sysctl]\n{written}\nnet.ipv4.tcp_sack = 0"), "s.toml")
         assert fixed.kernel.sysctl == {"net.ipv4.tcp_rmem": "4096 8192 16384", "net.ipv4.tcp_sack": "0"}
-        assert plan.make(fixed).resolved[0].sysctls == fixed.kernel.sysctl
+        assert plan.make_plan(fixed).resolved[0].sysctls == fixed.kernel.sysctl
         assert Study.from_json(fixed.model_dump(mode="json")) == fixed
 
 
@@ -162,7 +162,9 @@ sets = ["machine.cpus", "clients.cpus", "sysctl.net.ipv4.tcp_fastopen"]
 """
     found = study.read(text(listed), "s.toml")
     (resolved,) = (
-        one for one in plan.make(found).resolved if one.assignment == {"environment": "host", "busy": 50, "one": "1"}
+        one
+        for one in plan.make_plan(found).resolved
+        if one.assignment == {"environment": "host", "busy": 50, "one": "1"}
     )
     assert resolved.sysctls == {
         "net.ipv4.tcp_sack": "50",
@@ -170,7 +172,7 @@ sets = ["machine.cpus", "clients.cpus", "sysctl.net.ipv4.tcp_fastopen"]
         "net.ipv4.tcp_fastopen": "1",
     }
     assert (resolved.server.cpus, resolved.clients.cpus) == ("1", "1")
-    made = plan.make(found)
+    made = plan.make_plan(found)
     assert unpack_plan(pack_plan(made)) == made
 
 

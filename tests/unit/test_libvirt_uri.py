@@ -26,7 +26,7 @@ from nearmetal.study import read
     ],
 )
 async def test_a_uri_that_is_none_of_qemus_here_is_told_with_one_that_is(uri: str) -> None:
-    told = await _own_domain._connected(uri, LocalSite())
+    told = await _own_domain._check_connected(uri, LocalSite())
     assert (told.what, told.ok) == (f"libvirt at {uri}", False)
     assert "this URI is none of QEMU's driver on this host" in told.detail
     assert 'uri = "qemu:///system"' in told.remedy and "domain = " in told.remedy
@@ -35,7 +35,7 @@ async def test_a_uri_that_is_none_of_qemus_here_is_told_with_one_that_is(uri: st
 @pytest.mark.skipif(shutil.which(virsh.PROGRAM) is None, reason="there is no virsh: apt-get install libvirt-clients")
 async def test_where_none_answers_the_package_is_named_without_which_libvirtd_ends_at_once(tmp_path: Path) -> None:
     """Its daemon by itself has no user for QEMU, and does not come up."""
-    told = await _own_domain._connected(f"qemu+unix:///system?socket={tmp_path}/none", LocalSite())
+    told = await _own_domain._check_connected(f"qemu+unix:///system?socket={tmp_path}/none", LocalSite())
     assert not told.ok
     assert "apt-get install libvirt-daemon-system" in told.remedy and "systemctl start libvirtd" in told.remedy
 

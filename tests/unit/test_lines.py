@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.lines import line_of, locate
+from nearmetal.lines import line_of, locate_keys
 
 TEXT = '''# a comment with [brackets] and key = 1
 
@@ -66,24 +66,24 @@ key = 1
     ],
 )
 def test_every_key_is_found(path: tuple[str | int, ...], line: int) -> None:
-    assert line_of(locate(TEXT), path) == line
+    assert line_of(locate_keys(TEXT), path) == line
 
 
 def test_what_looks_like_a_key_within_a_value_is_none() -> None:
-    found = locate(TEXT)
+    found = locate_keys(TEXT)
     assert not {("not",), ("not_a_key",), ("also_no_key",), ("a",)} & found.keys()
 
 
 def test_windows_line_ends_count_once() -> None:
-    assert locate("a = 1\r\nb = [\r\n1]\r\nc = 2\r\n")[("c",)] == 4
+    assert locate_keys("a = 1\r\nb = [\r\n1]\r\nc = 2\r\n")[("c",)] == 4
 
 
 @pytest.mark.parametrize("text", ["", "=", "[", '"', "[[a]", "a = '''", "\x00", 'a = """' * 1000, "[" * 5000])
 def test_a_text_that_is_no_toml_is_survived(text: str) -> None:
-    assert locate(text)[()] == 1
+    assert locate_keys(text)[()] == 1
 
 
 def test_a_large_file_is_read_once() -> None:
     """In quadratic time it would run into the limit of every test."""
     text = "".join(f'[t{number}]\nkey = ["a", {{ b = "c" }}] # comment\n' for number in range(20_000))
-    assert locate(text)[("t19999", "key")] == 40_000
+    assert locate_keys(text)[("t19999", "key")] == 40_000

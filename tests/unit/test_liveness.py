@@ -11,7 +11,7 @@ from nearmetal.lab.cgroup_limits import Limits
 from nearmetal.lab.read_lines import Lines, parse_grep
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Cause, Handle, Machine
-from nearmetal.run.allotment import Allotment, Placed
+from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Fault
 from nearmetal.run.liveness import (
     Reading,
@@ -19,7 +19,7 @@ from nearmetal.run.liveness import (
     find_last_kill,
     find_stalls,
     find_way,
-    judge,
+    judge_readings,
     parse_interfaces,
 )
 from nearmetal.run.vitals import Clock, Vitals
@@ -68,7 +68,7 @@ def reading(inside: str = INSIDE, *interfaces: dict[str, Any]) -> Reading:
 
 
 def judged(before: Reading, after: Reading) -> list[Fault]:
-    return judge(MACHINES, before, before, after)
+    return judge_readings(MACHINES, before, before, after)
 
 
 def test_nothing_has_happened() -> None:
@@ -136,11 +136,11 @@ def test_an_address_outside_that_is_lost() -> None:
 def test_what_is_cut_stays_cut_and_what_is_counted_is_told_once() -> None:
     """A later trial on a link that is down has no other reason."""
     cut = reading(INSIDE.replace("oom_kill 3", "oom_kill 4"), interface("port1", flags=["BROADCAST"]))
-    assert {one.cause for one in judge(MACHINES, reading(), reading(), cut)} == {
+    assert {one.cause for one in judge_readings(MACHINES, reading(), reading(), cut)} == {
         Cause.OUT_OF_MEMORY,
         Cause.LINK_BROKEN,
     }
-    assert {one.cause for one in judge(MACHINES, reading(), cut, cut)} == {Cause.LINK_BROKEN}
+    assert {one.cause for one in judge_readings(MACHINES, reading(), cut, cut)} == {Cause.LINK_BROKEN}
 
 
 def test_an_ip_that_does_not_count_carriers_tells_the_rest() -> None:
@@ -155,7 +155,7 @@ def test_what_came_meanwhile_is_nothing() -> None:
 
 
 def allotment(**limits: Any) -> Allotment:
-    placed = Placed(Handle(kind="host", name="nm-x-1", site="local", role="server"), LocalSite(), "")
+    placed = PlacedMachine(Handle(kind="host", name="nm-x-1", site="local", role="server"), LocalSite(), "")
     return Allotment((placed,), (Limits(**limits),), (), (None,))
 
 

@@ -11,7 +11,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
 from nearmetal.resolve import resolve_treatments
 from nearmetal.run import making
-from nearmetal.run.booted import Booted
+from nearmetal.run.booted import ProvisionedBoot
 from nearmetal.study import read
 
 STUDY = """
@@ -43,10 +43,10 @@ class Hosts:
         return Host()
 
 
-def booted(machine: str = "", clients: str = "") -> Booted:
+def booted(machine: str = "", clients: str = "") -> ProvisionedBoot:
     study = read(STUDY.format(machine=machine, clients=clients), "s.toml")
     (resolved,) = resolve_treatments(study)
-    return Booted(resolved)
+    return ProvisionedBoot(resolved)
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,8 @@ def test_a_kernel_with_apparmor_takes_its_parser(
     if flag is not None:
         file.write_text(flag)
     monkeypatch.setattr("nearmetal.environments.docker._APPARMOR", file)
-    assert set(DockerEnvironment()._tools().values()) - set(NETWORK_TOOLS.values()) == packages
-    assert "apparmor_parser" not in PodmanEnvironment()._tools()
+    assert set(DockerEnvironment()._list_tools().values()) - set(NETWORK_TOOLS.values()) == packages
+    assert "apparmor_parser" not in PodmanEnvironment()._list_tools()
 
 
 def test_what_a_manager_has_no_package_for_is_named() -> None:

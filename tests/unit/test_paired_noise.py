@@ -41,7 +41,9 @@ def manifest(blocks: int, *overrides: str) -> Manifest:
     study = read(STUDY, "varied", [f"design.blocks={blocks}", *overrides])
     host: Mapping[str, object] = {"kernel": {"release": "6.1-made-up"}}
     made = "2025-03-01T12:00:00+00:00"
-    return Manifest(run="r", created=made, study=study, source="", plan=planning.make(study), versions={}, host=host)
+    return Manifest(
+        run="r", created=made, study=study, source="", plan=planning.make_plan(study), versions={}, host=host
+    )
 
 
 def records(of: Manifest) -> list[TrialRecord]:

@@ -8,24 +8,24 @@ import pytest
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, Role, VirtualDisk
 from nearmetal.run.looking import name_roles
-from nearmetal.run.placement import Task, judged, read
+from nearmetal.run.placement import Task, judge_tasks, read
 
 
 def test_a_machine_on_just_its_cpus_is_where_it_was_put() -> None:
-    readback = judged([Task("hold", "2-3")], "2-3", {})
+    readback = judge_tasks([Task("hold", "2-3")], "2-3", {})
     assert readback.ok
     assert readback.values == {"asked": "2-3", "cpus": "2-3"}
 
 
 def test_a_task_beyond_them_is_not_believed() -> None:
-    readback = judged([Task("qemu", "2-3"), Task("worker", "0-3")], "2-3", {})
+    readback = judge_tasks([Task("qemu", "2-3"), Task("worker", "0-3")], "2-3", {})
     assert not readback.ok
     assert "worker may run on 0-3" in readback.reason
     assert readback.values["cpus"] == "0-3"
 
 
 def test_neither_is_a_machine_that_got_fewer() -> None:
-    readback = judged([Task("hold", "2")], "2-3", {})
+    readback = judge_tasks([Task("hold", "2")], "2-3", {})
     assert not readback.ok
     assert "nothing of it may run on 3" in readback.reason
 
@@ -43,7 +43,7 @@ def test_each_vcpu_is_on_its_own() -> None:
     )
     again = Hardware.from_json(made.model_dump(mode="json"))
     assert again == made
-    readback = judged(VCPUS, "2-3", again.pinned)
+    readback = judge_tasks(VCPUS, "2-3", again.pinned)
     assert readback.ok
     assert readback.values["vcpus"] == {"0": "2", "1": "3"}
 
@@ -57,7 +57,7 @@ def test_each_vcpu_is_on_its_own() -> None:
     ],
 )
 def test_a_vcpu_elsewhere_is_not_believed(tasks: list[Task], told: str) -> None:
-    readback = judged(tasks, "2-3", {0: 2, 1: 3})
+    readback = judge_tasks(tasks, "2-3", {0: 2, 1: 3})
     assert not readback.ok
     assert told in readback.reason
 
@@ -81,9 +81,9 @@ async def test_it_is_read_of_real_processes() -> None:
 
 
 def test_a_cpu_from_which_all_was_moved_is_not_missed() -> None:
-    assert judged([Task("hold", "2")], "2-3", {}, {3}).ok
-    assert not judged([Task("hold", "2")], "2-4", {}, {3}).ok
-    assert not judged([Task("hold", "1-2")], "2-3", {}, {3}).ok
+    assert judge_tasks([Task("hold", "2")], "2-3", {}, {3}).ok
+    assert not judge_tasks([Task("hold", "2")], "2-4", {}, {3}).ok
+    assert not judge_tasks([Task("hold", "1-2")], "2-3", {}, {3}).ok
 
 
 async def test_nothing_is_said_of_a_machine_that_is_not_placed() -> None:

@@ -15,7 +15,7 @@ from nearmetal.blocks import plan_block, plan_blocks
 from nearmetal.errors import BadInput
 from nearmetal.levels import format_assignment
 from nearmetal.model import BlockPlan, Plan, Study
-from nearmetal.run.estimate import estimate, most_captured
+from nearmetal.run.estimate import estimate_plan, most_captured
 from nearmetal.study import read
 from tests.unit.study_text import GOOD
 
@@ -23,7 +23,7 @@ SECOND = '\n[[workloads]]\nname = "sums"\nkind = "sysbench"\ntest = "cpu"\n[desi
 
 
 def made(text: str = GOOD, *overrides: str) -> Plan:
-    return plan.make(read(text, "s.toml", overrides))
+    return plan.make_plan(read(text, "s.toml", overrides))
 
 
 def order(block: BlockPlan) -> list[str]:
@@ -177,8 +177,8 @@ def test_a_reference_level_that_is_not_the_first() -> None:
 
 def test_what_has_no_counterpart_left_is_not_compared() -> None:
     study = read(GOOD, "s.toml")
-    without = [one for one in plan.make(study).treatments if one["environment"] == "base"]
-    assert all(one.reference["environment"] == "slow" for one in plan.make(study, without).contrasts)
+    without = [one for one in plan.make_plan(study).treatments if one["environment"] == "base"]
+    assert all(one.reference["environment"] == "slow" for one in plan.make_plan(study, without).contrasts)
 
 
 def test_true_and_one_are_not_taken_for_each_other() -> None:
@@ -201,7 +201,7 @@ json = "y"
 def test_a_study_that_was_not_read_is_told_too() -> None:
     study = read(GOOD, "s.toml").model_copy(update={"reference": {"environment": "slow"}})
     with pytest.raises(BadInput, match="`nic` comes in"):
-        plan.make(study)
+        plan.make_plan(study)
 
 
 def test_one_at_a_time_compares_each_with_the_reference() -> None:
@@ -228,14 +228,14 @@ def test_plans_of_any_size_are_complete(blocks: int, repeats: int, share: bool, 
     study: Study = read(
         GOOD, "s.toml", [f"design={{blocks={blocks}, repeats={repeats}, share_boot={str(share).lower()}, seed={seed}}}"]
     )
-    found = plan.make(study)
+    found = plan.make_plan(study)
     assert found.trials == blocks * repeats * 6
     assert Plan.from_json(json.loads(found.model_dump_json())) == found
 
 
 def test_what_observers_add_is_in_the_estimate() -> None:
     def seconds(*overrides: str) -> float:
-        return estimate(made(GOOD, *overrides))
+        return estimate_plan(made(GOOD, *overrides))
 
     trials = made().trials
     assert seconds("observe.noise=true") - seconds() >= 2 * trials > 0
@@ -247,7 +247,7 @@ def test_what_observers_add_is_in_the_estimate() -> None:
 def test_clients_and_servers_beside_the_first_are_in_the_estimate() -> None:
     def seconds(clients: str) -> float:
         overrides = (f"clients={{ {clients} }}",)
-        return estimate(made(GOOD, *overrides))
+        return estimate_plan(made(GOOD, *overrides))
 
     boots = sum(len(block.boots) for block in plan_blocks(made()))
     ready = plugins.load("environments", "mock").typical_ready
@@ -274,7 +274,7 @@ def test_files_that_are_prepared_are_in_the_estimate() -> None:
 
     def seconds(size: str) -> float:
         one = read(GOOD.replace(loaded, f'{files}"{size}"').replace("throughput", "read"), "s.toml")
-        return estimate(plan.make(one))
+        return estimate_plan(plan.make_plan(one))
 
     trials = made().trials
     assert seconds("1100MiB") - seconds("100MiB") == pytest.approx(trials * 1000 * 2**20 / 1e8)

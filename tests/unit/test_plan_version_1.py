@@ -29,7 +29,7 @@ def test_the_same_study_and_seed_give_the_same_trials(name: str) -> None:
     kept = json.loads((KEPT / f"{name}.json").read_text())
     study: Study = Study.from_json(kept["study"])
     assert digest_study(study) == kept["digest"]
-    plan = planning.make(study)
+    plan = planning.make_plan(study)
     as_then = plan.model_copy(update={"order": "drawn"})
     for index, ids in enumerate(kept["ids"]):
         assert [trial.id for trial in plan_block(as_then, index).trials] == ids
@@ -45,7 +45,7 @@ def test_there_are_three_of_them() -> None:
 def test_a_manifest_of_version_1_has_the_blocks_that_it_kept() -> None:
     document = json.loads((make_run.FOLDER / "manifest.json").read_text())
     assert document["schema"] == "manifest.v1"
-    manifest = RunFolder(make_run.FOLDER).manifest()
+    manifest = RunFolder(make_run.FOLDER).read_manifest()
     made = [block.model_dump(mode="json") for block in plan_blocks(manifest.plan)]
     assert made == document["plan"]["blocks"]
     assert manifest.trial_ids is not None

@@ -75,7 +75,7 @@ def codes(plan: Plan, kept: Sequence[TrialRecord], design: Any) -> list[list[str
 @pytest.mark.parametrize("text", [STUDY, SECOND, SECOND.replace("share_boot = false", "share_boot = true")])
 def test_what_a_boot_leaves_behind_is_warned_of(text: str) -> None:
     study = read(text, "carried")
-    plan = planning.make(study)
+    plan = planning.make_plan(study)
     told = codes(plan, records(plan, 0.05), study.design)
     assert len(told) == len(plan.contrasts) and all(one == ["predecessor"] for one in told)
     assert not any(codes(plan, records(plan, 0.0), study.design))
@@ -84,13 +84,13 @@ def test_what_a_boot_leaves_behind_is_warned_of(text: str) -> None:
 def test_two_treatments_and_few_blocks_tell_nothing() -> None:
     for text in (STUDY.replace('"a", "b", "c"', '"a", "b"'), STUDY.replace("blocks = 12", "blocks = 5")):
         study = read(text, "carried")
-        plan = planning.make(study)
+        plan = planning.make_plan(study)
         assert not any(codes(plan, records(plan, 0.5), study.design))
 
 
 def test_false_alarms_are_as_seldom_as_the_level_says() -> None:
     """500 runs of noise with drift; 5 % have a p of 5 % or less, give or take three standard errors."""
-    plan = planning.make(read(STUDY, "carried"))
+    plan = planning.make_plan(read(STUDY, "carried"))
     orders = [[str(boot.treatment["environment"]) for boot in block.boots] for block in plan_blocks(plan)]
     before = [
         ["abc".find(order[order.index(one) - 1]) if order.index(one) else -1 for one in "abc"] for order in orders

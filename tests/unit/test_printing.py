@@ -13,7 +13,7 @@ from rich.text import Text
 
 from nearmetal.commands import compare as compare_commands
 from nearmetal.commands import runs as runs_commands
-from nearmetal.printing import beside, console_for
+from nearmetal.printing import console_for, print_beside
 from tests.golden.make_run import FOLDER
 
 STEERS = "tap\x1b]0;other\x07\x1b[2J\x9b\u202e 7"
@@ -64,7 +64,7 @@ def test_colours_and_what_moves_still_steer(
 
 
 def test_what_is_said_beside_steers_none(capsys: pytest.CaptureFixture[str]) -> None:
-    beside(STEERS)
+    print_beside(STEERS)
     told = capsys.readouterr().err
     assert "tap" in told and not any(mark in told for mark in MARKS)
 
@@ -78,6 +78,6 @@ def test_when_a_run_was_made_steers_none(tmp_path: Path, capsys: pytest.CaptureF
         (run / "manifest.json").write_text(json.dumps({**manifest, "created": created}))
     runs_commands.show(runs[0], False)
     runs_commands.list_runs(tmp_path, False)
-    compare_commands.compare(runs[:1], runs[1:])
+    compare_commands.compare_runs(runs[:1], runs[1:])
     told = capsys.readouterr().out
     assert told.count("2026-01-01") >= 3 and "\x9b" not in told

@@ -56,6 +56,6 @@ def test_a_good_attempt_between_begins_the_count_anew() -> None:
 
 
 def test_it_is_withdrawn_once() -> None:
-    progress = Progress.of(record("web", BAD, block, 0) for block in range(3))
+    progress = Progress.from_lines(record("web", BAD, block, 0) for block in range(3))
     assert progress.add(record("web", BAD, 3, 0)) is None
     assert progress.withdrawn == [{"environment": "mock"}]

@@ -10,24 +10,24 @@ from pydantic import ValidationError
 from nearmetal import studies
 from nearmetal.model import Level
 from nearmetal.studies import published
-from nearmetal.studies.published import Published
+from nearmetal.studies.published import PublishedStudy
 
 ENVIRONMENTS = ("physical", "e1000", "virtio", "containers")
 
 
-def found(name: str) -> Published:
-    one = published.of(name)
+def found(name: str) -> PublishedStudy:
+    one = published.find_published(name)
     assert one is not None
     return one
 
 
 def printed(name: str, table: str, **levels: Level) -> tuple[float, ...]:
-    figure = found(name).table(table).at(**levels)
+    figure = found(name).find_table(table).find_figure(**levels)
     assert figure is not None, levels
     return figure.values
 
 
-@pytest.mark.parametrize("name", published.names())
+@pytest.mark.parametrize("name", published.list_names())
 def test_every_file_is_read_and_says_where_it_is_from(name: str) -> None:
     one = found(name)
     assert one.study == name
@@ -39,8 +39,8 @@ def test_every_file_is_read_and_says_where_it_is_from(name: str) -> None:
 
 
 def test_nothing_was_published_under_a_name_of_ones_own() -> None:
-    assert published.of("quickstart") is None
-    assert published.of("../shared-network") is None
+    assert published.find_published("quickstart") is None
+    assert published.find_published("../shared-network") is None
 
 
 def test_a_unit_or_an_environment_without_a_word_about_it_is_refused() -> None:
@@ -48,12 +48,12 @@ def test_a_unit_or_an_environment_without_a_word_about_it_is_refused() -> None:
     raw = tomllib.loads(text)
     without = {name: unit for name, unit in raw["units"].items() if name != "%"}
     with pytest.raises(ValidationError, match="no word about the unit '%'"):
-        Published.model_validate({**raw, "units": without})
+        PublishedStudy.model_validate({**raw, "units": without})
     with pytest.raises(ValidationError, match="no word about the environment 'bare metal'"):
-        Published.model_validate({**raw, "environments": {}})
+        PublishedStudy.model_validate({**raw, "environments": {}})
     backwards = [{**raw["statements"][0], "low": 801}]
     with pytest.raises(ValidationError, match="is no range"):
-        Published.model_validate({**raw, "statements": backwards})
+        PublishedStudy.model_validate({**raw, "statements": backwards})
 
 
 # ── Virtually the same? ───────────────────────────────────────────────────────────────────────────────────────────
@@ -61,7 +61,7 @@ def test_a_unit_or_an_environment_without_a_word_about_it_is_refused() -> None:
 
 def test_every_environment_offload_and_number_of_workers_has_a_count_in_both_tables() -> None:
     for table in ("one-host", "several-hosts"):
-        cells = found("virtual-vs-physical").table(table).figures
+        cells = found("virtual-vs-physical").find_table(table).figures
         levels = {(cell.at["environment"], cell.at["offloading"], cell.at["workers"]) for cell in cells}
         assert levels == {(e, o, w) for e in ENVIRONMENTS for o in (True, False) for w in (1, 4, 16)}
         assert all(cell.spread is not None and len(cell.values) == 1 for cell in cells)
@@ -69,23 +69,23 @@ def test_every_environment_offload_and_number_of_workers_has_a_count_in_both_tab
 
 def test_the_counts_look_like_a_full_link_but_for_e1000_without_offloading() -> None:
     for table in ("one-host", "several-hosts"):
-        for figure in found("virtual-vs-physical").table(table).figures:
+        for figure in found("virtual-vs-physical").find_table(table).figures:
             slow = figure.at["environment"] == "e1000" and not figure.at["offloading"]
             assert (figure.mean < 550) == slow
             assert slow or 879 <= figure.mean <= 934
 
 
 def test_a_level_is_found_with_its_type_only() -> None:
-    table = found("virtual-vs-physical").table("one-host")
-    assert table.at(environment="e1000", offloading=False, workers=16) is not None
-    assert table.at(environment="e1000", offloading=0, workers=16) is None
-    assert table.at(environment="e1000", offloading=False) is None
+    table = found("virtual-vs-physical").find_table("one-host")
+    assert table.find_figure(environment="e1000", offloading=False, workers=16) is not None
+    assert table.find_figure(environment="e1000", offloading=0, workers=16) is None
+    assert table.find_figure(environment="e1000", offloading=False) is None
 
 
 def test_oddities_that_are_told_of_the_counts_are_there() -> None:
     name = "virtual-vs-physical"
     both = [
-        [figure for figure in found(name).table(table).figures if figure.at["environment"] == "physical"]
+        [figure for figure in found(name).find_table(table).figures if figure.at["environment"] == "physical"]
         for table in ("one-host", "several-hosts")
     ]
     assert both[0] == both[1]
@@ -102,7 +102,7 @@ def test_oddities_that_are_told_of_the_counts_are_there() -> None:
     below = {
         (table, *figure.at.values())
         for table in ("one-host", "several-hosts")
-        for figure in found(name).table(table).figures
+        for figure in found(name).find_table(table).figures
         if figure.mean < printed(name, table, **{**figure.at, "environment": "physical"})[0]
         and (figure.at["environment"] != "e1000" or figure.at["offloading"])
     }
@@ -115,10 +115,10 @@ def test_oddities_that_are_told_of_the_counts_are_there() -> None:
 def each(table: str, clients: int) -> float:
     """The mean of what one client has, in the SI unit."""
     one = found("shared-network")
-    figure = one.table(table).at(environment="bare metal", clients=clients)
+    figure = one.find_table(table).find_figure(environment="bare metal", clients=clients)
     assert figure is not None
     assert len(figure.values) == 10
-    return sum(one.si(one.table(table), figure)) / 10
+    return sum(one.convert_to_si(one.find_table(table), figure)) / 10
 
 
 def test_clients_add_up_to_what_is_told() -> None:
@@ -133,7 +133,7 @@ def test_clients_add_up_to_what_is_told() -> None:
 def test_transfer_in_powers_of_two_tells_what_bandwidth_tells() -> None:
     for clients in range(1, 6):
         assert each("transfer", clients) * 8 / 10 == pytest.approx(each("bandwidth", clients), rel=0.01)
-    table = found("shared-network").table("transfer")
+    table = found("shared-network").find_table("transfer")
     assert [figure.unit for figure in table.figures] == ["Gigabytes", None, None, None, None]
 
 
@@ -160,7 +160,7 @@ def test_the_figures_of_the_text_are_there() -> None:
 
 @pytest.mark.parametrize("name", ["virtual-vs-physical", "shared-network"])
 def test_what_is_replicated_has_a_study_of_that_name(name: str) -> None:
-    assert name in studies.names()
+    assert name in studies.list_names()
 
 
 # ── System against operating system ───────────────────────────────────────────────────────────────────────────────
@@ -170,7 +170,7 @@ def test_the_tables_follow_from_all_five_values_of_the_appendix() -> None:
     one = found("system-vs-os")
     compared = 0
     for test in ("cpu", "read", "written", "latency"):
-        for figure in one.table(test).figures:
+        for figure in one.find_table(test).figures:
             assert len(figure.values) == 5
             expected = {
                 "Min": min(figure.values),
@@ -187,7 +187,7 @@ def test_the_tables_follow_from_all_five_values_of_the_appendix() -> None:
 
 
 def test_the_spread_is_the_population_s() -> None:
-    figure = found("system-vs-os").table("cpu").at(environment="Docker", memory="2G", cpus=2)
+    figure = found("system-vs-os").find_table("cpu").find_figure(environment="Docker", memory="2G", cpus=2)
     assert figure is not None
     told = printed("system-vs-os", "summary", **figure.at, test="cpu", statistic="StdDev")[0]
     assert told == pytest.approx(statistics.pstdev(figure.values), rel=0.001)
@@ -218,7 +218,7 @@ def output(isolation: str, heading: int, run: int = 1) -> dict[str, float]:
     """One output of httperf: what it says to the figure."""
     return {
         str(figure.at["what"]): figure.values[0]
-        for figure in found("cpu-isolation").table("httperf").figures
+        for figure in found("cpu-isolation").find_table("httperf").figures
         if (figure.at["isolation"], figure.at["heading"], figure.at["run"]) == (isolation, heading, run)
     }
 

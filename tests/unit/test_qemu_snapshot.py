@@ -215,9 +215,9 @@ def test_the_list_of_images_tells_of_them_and_they_go_with_their_image(
     listed = finished(Paths.default().cache, Recipe())
     image = Image("lab", Recipe().key, "ab" * 32, listed)
     asyncio.run(make(key(1), image))
-    image_commands.ls(as_json=False)
+    image_commands.list_images(as_json=False)
     assert "1 snapshot of guests, " in capsys.readouterr().out
-    image_commands.rm("lab")
+    image_commands.remove_image("lab")
     assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
 
 

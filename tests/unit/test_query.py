@@ -35,7 +35,7 @@ class Asking:
         self.said: list[str] = []
 
     def __call__(self, sql: str, *runs: Path) -> list[tuple[object, ...]]:
-        return list(query.ask(sql, runs, self.home, self.said.append).rows)
+        return list(query.answer_query(sql, runs, self.home, self.said.append).rows)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_disk_that_is_full_is_called_so(run: Path, ask: Asking, monkeypatch: p
     def full(*_: object) -> None:
         raise duckdb.IOException('Could not write to file "x": No space left on device')
 
-    monkeypatch.setattr(query, "_convert", full)
+    monkeypatch.setattr(query, "_convert_journal", full)
     with pytest.raises(HostCannot, match="its disk is full"):
         ask("FROM runs", run)
     assert not list((ask.home / "query").iterdir())
@@ -206,8 +206,8 @@ def test_a_folders_name_is_no_pattern(name: str, beside: str, ask: Asking, tmp_p
 
 
 def test_without_any_run_the_tables_are_there_and_empty(ask: Asking, run: Path) -> None:
-    empty = query.ask("SELECT * FROM responses", [], ask.home, ask.said.append)
-    full = query.ask("SELECT * FROM responses LIMIT 1", [run], ask.home, ask.said.append)
+    empty = query.answer_query("SELECT * FROM responses", [], ask.home, ask.said.append)
+    full = query.answer_query("SELECT * FROM responses LIMIT 1", [run], ask.home, ask.said.append)
     assert (empty.rows, empty.columns) == ((), full.columns)
     assert ask("SELECT count(*) FROM runs") == [(0,)]
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_answered_is_told_with_what_could(sql: str, run: Path, as
 
 def test_no_line_is_named_that_the_question_does_not_have(run: Path, ask: Asking) -> None:
     with pytest.raises(BadInput, match="Could not convert string 'a'") as refused:
-        query.ask("SELECT cast('a' AS int)", [run], ask.home, ask.said.append, most=100)
+        query.answer_query("SELECT cast('a' AS int)", [run], ask.home, ask.said.append, most=100)
     assert "SELECT cast('a' AS int)" in refused.value.what and "LINE" not in refused.value.what
 
 
@@ -230,22 +230,22 @@ def test_the_command(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
-    query_commands.ask("SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], True)
+    query_commands.ask_runs("SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], True)
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "query.v1"
     assert [column["name"] for column in told["columns"]] == ["block", "treatment", "warnings", "created"]
     assert told["rows"][0][1] in ({"environment": "base"}, {"environment": "slow"})
-    query_commands.ask(None, [run], False)
+    query_commands.ask_runs(None, [run], False)
     assert "responses  value" in capsys.readouterr().out
-    query_commands.ask("SELECT i FROM range(150) r(i)", [run], False)
+    query_commands.ask_runs("SELECT i FROM range(150) r(i)", [run], False)
     out = capsys.readouterr().out
     assert "and 50 more rows: a LIMIT shows fewer" in out
-    query_commands.ask("SELECT count(*) AS n FROM trials", [], False)
+    query_commands.ask_runs("SELECT count(*) AS n FROM trials", [], False)
     assert capsys.readouterr().out.split() == ["n", "0"]
 
 
 def as_json(sql: str, run: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:
-    query_commands.ask(sql, [run], True)
+    query_commands.ask_runs(sql, [run], True)
     rows = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))["rows"]
     assert len(rows) == 1
     return list(rows[0])
@@ -278,9 +278,9 @@ def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.Captur
 @pytest.mark.usefixtures("home")
 def test_of_many_rows_people_get_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without all of them in memory."""
-    query_commands.ask("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], False)
+    query_commands.ask_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], False)
     assert "and 2,999,999,900 more rows" in capsys.readouterr().out
-    query_commands.ask("SELECT i FROM range(100) r(i)", [run], False)
+    query_commands.ask_runs("SELECT i FROM range(100) r(i)", [run], False)
     assert "more row" not in capsys.readouterr().out
 
 
@@ -454,7 +454,7 @@ def test_what_a_comparison_would_refuse_is_left_out_for_the_same_reason(
     assert ask("SELECT count(DISTINCT run) FROM trials", run, sound) == [(1,)]
     assert told in ask.said[-1] and "line " in ask.said[-1]
     with pytest.raises(BadInput) as refused:
-        compare_commands.compare([GOLDEN], [run])
+        compare_commands.compare_runs([GOLDEN], [run])
     assert ask.said[-1] == f"left out: {refused.value.where}: {refused.value.what}"
 
 
@@ -472,7 +472,7 @@ def test_names_of_runs_do_not_steer_a_terminal(tmp_path: Path, capsys: pytest.Ca
     for name in ("a\x1b[31m\u202e'\"b", "c\x1b[31m"):
         shutil.copytree(GOLDEN, tmp_path / name)
     (tmp_path / "c\x1b[31m" / "manifest.json").write_text("[]")
-    query_commands.ask("SELECT run, name, true AS so FROM runs", [tmp_path], False)
+    query_commands.ask_runs("SELECT run, name, true AS so FROM runs", [tmp_path], False)
     told = capsys.readouterr()
     assert "left out" in told.err and "true" in told.out
     assert not any(mark in told.out + told.err for mark in ("\x1b", "\u202e"))
@@ -504,7 +504,7 @@ def test_of_a_long_value_people_get_the_begin(
     value: str, told: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Laid out whole it would take minutes, and no terminal shows it."""
-    query_commands.ask(f"SELECT {value} AS long", [run], False)
+    query_commands.ask_runs(f"SELECT {value} AS long", [run], False)
     said = capsys.readouterr().out
     assert len(said) < 20_000
     assert told in " ".join(said.split())
@@ -514,7 +514,7 @@ def test_of_a_long_value_people_get_the_begin(
 def test_an_unknown_name_is_answered_with_the_tables_and_bad_sql_is_not(sql: str, tmp_path: Path) -> None:
     def ask(sql: str) -> BadInput:
         with pytest.raises(BadInput) as refused:
-            query.ask(sql, [], tmp_path, print)
+            query.answer_query(sql, [], tmp_path, print)
         return refused.value
 
     assert "runs(run, name" in ask(sql).remedy

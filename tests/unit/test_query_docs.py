@@ -33,7 +33,7 @@ def test_each_beginning_is_named() -> None:
 
 def test_each_beginning_is_told_to_whoever_began_otherwise(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as refused:
-        query.ask("DROP VIEW runs", (GOLDEN,), tmp_path, lambda text: None)
+        query.answer_query("DROP VIEW runs", (GOLDEN,), tmp_path, lambda text: None)
     told = refused.value.remedy or ""
     assert set(re.findall(r"[A-Z]+", told)) == QUESTIONS.keys()
     assert "parenthesis" in told
@@ -41,7 +41,7 @@ def test_each_beginning_is_told_to_whoever_began_otherwise(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("question", [*QUESTIONS.values(), "(FROM runs)"])
 def test_a_question_may_begin_so(question: str, tmp_path: Path) -> None:
-    assert list(query.ask(question, (GOLDEN,), tmp_path, lambda text: None).rows)
+    assert list(query.answer_query(question, (GOLDEN,), tmp_path, lambda text: None).rows)
 
 
 @pytest.mark.parametrize("column", ["position", "attempt", "repeat", "site"])

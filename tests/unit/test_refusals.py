@@ -71,6 +71,6 @@ def test_a_group_without_a_command_shows_its_help(
 
 
 def test_an_error_of_no_known_kind_is_told_as_it_is() -> None:
-    told = str(refusals.refusal(click.UsageError("This is odd.")))
+    told = str(refusals.make_refusal(click.UsageError("This is odd.")))
     assert told == "This is odd\n  remedy: `nearmetal --help` lists what there is"
-    assert "no space" in str(refusals.refusal(click.FileError("x", "no space")))
+    assert "no space" in str(refusals.make_refusal(click.FileError("x", "no space")))

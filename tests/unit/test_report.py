@@ -18,8 +18,8 @@ from altair.vegalite.v6.schema.core import load_schema
 from nearmetal.analysis.results import Cell
 from nearmetal.errors import BadInput
 from nearmetal.report.blocks import Chart, Paragraph, Table
-from nearmetal.report.chapters import sections
-from nearmetal.report.page import prose
+from nearmetal.report.chapters import make_sections
+from nearmetal.report.page import keep_units
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
@@ -57,7 +57,7 @@ def test_every_chart_is_there_as_svg_and_png_and_every_table_as_csv(folder: RunF
     pictures = {name.removesuffix(".svg") for name in names if name.endswith(".svg")}
     assert pictures == {name.removesuffix(".png") for name in names if name.endswith(".png")}
     drawn = [
-        panel for section in sections(report) for b in section.blocks if isinstance(b, Chart) for panel in b.panels
+        panel for section in make_sections(report) for b in section.blocks if isinstance(b, Chart) for panel in b.panels
     ]
     assert len(pictures) == len(drawn)
     for name in pictures:
@@ -105,7 +105,7 @@ def test_the_reader_meets_verdicts_first_and_in_words(folder: RunFolder, report:
     said = r"In web, the container \(docker\) serves [\d,]+ requests a second where the host serves [\d,]+: 2\.\d+ % "
     assert re.search(f"{said}fewer", text)
     assert text.index("(docker) serves") < text.index("What was measured")
-    first = sections(report)[0]
+    first = make_sections(report)[0]
     assert first.name == "verdicts" and first.title == "The answer"
     assert "Values are medians over" in first.lead
 
@@ -115,8 +115,8 @@ def test_in_sentences_a_figure_stays_with_its_unit(folder: RunFolder) -> None:
     text = Tags(folder.page.read_text().split("<main>")[1].split('id="study-file"')[0]).text
     assert "the margin of 2\xa0% that the study calls" in text and not re.search(r"margin of \d+ %", text)
     assert re.search(r"\d\xa0% fewer", text) and not re.search(r"\d % fewer", text)
-    assert prose("2.5 ms, 3 s, 512 MiB, 60 %, 7 h") == "2.5\xa0ms, 3\xa0s, 512\xa0MiB, 60\xa0%, 7\xa0h"
-    assert prose("8 blocks of 2 sides, 4 machines, 3 hosts") == "8 blocks of 2 sides, 4 machines, 3 hosts"
+    assert keep_units("2.5 ms, 3 s, 512 MiB, 60 %, 7 h") == "2.5\xa0ms, 3\xa0s, 512\xa0MiB, 60\xa0%, 7\xa0h"
+    assert keep_units("8 blocks of 2 sides, 4 machines, 3 hosts") == "8 blocks of 2 sides, 4 machines, 3 hosts"
 
 
 def test_tables_for_programs_hold_the_plain_numbers(folder: RunFolder, report: ReportInput) -> None:
@@ -149,7 +149,7 @@ def test_bad_trials_are_told_with_their_reasons(folder: RunFolder) -> None:
 
 
 def test_people_count_blocks_and_places_from_one_as_a_run_does(report: ReportInput) -> None:
-    (validity,) = (section for section in sections(report) if section.name == "validity")
+    (validity,) = (section for section in make_sections(report) if section.name == "validity")
     (troubles,) = (block for block in validity.blocks if isinstance(block, Table) and block.name == "troubles")
     assert [row[3:7] for row in troubles.rows] == [(3, 2, 1, 0), (6, 5, 1, 0)]
     (drift,) = (block for block in validity.blocks if isinstance(block, Chart) and block.name == "drift")
@@ -201,17 +201,17 @@ def test_cpus_that_were_kept_from_the_run_are_told(tmp_path: Path) -> None:
     made = plausible_run.make(tmp_path / "run", blocks=6, faults=False)
     told = "kept CPU 1 of this host free"
     assert told not in render(made, "md")
-    made.write_manifest(made.manifest().model_copy(update={"kept_free": "1"}))
+    made.write_manifest(made.read_manifest().model_copy(update={"kept_free": "1"}))
     assert told in render(made, "md")
 
 
 def test_boots_that_workloads_share_show_their_costs_once(tmp_path: Path) -> None:
     made = plausible_run.make(tmp_path / "run", blocks=6, faults=False)
-    manifest = made.manifest()
+    manifest = made.read_manifest()
     design = manifest.study.design.model_copy(update={"share_boot": True})
     made.write_manifest(manifest.model_copy(update={"study": manifest.study.model_copy(update={"design": design})}))
     report = read(made)
-    (chart,) = (b for s in sections(report) for b in s.blocks if isinstance(b, Chart) and b.name == "cost")
+    (chart,) = (b for s in make_sections(report) for b in s.blocks if isinstance(b, Chart) and b.name == "cost")
     names = [panel.name for panel in chart.panels]
     assert names == ["web-cpu_per_event", "primes-cpu_per_event", "boot-memory_overhead", "boot-ready"]
 
@@ -230,7 +230,7 @@ def test_memory_beyond_the_guests_own_is_not_told_of_what_has_no_guest(report: R
 
 
 def test_specifications_are_valid_vega_lite(report: ReportInput) -> None:
-    charts = [block for section in sections(report) for block in section.blocks if isinstance(block, Chart)]
+    charts = [block for section in make_sections(report) for block in section.blocks if isinstance(block, Chart)]
     specs = [spec for chart in charts for panel in chart.panels for spec in (panel.spec, panel.narrow) if spec]
     assert len(specs) > 10
     # As altair's own objects are checked, without one being made of every row.
@@ -273,9 +273,9 @@ def test_a_journal_is_read_as_its_own_readers_do(folder: RunFolder, tmp_path: Pa
     first = json.loads(lines[place])
     first.pop("sum")
     lines[place] = json.dumps({"trial": first.pop("trial"), **first}) + "\n"
-    event = RunStarted(run="run", blocks=4, trials=60).line()
+    event = RunStarted(run="run", blocks=4, trials=60).to_line()
     run.journal.write_text("".join([json.dumps(event) + "\n", *lines, lines[-1][:-9]]))
-    assert read(run).records == tuple(journal.records(run.journal)) == read(folder).records
+    assert read(run).records == tuple(journal.read_records(run.journal)) == read(folder).records
     assert {"unfinished"} <= {warning.code for warning in read(run).analysis.warnings}
 
 
@@ -289,7 +289,7 @@ def test_a_record_that_is_damaged_is_told_by_its_line(folder: RunFolder, tmp_pat
 
 def test_a_run_without_a_single_trial_says_so(folder: RunFolder, tmp_path: Path) -> None:
     empty = RunFolder(tmp_path)
-    empty.write_manifest(folder.manifest().model_copy(update={"fairness": ()}))
+    empty.write_manifest(folder.read_manifest().model_copy(update={"fairness": ()}))
     text = Tags(write(empty).read_text()).text
     assert "No trial ended well, so nothing can be concluded" in text
     assert text.count("could not be told from the host") == 4

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.report.anatomy import seen
-from nearmetal.report.anatomy_injected import wilson
+from nearmetal.report.anatomy import list_captured
+from nearmetal.report.anatomy_injected import wilson_interval
 from nearmetal.report.blocks import Badge, Chart, Notice, Paragraph, Table
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput, read
@@ -32,7 +32,7 @@ def test_a_run_without_captures_has_neither_chapter(tmp_path: Path) -> None:
 
 
 def test_each_treatment_has_a_ladder_of_its_medians(report: ReportInput) -> None:
-    host, docker, qemu = seen(report)
+    host, docker, qemu = list_captured(report)
     assert [one.workload for one in (host, docker, qemu)] == ["web"] * 3
     assert (min(host.events.values()), [*host.events][-1]) == (0, "response_last")
     assert qemu.events["response_last"] == pytest.approx(8 * 155e-6, rel=0.05)
@@ -190,9 +190,9 @@ def test_writes_are_confirmed_by_their_number_and_size(
 
 
 def test_a_share_of_nothing_has_an_interval() -> None:
-    assert wilson(0, 1000, 0.05) == pytest.approx((0, 0.00383), abs=1e-5)
-    assert {wilson(0, whole, 0.05)[0] for whole in range(1, 20_000, 7)} == {0.0}
-    assert {wilson(whole, whole, 0.05)[1] for whole in range(1, 20_000, 7)} == {1.0}
+    assert wilson_interval(0, 1000, 0.05) == pytest.approx((0, 0.00383), abs=1e-5)
+    assert {wilson_interval(0, whole, 0.05)[0] for whole in range(1, 20_000, 7)} == {0.0}
+    assert {wilson_interval(whole, whole, 0.05)[1] for whole in range(1, 20_000, 7)} == {1.0}
 
 
 def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) -> None:

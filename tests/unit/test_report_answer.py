@@ -6,8 +6,8 @@ import pytest
 
 from nearmetal.analysis.results import Contrast, Pair, Verdict
 from nearmetal.report import figures
-from nearmetal.report.answer import answer
-from nearmetal.report.palette import environments
+from nearmetal.report.answer import answer_contrasts
+from nearmetal.report.palette import colour_environments
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.words import Labels
 from tests import contrasted, plausible_run
@@ -78,13 +78,13 @@ QEMU = {"environment": "qemu"}
     ],
 )
 def test_a_verdict_is_said_with_both_values(told: Contrast, said: str, report: ReportInput) -> None:
-    (one,) = answer([told], report.manifest.plan, report.labels)
+    (one,) = answer_contrasts([told], report.manifest.plan, report.labels)
     assert [each.text for each in one.sentences] == [said]
 
 
 def test_a_treatment_has_one_answer_with_a_sentence_for_each_comparison(report: ReportInput) -> None:
     both = [contrast(3400, 29400), contrast(700, 900, workload="primes", response="events", interval=(0.7, 0.85))]
-    (one,) = answer(both, report.manifest.plan, report.labels)
+    (one,) = answer_contrasts(both, report.manifest.plan, report.labels)
     first, second = (each.text for each in one.sentences)
     assert first.startswith("In web, the container (docker) serves ")
     assert second.startswith("In primes, it does 705 events a second where the host does 906: 22 % fewer (15 to 30 %)")
@@ -96,7 +96,7 @@ def test_machines_of_one_family_are_told_apart_by_their_names(report: ReportInpu
         one.model_copy(update={"environment": plan.resolved[1].environment.model_copy(update={"level": level})})
         for one, level in zip(plan.resolved, ("host", "docker", "qemu"), strict=False)
     )
-    (one,) = answer([contrast(1, 2)], plan.model_copy(update={"resolved": alike}), Labels.of_plan(plan))
+    (one,) = answer_contrasts([contrast(1, 2)], plan.model_copy(update={"resolved": alike}), Labels.of_plan(plan))
     assert one.sentences[0].text.startswith("docker serves")
 
 
@@ -105,7 +105,7 @@ def test_machines_of_one_family_are_told_apart_by_their_names(report: ReportInpu
     [(38396.0, 1000, "38,000/s"), (38396.0, 1e6, "38,000/s"), (1234.5, 10, "1,230/s"), (0.0, 10, "0/s")],
 )
 def test_a_figure_has_the_digits_that_are_known_and_two_in_any_case(value: float, place: float, shown: str) -> None:
-    assert figures.quantity(figures.round_off(value, place), "1/s") == shown
+    assert figures.format_quantity(figures.round_off(value, place), "1/s") == shown
 
 
 def test_what_does_not_scatter_is_told_in_full() -> None:
@@ -114,4 +114,4 @@ def test_what_does_not_scatter_is_told_in_full() -> None:
 
 
 def test_no_two_environments_of_a_few_share_a_colour() -> None:
-    assert len(set(environments(["a", "i", "q", "y"]).values())) == 4
+    assert len(set(colour_environments(["a", "i", "q", "y"]).values())) == 4

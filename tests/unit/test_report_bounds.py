@@ -11,8 +11,8 @@ import pytest
 from nearmetal.analysis.bounds import Bound, joined, left_open
 from nearmetal.analysis.responses import mean
 from nearmetal.report.blocks import Chart, Column, Paragraph, Table, Value
-from nearmetal.report.cells import for_people, for_programs, shown
-from nearmetal.report.chapters import sections
+from nearmetal.report.cells import for_people, for_programs, list_columns
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.reading import read
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
@@ -45,12 +45,12 @@ def unsaturated(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def blocks_of(folder: RunFolder, section: str, kind: type[Kind]) -> list[Kind]:
-    (found,) = [one for one in sections(read(folder)) if one.name == section]
+    (found,) = [one for one in make_sections(read(folder)) if one.name == section]
     return [block for block in found.blocks if isinstance(block, kind)]
 
 
 def rows(table: Table, where: str, write: Callable[[Value], str]) -> list[dict[str, str]]:
-    columns: list[tuple[int, Column]] = shown(table, where)
+    columns: list[tuple[int, Column]] = list_columns(table, where)
     return [{column.title: write(row[index]) for index, column in columns} for row in table.rows]
 
 

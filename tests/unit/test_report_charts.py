@@ -11,11 +11,11 @@ import pytest
 
 from nearmetal.report import charts, palette
 from nearmetal.report.charts.axes import log_ticks
-from nearmetal.report.charts.beside import Pair, beside
-from nearmetal.report.charts.by_number import Course, Point, by_number
-from nearmetal.report.charts.climb import Climb, Rates, climb, climbs
-from nearmetal.report.charts.text import measured, wrapped
-from nearmetal.report.drawing import draw
+from nearmetal.report.charts.beside import Pair, draw_beside
+from nearmetal.report.charts.by_number import CourseLine, Point, by_number
+from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
+from nearmetal.report.charts.text import measure_text, wrap_text
+from nearmetal.report.drawing import draw_picture
 
 
 def data(spec: charts.Spec, mark: str) -> list[list[dict[str, Any]]]:
@@ -25,7 +25,7 @@ def data(spec: charts.Spec, mark: str) -> list[list[dict[str, Any]]]:
 
 def test_a_strip_shows_every_value_and_the_median() -> None:
     values = (1.02, 0.97, 1.01, 1.3)
-    spec = charts.strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
+    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
     (dots,) = data(spec, "point")
     assert sorted(dot["value"] for dot in dots) == sorted(values)
     medians = {row["median"] for rows in data(spec, "rule") for row in rows}
@@ -33,7 +33,7 @@ def test_a_strip_shows_every_value_and_the_median() -> None:
 
 
 def test_dots_climb_with_the_blocks() -> None:
-    spec = charts.strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", (5.0, 6.0, 7.0))])
+    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", (5.0, 6.0, 7.0))])
     (dots,) = data(spec, "point")
     heights = [dot["y"] for dot in dots]
     assert heights == sorted(heights, reverse=True)
@@ -41,7 +41,7 @@ def test_dots_climb_with_the_blocks() -> None:
 
 def test_many_values_become_quartiles_and_extremes() -> None:
     values = tuple(float(value) for value in np.random.default_rng(1).normal(100, 5, 5000))
-    spec = charts.strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
+    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
     (dots,) = data(spec, "point")
     assert [dot["value"] for dot in dots] == [min(values), max(values)]
     box = next(row for rows in data(spec, "rule") for row in rows if "first" in row)
@@ -54,7 +54,7 @@ def test_many_values_become_quartiles_and_extremes() -> None:
     ("values", "scale"), [((1.0, 5.0), "log"), ((1.0, 3.0), "linear"), ((0.0, 5.0), "linear"), ((-1.0, 9.0), "linear")]
 )
 def test_the_axis_is_logarithmic_only_for_wide_positive_values(values: tuple[float, ...], scale: str) -> None:
-    spec = charts.strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
+    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
     scales = {layer["encoding"]["x"]["scale"]["type"] for layer in spec["layer"] if "scale" in layer["encoding"]["x"]}
     assert scales == {scale}
 
@@ -148,7 +148,7 @@ def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
         charts.Arm("gvisor", "1.02", "#444444", 1.02, 0.97, 1.3, "undecided"),
     )
     axis = charts.ratio_axis([0.95, 1.05], 0.02)
-    spec = charts.forest("t", [charts.Group("web", "higher", arms)], axis, charts.WIDE)
+    spec = charts.draw_forest("t", [charts.Group("web", "higher", arms)], axis, charts.WIDE)
     points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     marks = [
         (layer["mark"]["shape"], layer["mark"]["size"] < 80, row["label"])
@@ -175,36 +175,36 @@ def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
 
 def test_an_arm_without_an_interval_is_a_point_alone() -> None:
     arms = (charts.Arm("docker", "0.97", "#111111", 0.97, verdict="undecided"),)
-    spec = charts.forest("t", [charts.Group("web", "lower", arms)], charts.ratio_axis([0.97], None), charts.NARROW)
+    spec = charts.draw_forest("t", [charts.Group("web", "lower", arms)], charts.ratio_axis([0.97], None), charts.NARROW)
     assert [len(rows) for rows in data(spec, "point")] == [1]
     assert not [row for rows in data(spec, "rule") for row in rows if "label" in row]
 
 
 def test_thinning_keeps_few_points_as_they_are_and_joins_neighbours_by_their_median() -> None:
     few = [(0.0, 1.0), (1.0, 3.0), (1.0, 5.0)]
-    assert charts.thinned(few, 80) == ((0.0, 1.0), (1.0, 4.0))
+    assert charts.thin_points(few, 80) == ((0.0, 1.0), (1.0, 4.0))
     many = [(float(block), float(block)) for block in range(1667)]
-    thin = charts.thinned(many, 80)
+    thin = charts.thin_points(many, 80)
     assert len(thin) <= 80
     assert thin[0] == (10.0, 10.0)
     assert [y for _, y in thin] == sorted(y for _, y in thin)
 
 
 def test_environments_have_a_colour_by_their_names_in_whatever_study() -> None:
-    colours = palette.environments(["host", "docker", "host", "qemu"])
+    colours = palette.colour_environments(["host", "docker", "host", "qemu"])
     assert colours["host"] == palette.REFERENCE
     assert len(set(colours.values())) == 3
     for name, colour in colours.items():
-        assert palette.environments([name]) == {name: colour}
-    assert palette.environments(["podman", "qemu", "host"])["qemu"] == colours["qemu"]
-    of_the_users = palette.environments([f"lab-{index}" for index in range(8)])
+        assert palette.colour_environments([name]) == {name: colour}
+    assert palette.colour_environments(["podman", "qemu", "host"])["qemu"] == colours["qemu"]
+    of_the_users = palette.colour_environments([f"lab-{index}" for index in range(8)])
     assert len(set(of_the_users.values())) == 8
 
 
 @pytest.mark.parametrize("paper", ["#ffffff", "#171b22"])
 def test_colours_stand_out_from_the_page_by_day_and_by_night(paper: str) -> None:
     """WCAG 2.1, 1.4.11: graphical objects have a contrast of at least 3 to what is beside them."""
-    for name, colour in palette.environments([f"e{index}" for index in range(9)]).items():
+    for name, colour in palette.colour_environments([f"e{index}" for index in range(9)]).items():
         lighter, darker = sorted((luminance(colour), luminance(paper)), reverse=True)
         assert (lighter + 0.05) / (darker + 0.05) >= 3, (name, colour, paper)
 
@@ -221,7 +221,7 @@ def luminance(colour: str) -> float:
 )
 def test_blocks_are_counted_in_whole_numbers(most: int, ticks: "list[int]") -> None:
     line = charts.Line("host", "#123456", tuple((float(x), 0.01 * x) for x in range(most + 1)))
-    spec = charts.lines("", "", "block", [line])
+    spec = charts.draw_lines("", "", "block", [line])
     assert spec["layer"][1]["encoding"]["x"]["axis"]["values"] == list(ticks)
 
 
@@ -229,7 +229,7 @@ def test_blocks_are_counted_in_whole_numbers(most: int, ticks: "list[int]") -> N
 def test_lines_of_one_colour_are_told_apart(blocks: int, channel: str) -> None:
     points = tuple((float(block), 0.0) for block in range(blocks))
     names = {"host, a": "#111111", "host, b": "#111111", "qemu": "#222222", "host, c": "#111111"}
-    spec = charts.lines("", "", "block", [charts.Line(name, colour, points) for name, colour in names.items()])
+    spec = charts.draw_lines("", "", "block", [charts.Line(name, colour, points) for name, colour in names.items()])
     encoding = spec["layer"][-1]["encoding"]
     looks = zip(encoding["color"]["scale"]["range"], map(str, encoding[channel]["scale"]["range"]), strict=True)
     assert encoding[channel]["scale"]["domain"] == list(names) and len(set(looks)) == 4
@@ -251,17 +251,17 @@ def test_lines_of_one_colour_are_told_apart(blocks: int, channel: str) -> None:
 )
 def test_a_text_is_measured_as_in_a_wide_font_with_little_to_spare(text: str, bold: bool, pixels: float) -> None:
     """The widths are those of DejaVu Sans at 13 px, from its tables."""
-    assert pixels <= measured(text, 13, bold=bold) <= 1.1 * pixels
+    assert pixels <= measure_text(text, 13, bold=bold) <= 1.1 * pixels
 
 
 def test_lines_break_between_words_and_within_a_word_that_is_too_long() -> None:
-    assert wrapped("qemu, nic virtio-net vs host", 130) == ["qemu, nic", "virtio-net vs host"]
-    assert wrapped("one", 130) == ["one"]
-    assert wrapped("", 130) == [""]
-    assert wrapped("a-bridge-that-floods-all-frames", 130) == ["a-bridge-that-", "floods-all-frames"]
-    long = wrapped("x" * 100, 130)
+    assert wrap_text("qemu, nic virtio-net vs host", 130) == ["qemu, nic", "virtio-net vs host"]
+    assert wrap_text("one", 130) == ["one"]
+    assert wrap_text("", 130) == [""]
+    assert wrap_text("a-bridge-that-floods-all-frames", 130) == ["a-bridge-that-", "floods-all-frames"]
+    long = wrap_text("x" * 100, 130)
     assert "".join(long) == "x" * 100
-    assert max(map(measured, long)) <= 130
+    assert max(map(measure_text, long)) <= 130
 
 
 SHORT = ("qemu", "docker", "host, on")
@@ -281,21 +281,21 @@ def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, 
     """Each kind of chart that tells names from a study, with those that it tells."""
     figure = "+5.95 MiB (+5.78 to +6.16)"
     groups = [charts.Group(name, "higher", tuple(arm(other, figure) for other in names)) for name in names]
-    yield charts.forest(TITLE, groups, charts.ratio_axis([0.5, 1.0], 0.02), width), names
+    yield charts.draw_forest(TITLE, groups, charts.ratio_axis([0.5, 1.0], 0.02), width), names
     pairs = [Pair(name, name, "0.62 ×", "#111111", 0.62, (0.6, 0.7), 0.9) for name in names]
-    yield beside(TITLE, pairs, width), names
+    yield draw_beside(TITLE, pairs, width), names
     for times in (1, 5):
         strips = [charts.Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]
-        yield charts.strips(TITLE, "higher is better", "1/s", strips), names
-    courses = [Course(name, "#111111", False, (Point(1, 3.0, None), Point(5, 7.0, None))) for name in names]
+        yield charts.draw_strips(TITLE, "higher is better", "1/s", strips), names
+    courses = [CourseLine(name, "#111111", False, (Point(1, 3.0, None), Point(5, 7.0, None))) for name in names]
     yield by_number(TITLE, "higher is better", "clients", "bit/s", courses), names
     drifts = [charts.Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]
-    yield charts.lines(TITLE, "", "block", drifts), names
+    yield charts.draw_lines(TITLE, "", "block", drifts), names
     ways = [Climb(name, ((1.0, 1.0), (2.0, 1.5))) for name in names]
-    yield climbs(TITLE, "", ways, "#111111"), names
+    yield draw_climbs(TITLE, "", ways, "#111111"), names
     for saturation in (2.0, 30.0):
         rates = [Rates(rate, rate, min(rate, 30.0), max(0.0, rate - 30)) for rate in (1.0, 20.0, 40.0)]
-        yield climb(names[0], names[1], rates, "#111111", saturation), names[:2]
+        yield draw_climb(names[0], names[1], rates, "#111111", saturation), names[:2]
 
 
 def boxes(svg: str) -> Iterator[tuple[str, float, float, float, float]]:
@@ -305,7 +305,7 @@ def boxes(svg: str) -> Iterator[tuple[str, float, float, float, float]]:
         lines = [(line.text or "", float(line.get("dy", 0))) for line in element] or [(element.text or "", 0.0)]
         for text, down in lines:
             y += down
-            width = measured(text, size, bold=element.get("font-weight") == "bold")
+            width = measure_text(text, size, bold=element.get("font-weight") == "bold")
             left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[element.get("text-anchor", "start")] * width
             yield text, left, y - 0.72 * size, left + width, y
 
@@ -329,7 +329,7 @@ def placed(element: ElementTree.Element, x: float, y: float) -> Iterator[tuple[E
 @pytest.mark.parametrize("names", [SHORT, LONG], ids=["short", "long"])
 def test_no_text_is_cut_or_runs_into_another_or_out_of_the_picture(names: tuple[str, ...], width: int) -> None:
     for spec, told in pictures(names, width):
-        svg = draw(spec).svg
+        svg = draw_picture(spec).svg
         across = float(ElementTree.fromstring(svg).get("width", 0))
         assert across <= max(width, charts.HALF) + 25
         found = list(boxes(svg))
@@ -346,8 +346,8 @@ def test_no_text_is_cut_or_runs_into_another_or_out_of_the_picture(names: tuple[
 # ── Lines over a number ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def course(label: str, colour: str, dashed: bool, value: float = 1.0) -> Course:
-    return Course(label, colour, dashed, (Point(1, value, None), Point(5, value, None)))
+def course(label: str, colour: str, dashed: bool, value: float = 1.0) -> CourseLine:
+    return CourseLine(label, colour, dashed, (Point(1, value, None), Point(5, value, None)))
 
 
 def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> None:
@@ -364,12 +364,12 @@ def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> N
     assert look["shape"] == ["circle", "square", "circle", "square", "circle"]
     assert look["fill"] == ["#111111", "#111111", palette.PAPER, palette.PAPER, "#222222"]
     assert len(set(zip(*look.values(), strict=True))) == len(courses)
-    assert draw(spec).svg.count('class="mark-symbol role-legend-symbol"') == len(courses)
+    assert draw_picture(spec).svg.count('class="mark-symbol role-legend-symbol"') == len(courses)
 
 
 def test_an_axis_of_zeros_alone_says_so() -> None:
     spec = by_number("Loss", "", "clients", "share", [course("host", "#111111", True, 0.0)])
-    labels = [text for text, *_ in boxes(draw(spec).svg)]
+    labels = [text for text, *_ in boxes(draw_picture(spec).svg)]
     assert {"0", "0.2", "1"} <= set(labels)
 
 
@@ -377,8 +377,8 @@ def test_an_axis_of_zeros_alone_says_so() -> None:
 
 
 def test_the_saturation_is_named_and_drawn_unlike_any_line() -> None:
-    spec = climb("host", "", [Rates(1, 1, 1, 0), Rates(9, 9, 5, 4)], "#111111", 5.0)
+    spec = draw_climb("host", "", [Rates(1, 1, 1, 0), Rates(9, 9, 5, 4)], "#111111", 5.0)
     (stroke,) = [layer["mark"] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert "strokeDash" not in stroke and stroke["strokeWidth"] > 4
     assert [row["name"] for row in data(spec, "text")[0]] == ["saturation"]
-    assert not data(climb("host", "", [Rates(1, 1, 1, 0)], "#111111", None), "rule")
+    assert not data(draw_climb("host", "", [Rates(1, 1, 1, 0)], "#111111", None), "rule")

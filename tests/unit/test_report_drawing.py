@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.errors import ToolFailed
 from nearmetal.report import drawing
-from nearmetal.report.drawing import Drawers, Picture, Spec, draw, drawn, svg
+from nearmetal.report.drawing import Drawers, Picture, Spec, collect_drawn, draw_picture, draw_svg
 
 
 def spec(values: int) -> Spec:
@@ -34,8 +34,13 @@ def processes() -> set[int]:
 def test_pictures_come_in_the_order_that_was_asked_for_whoever_drew_them(drawers: Drawers) -> None:
     """The first takes longer than the three after it."""
     specs = [spec(5000), spec(1), spec(2), spec(3)]
-    begun = [drawers.begin(spec, png) for spec, png in zip(specs, [True, False, True, False], strict=True)]
-    assert drawn(begun) == [draw(specs[0]), Picture(svg(specs[1])), draw(specs[2]), Picture(svg(specs[3]))]
+    begun = [drawers.begin_drawing(spec, png) for spec, png in zip(specs, [True, False, True, False], strict=True)]
+    assert collect_drawn(begun) == [
+        draw_picture(specs[0]),
+        Picture(draw_svg(specs[1])),
+        draw_picture(specs[2]),
+        Picture(draw_svg(specs[3])),
+    ]
 
 
 def test_a_process_that_is_killed_ends_in_an_error_and_not_in_waiting() -> None:
@@ -44,21 +49,21 @@ def test_a_process_that_is_killed_ends_in_an_error_and_not_in_waiting() -> None:
         for process in processes() - before:
             os.kill(process, signal.SIGKILL)
         with pytest.raises(ToolFailed, match=r"the charts could not be drawn: it ended with -9"):
-            drawn([drawers.begin(spec(1), False)])
+            collect_drawn([drawers.begin_drawing(spec(1), False)])
     assert processes() == before
 
 
 def test_no_folder_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with Drawers() as drawers:
-        assert drawn([drawers.begin(spec(1), False)]) == [Picture(svg(spec(1)))]
+        assert collect_drawn([drawers.begin_drawing(spec(1), False)]) == [Picture(draw_svg(spec(1)))]
 
 
 @pytest.mark.parametrize("character", ["\x01", "\x1b", "\x85", "\ufffe", "\ud800"])
 def test_characters_that_no_picture_can_hold_are_replaced(character: str, drawers: Drawers) -> None:
     """The engine ends its process where it meets some of them."""
     titled = {**spec(1), "title": f"a{character}b"}
-    (picture,) = drawn([drawers.begin(titled, True)])
+    (picture,) = collect_drawn([drawers.begin_drawing(titled, True)])
     assert isinstance(picture, Picture) and picture.png
     assert "a\N{REPLACEMENT CHARACTER}b" in picture.svg
 
@@ -66,13 +71,13 @@ def test_characters_that_no_picture_can_hold_are_replaced(character: str, drawer
 def test_pictures_that_take_too_long_end_in_an_error(drawers: Drawers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_PATIENCE", 0.001)
     with pytest.raises(ToolFailed, match="not drawn within"):
-        drawn([drawers.begin(spec(1), False)])
+        collect_drawn([drawers.begin_drawing(spec(1), False)])
 
 
 def test_what_was_begun_and_is_not_wanted_any_more_is_not_waited_for() -> None:
     before = processes()
     with Drawers() as drawers:
-        begun = [drawers.begin(spec(5000), True) for _ in range(50)]
+        begun = [drawers.begin_drawing(spec(5000), True) for _ in range(50)]
     assert processes() == before
     assert all(one.cancelled() or one.exception() or one.result() for one in begun)
     assert begun[-1].cancelled()
@@ -83,6 +88,6 @@ def test_a_picture_of_many_rows_has_no_png_and_one_of_few_has() -> None:
         rows = [{"y": 1}]
         return {"width": 400, "height": height, "data": {"values": rows}, "mark": "point", "encoding": {}}
 
-    few, many = (drawing._packed(of_height(height), True) for height in (300, 2500))
+    few, many = (drawing._pack_picture(of_height(height), True) for height in (300, 2500))
     assert few["png"] and not many["png"]
     assert few["svg"].startswith("<svg") and many["svg"].startswith("<svg")

@@ -9,8 +9,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from nearmetal.report.blocks import Section, Source
-from nearmetal.report.formats import markdown
-from nearmetal.report.page import breakable
+from nearmetal.report.formats import render_markdown
+from nearmetal.report.page import make_breakable
 from nearmetal.report.write import render, write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
@@ -43,7 +43,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def test_names_are_broken_behind_their_marks_and_numbers_are_not() -> None:
-    told = breakable("net.ipv4.tcp_congestion_control <b> cmp_legacy 0.051 to 0.14")
+    told = make_breakable("net.ipv4.tcp_congestion_control <b> cmp_legacy 0.051 to 0.14")
     assert told == "net.<wbr>ipv4.<wbr>tcp_<wbr>congestion_<wbr>control &lt;b&gt; cmp_legacy 0.051 to 0.14"
 
 
@@ -85,4 +85,4 @@ def test_hostile_names_are_text_in_markdown(hostile: RunFolder) -> None:
 
 def test_what_is_quoted_as_it_is_in_markdown_steers_no_terminal() -> None:
     broken = Section("name", "Title", "", (Source("Traceback:\n\tKeyError: '\x1b[31m`'"),))
-    assert "Traceback:\n\tKeyError: '\N{REPLACEMENT CHARACTER}[31m`'" in markdown("title", "", [broken])
+    assert "Traceback:\n\tKeyError: '\N{REPLACEMENT CHARACTER}[31m`'" in render_markdown("title", "", [broken])

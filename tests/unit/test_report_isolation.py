@@ -10,7 +10,7 @@ from nearmetal import studies
 from nearmetal.blocks import plan_blocks
 from nearmetal.model import Artifact, BootRecord, MachineRecord, Response, TrialAddress, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
-from nearmetal.report.chapters import sections
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.connections import ROWS, of_httperf, of_load
 from nearmetal.report.reading import read
 from nearmetal.report.sections import cpu_isolation
@@ -20,14 +20,14 @@ from nearmetal.store.manifest import Manifest
 from nearmetal.studies import published
 from nearmetal.study import read as read_study
 from nearmetal.workloads import noise as noise_workload
-from nearmetal.workloads._httperf_output import figures
+from nearmetal.workloads._httperf_output import parse_figures
 
 from .workloads_stage import golden
 
 pytestmark = pytest.mark.usefixtures("one_engine")
 
 LOAD = golden("load/open-1000.json")
-HTTPERF = figures(golden("httperf/normal.out").decode())
+HTTPERF = parse_figures(golden("httperf/normal.out").decode())
 GAPS = {"none": 500.0, "user": 300.0, "kernel": 20.0, "kernel+user": 2.0}
 
 
@@ -53,9 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run of the built-in study that might have been: two blocks."""
     path = tmp_path_factory.mktemp("run") / "isolation"
     path.mkdir()
-    source = studies.text("cpu-isolation")
+    source = studies.read_study_file("cpu-isolation")
     study = read_study(source, "cpu-isolation", ["design.blocks=2"])
-    plan = planning.make(study)
+    plan = planning.make_plan(study)
     made = RunFolder(path)
     manifest = Manifest(
         run="isolation",
@@ -106,7 +106,7 @@ def record(folder: RunFolder, address: TrialAddress, boot: str) -> TrialRecord:
 
 
 def chapter(folder: RunFolder) -> Section:
-    (found,) = [section for section in sections(read(folder)) if section.name == "cpu-isolation"]
+    (found,) = [section for section in make_sections(read(folder)) if section.name == "cpu-isolation"]
     return found
 
 
@@ -124,9 +124,9 @@ def test_both_generators_have_every_row_that_there_is_an_observation_of() -> Non
 
 
 def test_all_fifty_figures_of_an_output_are_rows_and_were_published() -> None:
-    found = published.of("cpu-isolation")
+    found = published.find_published("cpu-isolation")
     assert found is not None
-    printed = {figure.at["what"] for figure in found.table("httperf").figures}
+    printed = {figure.at["what"] for figure in found.find_table("httperf").figures}
     assert {row.name for row in ROWS} == printed
     assert {row.httperf for row in ROWS} == HTTPERF.keys()
     assert len(ROWS) == 50
@@ -167,7 +167,7 @@ def test_each_workload_has_its_table_with_a_column_for_each_level_and_the_publis
 def test_a_number_of_connections_that_was_not_published_has_nothing_beside_it_and_says_so(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_isolation, "_connections", lambda workload, *_: 30 if "500" in workload else 100)
+    monkeypatch.setattr(cpu_isolation, "_find_connections", lambda workload, *_: 30 if "500" in workload else 100)
     captions = {block.name: block.caption for block in chapter(folder).blocks if isinstance(block, Table)}
     assert "of 30 connections nothing was published, but of 100 and 500" in captions["isolation-http-500"]
     assert "the first run under the heading of 100 connections" in captions["isolation-http-100"]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from nearmetal.report.blocks import Chart, Section, Terms
-from nearmetal.report.chapters import sections
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.reading import ReportInput, read
 from tests import plausible_run
 
 
 def chapter(report: ReportInput, name: str) -> Section:
-    (found,) = [section for section in sections(report) if section.name == name]
+    (found,) = [section for section in make_sections(report) if section.name == name]
     return found
 
 

@@ -17,8 +17,8 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
 from nearmetal.report.cells import for_people
-from nearmetal.report.chapters import sections
-from nearmetal.report.courses import label
+from nearmetal.report.chapters import make_sections
+from nearmetal.report.courses import name_treatment
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
@@ -40,7 +40,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def chapters(folder: RunFolder) -> dict[str, Section]:
-    return {section.name: section for section in sections(read(folder)) if section.name in OURS}
+    return {section.name: section for section in make_sections(read(folder)) if section.name in OURS}
 
 
 def table(section: Section, name: str) -> list[dict[str, object]]:
@@ -98,7 +98,7 @@ def test_transactions_have_a_column_for_each_number_of_workers(counted: RunFolde
 
 def test_transactions_of_one_block_have_no_standard_deviation(tmp_path: Path) -> None:
     report = read(plausible_networks.transactions(tmp_path / "counted", blocks=1))
-    (section,) = [one for one in sections(report) if one.name == "transactions"]
+    (section,) = [one for one in make_sections(report) if one.name == "transactions"]
     found = table(section, "transactions")
     assert {(row["4 workers: blocks"], row["4 workers: stddev"]) for row in found} == {(1, None)}
 
@@ -120,14 +120,14 @@ def number(value: object) -> float:
 
 def test_what_stands_before_an_interval_lies_in_it_whatever_one_block_did(tmp_path: Path) -> None:
     report = with_a_wild_block(plausible_networks.transactions(tmp_path / "counted", blocks=12))
-    (section,) = [one for one in sections(report) if one.name == "transactions"]
+    (section,) = [one for one in make_sections(report) if one.name == "transactions"]
     row = table(section, "transactions")[0]
     of = {name: number(row[f"4 workers: {name}"]) for name in ("mean", "centre", "low", "high")}
     assert of["mean"] < of["low"] < of["centre"] < of["high"]
     assert str(row["4 workers"]).startswith(f"{of['centre']:,.0f} ({of['low']:,.0f} – ")
 
     report = with_a_wild_block(plausible_networks.shared(tmp_path / "shared", blocks=12))
-    chosen = {one.name: one for one in sections(report)}
+    chosen = {one.name: one for one in make_sections(report)}
     for name in ("network", "saturation"):
         rows = [row for row in table(chosen[name], name) if row.get("response") not in ("loss", "jitter")]
         assert rows
@@ -402,7 +402,7 @@ def test_settings_follow_the_factor_that_sets_them_and_else_the_study(shared: Ru
     assert asked.server.host == asked.clients.host
     assert report.parameter(five, "udp", "rate") == "900Mbit/s" and report.parameter(five, "udp", "nothing") is None
     cells = [cell for cell in report.analysis.cells if cell.treatment == five]
-    assert {label(cell, report) for cell in cells} == {"qemu"}
+    assert {name_treatment(cell, report) for cell in cells} == {"qemu"}
     other = read(counted)
     four: dict[str, Level] = {"environment": "qemu", "nic": "e1000", "offload": False, "workers": 4}
     asked = other.asked(four)
@@ -450,7 +450,7 @@ def test_no_name_beside_the_verdicts_is_cut_however_many_factors_it_tells_of(
     counted: RunFolder, shared: RunFolder
 ) -> None:
     for folder in (counted, shared):
-        (verdicts,) = [section for section in sections(read(folder)) if section.name == "verdicts"]
+        (verdicts,) = [section for section in make_sections(read(folder)) if section.name == "verdicts"]
         (chart,) = [block for block in verdicts.blocks if isinstance(block, Chart)]
         labels = [row["label"] for panel in chart.panels for row in drawn(panel.spec, "text") if "label" in row]
         # Each row is there twice: for its name, and for its figure.

@@ -27,7 +27,7 @@ def heard(record: TrialRecord) -> dict[str, Any]:
 
 def made(path: Path, heard: Callable[[TrialRecord], dict[str, Any]] = heard) -> RunFolder:
     folder = plausible_run.make(path, 3, faults=False)
-    records = list(journal.records(folder.journal))
+    records = list(journal.read_records(folder.journal))
     told = [one.model_copy(update={"observers": {"noise": heard(one)}}) for one in records]
     folder.journal.write_text("".join(one.model_dump_json() + "\n" for one in told))
     return folder
@@ -95,7 +95,7 @@ def test_shares_are_as_they_were_heard_however_small(tmp_path: Path) -> None:
 def test_trials_that_do_not_count_are_in_no_figure(report: ReportInput, tmp_path: Path) -> None:
     """Block 0 failed for all, and what was heard then was twice as much; then it was repeated."""
     folder = made(tmp_path / "run")
-    first = list(journal.records(folder.journal))
+    first = list(journal.read_records(folder.journal))
     loud = {"gaps": 500, "share": 0.9, "longest": 9.0, "ticks": 0}
     failed = [
         one.model_copy(

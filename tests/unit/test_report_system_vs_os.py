@@ -8,7 +8,7 @@ import pytest
 
 from nearmetal.report import why_found
 from nearmetal.report.blocks import Chart, Quantity, Section, Statements, Table
-from nearmetal.report.chapters import sections
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.reading import read
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def chapter(folder: RunFolder) -> Section | None:
-    return next((section for section in sections(read(folder)) if section.name == "system-vs-os"), None)
+    return next((section for section in make_sections(read(folder)) if section.name == "system-vs-os"), None)
 
 
 def table(folder: RunFolder, name: str) -> list[dict[str, object]]:
@@ -193,6 +193,6 @@ def test_what_sysbench_does_are_events_and_no_requests(folder: RunFolder, tmp_pa
                 line["observers"] = {"usage": {"server-0": server}}
     report = read(observed)
     contrast = next(one for one in report.analysis.contrasts if one.workload == "cpu" and one.primary)
-    explained = why_found.explain(contrast, report)
+    explained = why_found.explain_contrast(contrast, report)
     assert "interrupts in the server for each event" in [one.trait.title for one in explained.found]
     assert "context switches in the server for each event" in [trait.title for trait in explained.nil]

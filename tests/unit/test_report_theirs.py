@@ -12,7 +12,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import ToolFailed
 from nearmetal.report.blocks import Chart, Column, Panel, Paragraph, Section, Table
-from nearmetal.report.chapters import sections
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.drawing import Drawers
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.write import render, write
@@ -53,8 +53,8 @@ class Theirs:
 
 def beside_ours(monkeypatch: pytest.MonkeyPatch, **theirs: object) -> None:
     """Plugins of somebody else's, by name."""
-    own, load = plugins.names("sections"), plugins.load
-    monkeypatch.setattr(plugins, "names", lambda group: tuple(sorted({*own, *theirs})))
+    own, load = plugins.list_names("sections"), plugins.load
+    monkeypatch.setattr(plugins, "list_names", lambda group: tuple(sorted({*own, *theirs})))
     monkeypatch.setattr(plugins, "load", lambda group, name: theirs[name] if name in theirs else load(group, name))
 
 
@@ -88,7 +88,7 @@ def test_a_section_of_somebody_else_stands_where_it_asks_to(
     beside_ours(monkeypatch, theirs=Theirs())
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(folder.path, copy.path)
-    names = [section.name for section in sections(read(copy))]
+    names = [section.name for section in make_sections(read(copy))]
     assert names[:4] == ["verdicts", "responses", "theirs", "cost"]
     write(copy)
     assert (copy.report / "their-table.csv").read_text() == "what,n\na,1\n"
@@ -111,10 +111,10 @@ class GivesNone(Theirs):
 def test_a_section_that_breaks_is_told_in_its_place_and_takes_no_other_with_it(
     folder: RunFolder, report: ReportInput, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = sections(report)
+    sound = make_sections(report)
     beside_ours(monkeypatch, breaks=Breaks(), odd=GivesNone(), nameless=object())
     said: list[str] = []
-    chapters = sections(report, said.append)
+    chapters = make_sections(report, said.append)
     names = [section.name for section in chapters]
     assert names[1:5] == ["responses", "breaks", "odd", "cost"]
     assert names[-1] == "nameless", "its place is not known"
@@ -167,7 +167,7 @@ def test_where_nobody_listens_a_section_that_breaks_raises(
     """So that one of ours cannot be missing in a test that renders them all."""
     beside_ours(monkeypatch, breaks=Breaks())
     with pytest.raises(KeyError):
-        sections(report)
+        make_sections(report)
 
 
 def test_a_section_that_cannot_be_imported_is_told_on_the_command_line(folder: RunFolder, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from nearmetal.model import Artifact, TrialRecord
-from nearmetal.observers._usage_samples import Own, Span, averages, parsed
+from nearmetal.observers._usage_samples import Own, Span, average_samples, parse_samples
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Quantity, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.usage import plugin
-from nearmetal.report.usage import course
+from nearmetal.report.usage import read_course
 from nearmetal.report.write import write
 from nearmetal.store import journal
 from nearmetal.store.artifacts import hash_file
@@ -27,12 +27,12 @@ GUEST, HOST = golden("sample/guest.jsonl"), golden("sample/host.jsonl")
 
 def counters(content: bytes, more: dict[str, Any]) -> dict[str, Any]:
     """As the observer makes them: the measuring is the golden samples' three seconds."""
-    samples = parsed(content).samples
+    samples = parse_samples(content).samples
     began = samples[0]["monotonic_ns"] - samples[0]["elapsed_ns"]
     span = Span(began, samples[-1]["monotonic_ns"])
     seconds = (span.end - span.begin) / 1e9
     told = {"interval": 1.0, "began_ns": began, "seconds": seconds, "samples": 3, "cost": 0.001}
-    return told | averages(samples, span, Own()) | more
+    return told | average_samples(samples, span, Own()) | more
 
 
 def observed(folder: RunFolder, index: int, record: TrialRecord, **more: Any) -> TrialRecord:
@@ -50,7 +50,7 @@ def observed(folder: RunFolder, index: int, record: TrialRecord, **more: Any) ->
 
 def made(path: Path, blocks: int = 3, factors: str = "", **more: Any) -> RunFolder:
     folder = plausible_run.make(path, blocks, factors, faults=False)
-    records = list(journal.records(folder.journal))
+    records = list(journal.read_records(folder.journal))
     told = [observed(folder, record.trial.block, record, **more) for record in records]
     folder.journal.write_text(
         "".join(json.dumps(one.model_dump(mode="json"), separators=(",", ":")) + "\n" for one in told)
@@ -136,10 +136,10 @@ def test_the_course_is_that_of_the_middle_trial_on_the_measurings_clock(report: 
     assert isinstance(chart, Chart)
     assert len(chart.panels) == 2 * 3 * 2
     record = report.records[0]
-    inside = course(record, "server-0", report)
+    inside = read_course(record, "server-0", report)
     assert [round(one.begin) for one in inside] == [0, 1, 2]
     assert inside[-1].end == pytest.approx(record.observers["usage"]["server-0"]["seconds"])
-    first = parsed(GUEST).samples[0]["cpus"]["0"]
+    first = parse_samples(GUEST).samples[0]["cpus"]["0"]
     assert inside[0].shares["user"] == pytest.approx(first["usr"] + first["nice"])
     assert inside[0].shares["irq"] == pytest.approx(first["irq"] + first["soft"])
 

@@ -17,7 +17,7 @@ from nearmetal.analysis.sequential import looks
 from nearmetal.model import Warned
 from nearmetal.report import cells
 from nearmetal.report.blocks import Block, Chart, Notice, Statements, Table
-from nearmetal.report.chapters import sections
+from nearmetal.report.chapters import make_sections
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import validity, verdicts
@@ -231,7 +231,7 @@ def test_values_of_any_size_in_one_block_leave_the_report_whole(tmp_path: Path) 
         for line in lines:
             for response in line.get("responses", {}).values():
                 response.update(value=next(given), scale="difference")
-    found = sections(read(folder))
+    found = make_sections(read(folder))
     assert "verdicts" in [section.name for section in found]
     page = str(render(folder, "md"))
     assert not re.search(r"\d[\d,]{60}", page), "nobody reads 300 digits"
@@ -265,8 +265,8 @@ def test_the_p_of_a_look_stands_beside_the_level_it_is_held_against_and_not_on_t
     of = replace(report, manifest=report.manifest.model_copy(update={"plan": plan}))
     found = contrast(verdict=Verdict.UNDECIDED, interval=(0.95, 1.01), p=0.0229, look=6, look_level=0.0162)
     _, table = chapter(of, found)
-    assert "p" not in [column.title for _, column in cells.shown(table, "page")]
+    assert "p" not in [column.title for _, column in cells.list_columns(table, "page")]
     (row,) = csv.DictReader(comma_separated(table).splitlines())
     assert (row["p"], row["look"], row["look_level"], row["level"]) == ("0.0229", "6", "0.0162", "0.05")
     _, table = chapter(report, contrast())
-    assert "p" in [column.title for _, column in cells.shown(table, "page")]
+    assert "p" in [column.title for _, column in cells.list_columns(table, "page")]

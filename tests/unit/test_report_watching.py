@@ -73,10 +73,10 @@ def test_an_observer_whose_package_is_gone_is_compared_all_the_same(
     """The plan says what the factor sets."""
     source = plausible_run.SOURCE.replace("@FACTORS@", "@FACTORS@\ntheirs = [false, true]")
     source = source.replace('{ environment = "host" }', '{ environment = "host", theirs = false }')
-    names, load = plugins.names, plugins.load
+    names, load = plugins.list_names, plugins.load
     with monkeypatch.context() as installed:
         installed.setattr(plausible_run, "SOURCE", source)
-        installed.setattr(plugins, "names", lambda group: (*names(group), *["theirs"][group != "observers" :]))
+        installed.setattr(plugins, "list_names", lambda group: (*names(group), *["theirs"][group != "observers" :]))
         installed.setattr(plugins, "load", lambda group, name: Theirs if name == "theirs" else load(group, name))
         folder = plausible_captures.make(tmp_path / "run", 4)
     compared = [one for one in chapter(read(folder)).blocks[1:] if isinstance(one, Table)]

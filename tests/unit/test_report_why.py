@@ -18,7 +18,7 @@ from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.terminal import why_lines
-from nearmetal.report.why_figures import clause, verdict
+from nearmetal.report.why_figures import badge_difference, write_clause
 from nearmetal.report.write import render, write
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes, table
@@ -47,7 +47,10 @@ def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
     assert found["kernel_time"].reference == pytest.approx(0.4 / 9150, rel=0.05)
     same = {one.trait.name: one for one in attributed(docker.paired(host), 0.05)}
     assert not same["acks"].differs and same["acks"].distance == 0
-    assert (verdict(same["acks"]).text, verdict(same["packets"]).text) == ("the same in all blocks", "undecided")
+    assert (badge_difference(same["acks"]).text, badge_difference(same["packets"]).text) == (
+        "the same in all blocks",
+        "undecided",
+    )
     assert "steal" not in found  # nobody had any
 
 
@@ -196,11 +199,11 @@ def test_a_terminal_tells_what_goes_along_where_anything_was_observed(report: Re
 def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
     traits = {trait.name: trait for trait in TRAITS}
     ratio = Attributed(traits["packets"], 8, 9.5, 1.0, 9.5, (9.2, 9.8))
-    assert clause(ratio) == "9.5 × the packets for each request (9.2 to 9.8)"
+    assert write_clause(ratio) == "9.5 × the packets for each request (9.2 to 9.8)"
     count = Attributed(traits["acks"], 8, 0.0, 1.0, -1.0, (-1.2, -0.9))
-    assert clause(count) == "−1.0 bare ACKs of the client for each request (−1.2 to −0.9)"
+    assert write_clause(count) == "−1.0 bare ACKs of the client for each request (−1.2 to −0.9)"
     time = Attributed(traits["transfer"], 8, 8e-5, 0.0, 8e-5, None)
-    assert clause(time) == "+80 µs in the time in which a reply comes in"
+    assert write_clause(time) == "+80 µs in the time in which a reply comes in"
 
 
 def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: ReportInput) -> None:

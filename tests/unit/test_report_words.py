@@ -14,38 +14,43 @@ from nearmetal.report.words import Labels
 from nearmetal.workloads import ping
 from tests.contrasted import contrast
 
-LABELS = Labels.of([{"environment": "host"}, {"environment": "docker"}])
+LABELS = Labels.from_treatments([{"environment": "host"}, {"environment": "docker"}])
 
 
 def test_a_contrast_in_plain_words() -> None:
-    assert words.sentence(contrast(), LABELS) == "docker carries 0.97 × the requests of host (0.95 to 0.99)"
+    assert words.write_sentence(contrast(), LABELS) == "docker carries 0.97 × the requests of host (0.95 to 0.99)"
     assert words.small_print(contrast()) == "98.75 % interval, p = 0.0078, 8 blocks"
 
 
 def test_what_an_early_verdict_leaves_out() -> None:
     last = LastLook(look=6, blocks=40, estimate=0.985, interval=(0.98, 0.99))
     early = contrast(look=1, adjusted=0.98, last_look=last)
-    assert words.looks(early) == [
+    assert words.list_looks(early) == [
         "decided at look 1",
         "0.98 × corrected for the looks",
         "0.985 × (0.980 to 0.990) in all 40 blocks",
     ]
-    assert words.looks(contrast(look=1, adjusted=0.9701)) == ["decided at look 1"]
-    assert words.looks(contrast(verdict=Verdict.UNDECIDED, look=2)) == []
+    assert words.list_looks(contrast(look=1, adjusted=0.9701)) == ["decided at look 1"]
+    assert words.list_looks(contrast(verdict=Verdict.UNDECIDED, look=2)) == []
 
 
 def test_an_open_contrast_says_that_looks_are_futile() -> None:
     open_one = contrast(verdict=Verdict.UNDECIDED, look=4, is_futile=True, needs=310)
-    assert words.degree(open_one) == ["the blocks left would hardly decide it", "about 310 blocks would decide it"]
+    assert words.list_degrees(open_one) == [
+        "the blocks left would hardly decide it",
+        "about 310 blocks would decide it",
+    ]
 
 
 def test_a_response_nobody_knows_keeps_its_own_name() -> None:
-    said = words.sentence(contrast(response="frames_per_second"), LABELS)
+    said = words.write_sentence(contrast(response="frames_per_second"), LABELS)
     assert said == "docker has 0.97 × the frames per second of host (0.95 to 0.99)"
 
 
 def labels_with(kind: ResponseKind, response: str = "frames_per_second") -> Labels:
-    return Labels.of([{"environment": "host"}, {"environment": "docker"}], {(contrast().workload, response): kind})
+    return Labels.from_treatments(
+        [{"environment": "host"}, {"environment": "docker"}], {(contrast().workload, response): kind}
+    )
 
 
 def test_a_response_is_called_as_its_workload_calls_it() -> None:
@@ -53,28 +58,28 @@ def test_a_response_is_called_as_its_workload_calls_it() -> None:
         unit="1/s", better="higher", title="frame rate", clause="draws {ratio} × the frames of {reference}"
     )
     labels = labels_with(kind)
-    assert labels.response(contrast().workload, "frames_per_second") == "frame rate"
-    said = words.sentence(contrast(response="frames_per_second"), labels)
+    assert labels.name_response(contrast().workload, "frames_per_second") == "frame rate"
+    said = words.write_sentence(contrast(response="frames_per_second"), labels)
     assert said == "docker draws 0.97 × the frames of host (0.95 to 0.99)"
-    assert labels.response("another", "frames_per_second") == "frames per second"
+    assert labels.name_response("another", "frames_per_second") == "frames per second"
 
 
 def test_a_title_without_a_clause_stands_in_the_usual_one() -> None:
     labels = labels_with(ResponseKind(unit="1/s", better="higher", title="frame rate"))
-    said = words.sentence(contrast(response="frames_per_second"), labels)
+    said = words.write_sentence(contrast(response="frames_per_second"), labels)
     assert said == "docker has 0.97 × the frame rate of host (0.95 to 0.99)"
 
 
 def test_a_name_that_another_workload_made_known_says_nothing_of_this_one() -> None:
     labels = labels_with(ResponseKind(unit="1/s", better="higher"), "throughput")
-    assert words.sentence(contrast(response="throughput"), labels).startswith(
+    assert words.write_sentence(contrast(response="throughput"), labels).startswith(
         "docker has 0.97 × the throughput of host"
     )
 
 
 @pytest.mark.parametrize("clause", ["{0} {ratio.__class__} {", "{ratio!r:>99} }{", "\x1b[31m{nothing}"])
 def test_a_clause_that_is_no_clause_breaks_no_report(clause: str) -> None:
-    said = words.sentence(
+    said = words.write_sentence(
         contrast(response="frames_per_second"), labels_with(ResponseKind(unit="", better="higher", clause=clause))
     )
     assert said.startswith("docker ") and "\x1b" not in said
@@ -82,13 +87,13 @@ def test_a_clause_that_is_no_clause_breaks_no_report(clause: str) -> None:
 
 @pytest.mark.parametrize("name", ping.RESPONSES)
 def test_each_response_of_a_round_trip_has_words(name: str) -> None:
-    assert not re.search("rtt|p50|p99|forward|backward", words.sentence(contrast(response=name), LABELS))
+    assert not re.search("rtt|p50|p99|forward|backward", words.write_sentence(contrast(response=name), LABELS))
 
 
 def test_a_round_trip_in_plain_words() -> None:
-    said = words.sentence(contrast(response="rtt_p50"), LABELS)
+    said = words.write_sentence(contrast(response="rtt_p50"), LABELS)
     assert said == "docker takes 0.97 × as long as host there and back (0.95 to 0.99)"
-    assert words.response("rtt_p99") == "99th percentile of round trips"
+    assert words.name_response("rtt_p99") == "99th percentile of round trips"
 
 
 @pytest.mark.parametrize(
@@ -115,23 +120,23 @@ def test_a_ramp_that_did_not_find_the_end_is_told_with_what_to_change(
         }
     )
     found = contrast(response=response, reason="censored", pairs=(pair,))
-    assert words.reason(found) == f"a value is only known to lie beyond what was tried{remedy}"
+    assert words.explain_undecided(found) == f"a value is only known to lie beyond what was tried{remedy}"
     gave_out = found.model_copy(update={"warnings": (Warned(code="generator-gave-out", text="it did"),)})
-    assert words.reason(gave_out) == words.reason(found).replace("`to`", "`threads`")
+    assert words.explain_undecided(gave_out) == words.explain_undecided(found).replace("`to`", "`threads`")
 
 
 def test_a_difference_in_plain_words() -> None:
     found = contrast(
         response="errors", unit="share", scale="difference", ratio=None, difference=0.002, interval=(0.001, 0.003)
     )
-    assert words.sentence(found, LABELS) == "docker differs from host in errors by +0.2 points (+0.1 to +0.3)"
+    assert words.write_sentence(found, LABELS) == "docker differs from host in errors by +0.2 points (+0.1 to +0.3)"
 
 
 def test_nothing_to_go_by_is_said_plainly() -> None:
     found = contrast(ratio=None, interval=None, p=None, verdict=Verdict.UNDECIDED, reason="no-blocks", blocks=0)
-    assert words.sentence(found, LABELS) == "docker cannot be compared with host in throughput"
+    assert words.write_sentence(found, LABELS) == "docker cannot be compared with host in throughput"
     assert words.small_print(found) == "0 blocks, no block has a good trial of both"
-    assert words.estimate(found) == "no estimate"
+    assert words.format_estimate(found) == "no estimate"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_nothing_to_go_by_is_said_plainly() -> None:
 def test_a_verdict_says_better_or_worse_only_where_there_is_a_difference(
     changes: dict[str, object], text: str, tone: str
 ) -> None:
-    badge = words.verdict(contrast(**changes))
+    badge = words.badge_verdict(contrast(**changes))
     assert (badge.text, badge.tone) == (text, tone)
 
 
@@ -158,16 +163,16 @@ def test_treatments_are_named_by_what_tells_them_apart() -> None:
     host: dict[str, Level] = {"environment": "host", "offload": True, "workers": 4}
     e1000: dict[str, Level] = {"environment": "qemu", "offload": True, "workers": 4, "nic": "e1000"}
     virtio: dict[str, Level] = {**e1000, "nic": "virtio-net"}
-    labels = Labels.of([host, {**host, "offload": False}, e1000, virtio])
-    assert labels.treatment(e1000) == "qemu, offload on, nic e1000"
+    labels = Labels.from_treatments([host, {**host, "offload": False}, e1000, virtio])
+    assert labels.name_treatment(e1000) == "qemu, offload on, nic e1000"
     against_host = contrast(treatment=e1000, reference=host)
-    assert labels.sides(against_host) == ("qemu, nic e1000", "host", "offload on")
+    assert labels.name_sides(against_host) == ("qemu, nic e1000", "host", "offload on")
     offload = contrast(treatment={**host, "offload": False}, reference=host)
-    assert labels.versus(offload) == "offload off vs offload on (host)"
+    assert labels.name_versus(offload) == "offload off vs offload on (host)"
 
 
 def test_true_and_one_are_different_levels() -> None:
-    labels = Labels.of([{"environment": "host", "x": True}, {"environment": "host", "x": 1}])
+    labels = Labels.from_treatments([{"environment": "host", "x": True}, {"environment": "host", "x": 1}])
     assert labels.telling == ("environment", "x")
 
 
@@ -214,7 +219,7 @@ def test_true_and_one_are_different_levels() -> None:
 def test_a_ratio_and_its_interval_have_the_digits_that_the_interval_deserves(
     value: float, spread: tuple[float, float] | None, text: str
 ) -> None:
-    assert words.estimate(contrast(ratio=value, interval=spread)) == text
+    assert words.format_estimate(contrast(ratio=value, interval=spread)) == text
 
 
 @pytest.mark.parametrize(
@@ -230,8 +235,8 @@ def test_a_ratio_and_its_interval_have_the_digits_that_the_interval_deserves(
 )
 def test_an_interval_tells_on_which_side_of_the_margin_it_ends(spread: tuple[float, float], text: str) -> None:
     bounds = (0.98, 1 / 0.98)
-    assert words.estimate(contrast(ratio=1.0, interval=spread, equivalence=bounds)) == text
-    assert text.partition("(")[2].rstrip(")") in words.sentence(
+    assert words.format_estimate(contrast(ratio=1.0, interval=spread, equivalence=bounds)) == text
+    assert text.partition("(")[2].rstrip(")") in words.write_sentence(
         contrast(ratio=1.0, interval=spread, equivalence=bounds), words.Labels(("environment",))
     )
 
@@ -249,14 +254,14 @@ def test_an_interval_tells_on_which_side_of_the_margin_it_ends(spread: tuple[flo
     ],
 )
 def test_an_end_that_lies_beyond_1_is_written_so(value: float, spread: tuple[float, float], text: str) -> None:
-    assert words.size(value, spread, "ratio", "") == text
+    assert words.format_size(value, spread, "ratio", "") == text
 
 
 @pytest.mark.parametrize(
     ("level", "text"), [(0.05, "95 %"), (0.05 / 4, "98.75 %"), (0.05 / 18, "99.72 %"), (0.001 / 20, "99.995 %")]
 )
 def test_no_interval_is_at_all_of_100_percent(level: float, text: str) -> None:
-    assert figures.percent(1 - level) == text
+    assert figures.format_percent(1 - level) == text
 
 
 @pytest.mark.parametrize(
@@ -270,8 +275,8 @@ def test_plain_numbers_of_a_table_have_no_exponent(value: float, text: str) -> N
 
 @pytest.mark.parametrize(("value", "text"), [(float("nan"), "not a number"), (float("inf"), "unbounded")])
 def test_what_is_no_number_is_said_in_words(value: float, text: str) -> None:
-    assert figures.ratio(value) == text
-    assert figures.interval(1.0, (0.5, value)) == f"0.50 to {text}"
+    assert figures.format_ratio(value) == text
+    assert figures.format_interval(1.0, (0.5, value)) == f"0.50 to {text}"
 
 
 @given(
@@ -283,7 +288,7 @@ def test_an_interval_has_two_digits_of_its_width_at_most_unless_it_ends_beside_0
     value: float, below: float, above: float
 ) -> None:
     low, high = value * below, value * above
-    said = figures.interval(value, (low, high))
+    said = figures.format_interval(value, (low, high))
     written = said.split(" to ")
     assert not {end for end in written if not float(end.replace(",", ""))}
     # An end that is small beyond all proportion has two digits, and one that is hard by 1 tells its side, whatever the
@@ -312,7 +317,7 @@ def test_an_interval_has_two_digits_of_its_width_at_most_unless_it_ends_beside_0
 )
 def test_rates_below_each_other_have_one_precision(values: list[float], decimals: int) -> None:
     assert figures.common_decimals(values) == decimals
-    assert figures.quantity(1037.0, "1/s", 2) == "1,037.00/s"
+    assert figures.format_quantity(1037.0, "1/s", 2) == "1,037.00/s"
 
 
 @pytest.mark.parametrize(
@@ -334,7 +339,7 @@ def test_rates_below_each_other_have_one_precision(values: list[float], decimals
     ],
 )
 def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) -> None:
-    assert figures.quantity(value, unit) == text
+    assert figures.format_quantity(value, unit) == text
 
 
 @pytest.mark.parametrize(
@@ -363,12 +368,12 @@ def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) ->
 def test_differences_name_their_unit_once(
     value: float, spread: tuple[float, float] | None, unit: str, text: str
 ) -> None:
-    assert figures.difference(value, spread, unit) == text
+    assert figures.format_difference(value, spread, unit) == text
 
 
 def test_control_characters_never_pass() -> None:
-    assert "\x1b" not in words.plain("\x1b[31mred\x07\u202e")
-    assert words.plain("line\n\tnext") == "line\n\tnext"
+    assert "\x1b" not in words.strip_controls("\x1b[31mred\x07\u202e")
+    assert words.strip_controls("line\n\tnext") == "line\n\tnext"
 
 
 # ── The terminal ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -477,7 +482,7 @@ def test_a_run_without_contrasts_says_so() -> None:
     ],
 )
 def test_names_that_have_commas_are_told_apart(names: list[str], text: str) -> None:
-    assert figures.listing(names) == text
+    assert figures.join_listing(names) == text
 
 
 def test_next_to_nothing_is_told_without_a_power_of_ten() -> None:
@@ -488,7 +493,7 @@ def test_of_what_is_the_same_in_all_blocks_nothing_is_undecided() -> None:
     none = {"response": "errors", "unit": "share", "scale": "difference", "ratio": None, "difference": 0.0}
     pairs = [{"block": block, "attempt": 0, "treatment": 0.0, "reference": 0.0} for block in range(8)]
     undecided = {**none, "verdict": Verdict.UNDECIDED, "reason": "no-margin", "pairs": pairs, "primary": False}
-    assert words.verdict(contrast(**undecided)).text == "the same in all blocks"
-    assert words.verdict(contrast(**{**undecided, "primary": True})).text == "undecided"
+    assert words.badge_verdict(contrast(**undecided)).text == "the same in all blocks"
+    assert words.badge_verdict(contrast(**{**undecided, "primary": True})).text == "undecided"
     apart = [{**pairs[0], "treatment": 0.001}, *pairs[1:]]
-    assert words.verdict(contrast(**{**undecided, "pairs": apart})).text == "undecided"
+    assert words.badge_verdict(contrast(**{**undecided, "pairs": apart})).text == "undecided"

@@ -39,14 +39,14 @@ def changed(kept: Path, place: Path, change: Callable[[dict[str, Any]], object])
 
 def refusal(folder: RunFolder) -> str:
     with pytest.raises(BadInput) as error:
-        session.refuse_what_is_not_as_planned(folder, folder.manifest())
+        session.refuse_what_is_not_as_planned(folder, folder.read_manifest())
     assert error.value.remedy
     return error.value.what
 
 
 def test_a_run_as_it_was_planned_goes_on(kept: Path) -> None:
     folder = RunFolder(kept)
-    session.refuse_what_is_not_as_planned(folder, folder.manifest())
+    session.refuse_what_is_not_as_planned(folder, folder.read_manifest())
 
 
 def test_trials_that_would_have_other_names(kept: Path, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_study_with_a_treatment_of_no_level(kept: Path, tmp_path: Path) -> Non
 
 
 def test_a_plugin_of_another_version_is_told(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = RunFolder(kept).manifest()
+    manifest = RunFolder(kept).read_manifest()
     before = PluginVersion(group="workloads", plugin="http", distribution="theirs", version="1.0")
     older = manifest.model_copy(update={"plugins": (before,)})
     (told,) = session.find_other_plugins(older).values()

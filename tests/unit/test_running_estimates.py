@@ -10,7 +10,7 @@ from rich.console import Console
 from nearmetal.run.events import BlockEnded, BlockStarted, BootStarted, Step, TrialEnded
 from nearmetal.running_estimates import RunningEstimates
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.terminal import Watcher
 from tests import plausible_run
 
@@ -21,34 +21,34 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def test_estimates_come_with_intervals_as_soon_as_blocks_suffice(run: RunFolder) -> None:
-    estimates = RunningEstimates(run.manifest().plan)
-    assert list(estimates.lines()) == []
-    for record in records(run.journal):
+    estimates = RunningEstimates(run.read_manifest().plan)
+    assert list(estimates.list_lines()) == []
+    for record in read_records(run.journal):
         if record.trial.block < 2:
-            estimates.take(record)
-    first, *_ = estimates.lines()
+            estimates.take_record(record)
+    first, *_ = estimates.list_lines()
     assert re.fullmatch("so far, no verdict: 0.9[0-9]* × web throughput, docker vs host", first)
-    for record in records(run.journal):
+    for record in read_records(run.journal):
         if record.trial.block >= 2:
-            estimates.take(record)
-    first, *others = estimates.lines()
+            estimates.take_record(record)
+    first, *others = estimates.list_lines()
     assert " × (0.9" in first and len(others) == 3
 
 
 def test_of_a_block_that_is_repeated_the_last_attempt_counts(run: RunFolder) -> None:
-    estimates = RunningEstimates(run.manifest().plan)
-    once = [record for record in records(run.journal) if record.trial.block == 0]
+    estimates = RunningEstimates(run.read_manifest().plan)
+    once = [record for record in read_records(run.journal) if record.trial.block == 0]
     for record in once:
-        estimates.take(record)
-    (before, *_) = estimates.lines()
+        estimates.take_record(record)
+    (before, *_) = estimates.list_lines()
     for record in once:
         if record.trial.treatment["environment"] == "docker":
             halved = {
                 name: told.model_copy(update={"value": told.value / 2}) for name, told in record.responses.items()
             }
             trial = record.trial.model_copy(update={"attempt": 1, "id": record.trial.id[::-1]})
-            estimates.take(record.model_copy(update={"trial": trial, "responses": halved}))
-    (after, *_) = estimates.lines()
+            estimates.take_record(record.model_copy(update={"trial": trial, "responses": halved}))
+    (after, *_) = estimates.list_lines()
     assert ": 0.9" in before and ": 0.4" in after
 
 
@@ -56,12 +56,12 @@ def test_of_a_block_that_is_repeated_the_last_attempt_counts(run: RunFolder) -> 
 def test_a_terminal_of_any_width_has_a_bar_and_estimates_below_it(width: int, run: RunFolder, tmp_path: Path) -> None:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
-    plan = run.manifest().plan
+    plan = run.read_manifest().plan
     with Watcher(console, plan.trials, plan.blocks, 1.0, estimates=RunningEstimates(plan)) as watcher:
         watcher(BlockStarted(block=0, attempt=0, trials=6))
         watcher(BootStarted(block=0, attempt=0, treatment={"environment": "docker"}))
         watcher(Step(name="measure", state="begins"))
-        for record in records(run.journal):
+        for record in read_records(run.journal):
             watcher(TrialEnded(record=record))
         watcher(BlockEnded(block=0, attempt=0, whole=True))
         assert watcher._bar is not None

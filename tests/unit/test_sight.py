@@ -54,7 +54,7 @@ def study(*overrides: str) -> Study:
 
 
 def planned(of: Study) -> Plan:
-    return planning.make(evidence.open_number(of))
+    return planning.make_plan(evidence.open_number(of))
 
 
 def noise(workload: str = "web", spread: float = 0.02, scale: Scale = "ratio", **more: Any) -> PairedNoise:
@@ -144,7 +144,7 @@ def test_a_difference_in_a_unit_is_a_share_of_what_is_typical() -> None:
     assert web.blocks_wanted is not None and ratio.blocks_wanted is not None
     assert web.blocks_wanted == pytest.approx(ratio.blocks_wanted, abs=1)
     assert web.finds.smallest == pytest.approx(1000 * ratio.finds.smallest, rel=0.05)
-    assert "in throughput" in plan_sight.sentence(web, 0.02) and "/s" in plan_sight.sentence(web, 0.02)
+    assert "in throughput" in plan_sight.write_sentence(web, 0.02) and "/s" in plan_sight.write_sentence(web, 0.02)
 
 
 def test_auto_without_any_noise_is_refused_with_what_to_do() -> None:
@@ -193,7 +193,7 @@ def test_the_report_says_how_the_number_of_blocks_was_fixed() -> None:
     report = read_run(RunFolder.open(Path(__file__).parents[1] / "golden" / "run"))
     of = study()
     fixed, sizing = evidence.fix_blocks(of, planned(of), Evidence(BOTH))
-    manifest = report.manifest.model_copy(update={"sizing": sizing, "study": fixed, "plan": planning.make(fixed)})
+    manifest = report.manifest.model_copy(update={"sizing": sizing, "study": fixed, "plan": planning.make_plan(fixed)})
     text = str(method.plugin.render(replace(report, manifest=manifest)).blocks[0])
     assert sizing is not None and f'blocks = "auto": {sizing.blocks}, by the pilot of 1 Mar 2025' in text
     assert f"k = {count_spare(manifest.plan)}" in text
@@ -267,9 +267,9 @@ def test_one_sentence_tells_the_comparison_that_sees_the_least_of_a_workload_and
     web, primes = seen
     finds = web.finds.model_copy(update={"smallest": 2 * web.finds.smallest})
     worse = web.model_copy(update={"finds": finds})
-    told = list(plan_sight.sentences([web, worse, primes], study().design))
+    told = list(plan_sight.write_sentences([web, worse, primes], study().design))
     assert [line.split(":")[0] for line in told] == ["web", "primes"]
-    assert told[0] == plan_sight.sentence(worse, study().design.margin, 2)
+    assert told[0] == plan_sight.write_sentence(worse, study().design.margin, 2)
     assert "2 comparisons" in told[0] and "comparisons" not in told[1]
 
 

@@ -14,7 +14,7 @@ from nearmetal.lab.changes import ledger
 from nearmetal.model import Handle, TrialRecord
 from nearmetal.report.reading import read as read_run
 from nearmetal.store import journal, query, runs
-from nearmetal.store.checksum import Changed, add_checksum, without_checksum
+from nearmetal.store.checksum import ChecksumMismatch, add_checksum, without_checksum
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal
 from tests import plausible_run
@@ -53,13 +53,13 @@ def is_told(read: Callable[[], object]) -> bool:
 def test_a_journal_writes_each_line_with_a_checksum_that_readers_do_not_see(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     lines = Journal(path)
-    lines.append({"schema": "event.v1", "event": "LeftBehind", "at_ns": 1, "what": "a bridge"})
+    lines.append_line({"schema": "event.v1", "event": "LeftBehind", "at_ns": 1, "what": "a bridge"})
     lines.close()
     assert path.read_bytes() == (
         b'{"schema":"event.v1","event":"LeftBehind","at_ns":1,"what":"a bridge","sum":"c88b4949"}\n'
     )
     expected = {"schema": "event.v1", "event": "LeftBehind", "at_ns": 1, "what": "a bridge"}
-    assert list(journal.lines(path)) == list(journal.read_lines(path)) == [expected]
+    assert list(journal.read_entries(path)) == list(journal.read_lines(path)) == [expected]
 
 
 def test_each_flipped_bit_of_each_kind_of_line_is_told_with_its_line(folder: RunFolder) -> None:
@@ -81,19 +81,19 @@ def test_what_was_torn_by_a_crash_never_counted_and_is_not_told(folder: RunFolde
     for length in (*range(0, whole - 25, 20), *range(whole - 25, whole)):
         folder.journal.write_bytes(lines[0] + lines[-1][:length])
         assert len(journal.read_lines(folder.journal)) == 1
-        assert RunView(folder.path).follow().lines == 1
+        assert RunView(folder.path).follow_run().lines == 1
 
 
 def readers(folder: RunFolder, cache: Path) -> Iterator[Callable[[], object]]:
     yield lambda: read_run(folder)
     yield lambda: runs_commands.show(folder.path, as_json=True)
     yield lambda: runs_commands.report(folder.path, "md", None)
-    yield lambda: run.resume(folder.path, form="json")
-    yield lambda: compare.compare([folder.path], [folder.path.parent / "other"], form="json")
-    yield RunView(folder.path).follow
-    yield lambda: query.ask("SELECT count(*) FROM trials", [folder.path], cache, lambda _: None)
-    yield lambda: list(journal.records(folder.journal))
-    yield lambda: list(journal.events(folder.journal))
+    yield lambda: run.resume_run(folder.path, form="json")
+    yield lambda: compare.compare_runs([folder.path], [folder.path.parent / "other"], form="json")
+    yield RunView(folder.path).follow_run
+    yield lambda: query.answer_query("SELECT count(*) FROM trials", [folder.path], cache, lambda _: None)
+    yield lambda: list(journal.read_records(folder.journal))
+    yield lambda: list(journal.read_events(folder.journal))
 
 
 def test_every_reader_tells_of_it_and_so_does_the_listing(folder: RunFolder, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_every_reader_tells_of_it_and_so_does_the_listing(folder: RunFolder, tmp
         folder.journal.write_bytes(flip(whole, bit))
         for number, read in enumerate(readers(folder, tmp_path / "cache")):
             assert is_told(read), (bit, number)
-        listed, unreadable = runs.listing([folder.path])
+        listed, unreadable = runs.list_entries([folder.path])
         assert not listed and unreadable[0].reason.startswith("journal.jsonl: line "), bit
     folder.journal.write_bytes(whole)
     assert len(read_run(folder).records) == 12
@@ -137,18 +137,18 @@ def test_each_flipped_bit_of_a_manifest_is_told(folder: RunFolder) -> None:
     for bit in (*range(0, end, 7), *range(end, 8 * len(whole))):
         file.write_bytes(flip(whole, bit))
         with pytest.raises(BadInput) as told:
-            RunFolder(folder.path).manifest()
+            RunFolder(folder.path).read_manifest()
         assert told.value.what.startswith("the run's manifest cannot be read: it was changed"), bit
         assert told.value.where == str(file) and told.value.remedy
     file.write_bytes(whole)
-    assert RunFolder(folder.path).manifest() == folder.manifest()
+    assert RunFolder(folder.path).read_manifest() == folder.read_manifest()
 
 
 def test_a_manifest_of_an_earlier_version_has_no_checksum_and_is_read_as_before(folder: RunFolder) -> None:
     file = folder.path / "manifest.json"
     file.write_bytes(without_checksum(file.read_bytes()[:-1]) + b"\n")
     assert b'"sum"' not in file.read_bytes()
-    assert RunFolder(folder.path).manifest() == folder.manifest()
+    assert RunFolder(folder.path).read_manifest() == folder.read_manifest()
 
 
 # ── Two bits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +161,7 @@ def test_each_pair_of_flipped_bits_is_told_of_which_one_is_in_the_checksum() -> 
         once = flip(line, first)
         for second in range(bits):
             if second != first:
-                with pytest.raises(Changed):
+                with pytest.raises(ChecksumMismatch):
                     without_checksum(flip(once, second))
 
 

@@ -63,7 +63,7 @@ MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 def test_a_manifest_of_a_later_version_is_left_to_whoever_wrote_it(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**manifest, "schema": "manifest.v9"}))
-    error = refused(RunFolder(run).manifest)
+    error = refused(RunFolder(run).read_manifest)
     assert "of a later version (manifest.v9)" in error.what and "the nearmetal that wrote it" in error.remedy
 
 
@@ -72,7 +72,7 @@ def test_a_manifest_that_is_not_as_declared(run: Path, damage: Callable[[dict[st
     manifest = json.loads((run / "manifest.json").read_text())
     damage(manifest)
     (run / "manifest.json").write_text(json.dumps(manifest))
-    error = refused(RunFolder(run).manifest)
+    error = refused(RunFolder(run).read_manifest)
     assert error.where == str(run / "manifest.json")
     assert error.what == f"the run's manifest cannot be read: {what}"
 
@@ -103,12 +103,12 @@ MANIFESTS_V2: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 def test_a_manifest_of_version_2_that_is_not_as_declared(
     run: Path, damage: Callable[[dict[str, Any]], object], what: str
 ) -> None:
-    RunFolder(run).write_manifest(RunFolder(run).manifest())
+    RunFolder(run).write_manifest(RunFolder(run).read_manifest())
     manifest = json.loads((run / "manifest.json").read_text())
     damage(manifest)
     del manifest["sum"]
     (run / "manifest.json").write_text(json.dumps(manifest))
-    assert refused(RunFolder(run).manifest).what == f"the run's manifest cannot be read: {what}"
+    assert refused(RunFolder(run).read_manifest).what == f"the run's manifest cannot be read: {what}"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_manifest_of_version_2_that_is_not_as_declared(
 )
 def test_a_manifest_that_is_no_json_object(run: Path, content: bytes, what: str) -> None:
     (run / "manifest.json").write_bytes(content)
-    assert refused(RunFolder(run).manifest).what == f"the run's manifest cannot be read: {what}"
+    assert refused(RunFolder(run).read_manifest).what == f"the run's manifest cannot be read: {what}"
 
 
 @pytest.mark.parametrize(("content", "what"), [(None, "is missing"), (b"", "is empty")])
@@ -135,10 +135,10 @@ def test_a_journal_that_is_lost_is_not_taken_for_one_of_a_run_that_did_not_begin
         file.unlink()
     else:
         file.write_bytes(content)
-    for read in (lambda: read_run(RunFolder(run)), RunView(run).follow):
+    for read in (lambda: read_run(RunFolder(run)), RunView(run).follow_run):
         error = refused(read)
         assert (error.what, error.where) == (f"the run's journal {what}", str(file))
-    (told,) = runs.listing([run])[1]
+    (told,) = runs.list_entries([run])[1]
     assert told.reason == f"journal.jsonl: the run's journal {what}"
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**manifest, "fairness": []}))
@@ -193,7 +193,7 @@ def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: s
     whole = (run / "journal.jsonl").read_text().splitlines()
     (run / "journal.jsonl").write_text("\n".join([*whole[:2], line, *whole[2:]]) + "\n")
     file = run / "journal.jsonl"
-    for read in (lambda: list(journal.records(file)), lambda: read_run(RunFolder(run)), RunView(run).follow):
+    for read in (lambda: list(journal.read_records(file)), lambda: read_run(RunFolder(run)), RunView(run).follow_run):
         error = refused(read)
         assert error.where == str(file)
         assert error.what == f"line 3 cannot be read: {what}"
@@ -202,10 +202,10 @@ def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: s
 def test_a_line_of_another_version_is_told_with_what_may_have_made_it(run: Path) -> None:
     file = run / "journal.jsonl"
     file.write_text(file.read_text() + record(schema="record.v3") + "\n")
-    error = refused(lambda: list(journal.records(file)))
+    error = refused(lambda: list(journal.read_records(file)))
     assert error.remedy == "if a newer nearmetal made it, read it with that; else restore the file from a copy"
     with pytest.raises(BadInput, match=r"`schema` cannot be 'record\.v3'"):
-        list(journal.events(file))
+        list(journal.read_events(file))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_question_is_not_answered_by_a_run_with_a_line_that_is_neither_a_recor
 ) -> None:
     with (run / "journal.jsonl").open("a") as file:
         file.write(line + "\n")
-    error = refused(lambda: query.ask("SELECT run FROM runs", [run], tmp_path / "cache", lambda _: None))
+    error = refused(lambda: query.answer_query("SELECT run FROM runs", [run], tmp_path / "cache", lambda _: None))
     assert what in error.what and error.where == str(run / "journal.jsonl")
 
 
@@ -232,7 +232,7 @@ def test_events_and_their_keys_that_this_version_does_not_know_are_passed_over(r
     known = read_run(RunFolder(run)).records
     file.write_text(file.read_text() + line + "\n")
     assert read_run(RunFolder(run)).records == known
-    assert list(journal.events(file))[-1] == journal.read(file)[1][-1] == json.loads(line)
+    assert list(journal.read_events(file))[-1] == journal.read(file)[1][-1] == json.loads(line)
 
 
 def test_one_run_that_is_damaged_takes_no_other_with_it(run: Path, tmp_path: Path) -> None:
@@ -240,12 +240,12 @@ def test_one_run_that_is_damaged_takes_no_other_with_it(run: Path, tmp_path: Pat
     manifest = json.loads((run / "manifest.json").read_text())
     (late / "manifest.json").write_text(json.dumps({**manifest, "created": "yesterday"}))
     (bad / "journal.jsonl").write_text((run / "journal.jsonl").read_text() + event("LookTaken") + "\n")
-    listed, unreadable = runs.listing([late, run, bad])
+    listed, unreadable = runs.list_entries([late, run, bad])
     assert [one.run for one in listed] == [str(run)]
     assert [one.run for one in unreadable] == [str(late), str(bad)]
     said: list[str] = []
     asked = [late, run]
-    assert query.ask("SELECT count(*) FROM runs", asked, tmp_path / "cache", said.append).rows == ((1,),)
+    assert query.answer_query("SELECT count(*) FROM runs", asked, tmp_path / "cache", said.append).rows == ((1,),)
     assert any(one.startswith("left out: ") and "`created` cannot be 'yesterday'" in one for one in said)
 
 
@@ -257,16 +257,16 @@ def test_a_trial_that_has_two_lines_is_told_by_all_who_read_them(run: Path, tmp_
     file.write_text("\n".join([*lines, lines[number]]) + "\n")
     what = f"line {len(lines) + 1} is of the same trial as line {number + 1}"
     view = RunView(run)
-    assert what in view.state()["state"]
+    assert what in view.render_state()["state"]
     for read in (
-        lambda: list(journal.records(file)),
+        lambda: list(journal.read_records(file)),
         lambda: read_run(RunFolder(run)),
-        lambda: query.ask("SELECT 1", [run], tmp_path / "cache", lambda _: None),
-        view.follow,
+        lambda: query.answer_query("SELECT 1", [run], tmp_path / "cache", lambda _: None),
+        view.follow_run,
     ):
         error = refused(read)
         assert (error.what, error.where) == (what, str(file))
-    (one,) = runs.listing([run])[1]
+    (one,) = runs.list_entries([run])[1]
     assert one.reason == f"journal.jsonl: {what}"
 
 
@@ -286,16 +286,16 @@ def test_what_is_no_file_is_refused_and_neither_waited_for_nor_read(
     (run / name).unlink()
     put(run / name)
     for read in (
-        RunFolder(run).manifest,
-        lambda: RunFolder.open(run).manifest(),
+        RunFolder(run).read_manifest,
+        lambda: RunFolder.open(run).read_manifest(),
         lambda: read_run(RunFolder(run)),
-        lambda: query.ask("SELECT 1", [run], tmp_path / "cache", lambda _: None),
-        RunView(run).follow,
+        lambda: query.answer_query("SELECT 1", [run], tmp_path / "cache", lambda _: None),
+        RunView(run).follow_run,
     ):
         error = refused(read)
         assert (error.what, error.where) == ("this is not a file", str(run / name))
-    assert "this is not a file" in RunView(run).state()["state"]
-    assert runs.listing([run])[1][0].reason == f"{name}: this is not a file"
+    assert "this is not a file" in RunView(run).render_state()["state"]
+    assert runs.list_entries([run])[1][0].reason == f"{name}: this is not a file"
 
 
 @pytest.mark.parametrize("put", [pipe, endless])
@@ -307,9 +307,9 @@ def test_a_journal_or_ledger_that_is_no_file_is_refused_by_all_that_open_it(
     for read in (
         lambda: journal.Journal(path),
         lambda: journal.read_lines(path),
-        lambda: list(journal.lines(path)),
-        lambda: journal.last(path),
-        lambda: runs.state(path),
+        lambda: list(journal.read_entries(path)),
+        lambda: journal.read_last_event(path),
+        lambda: runs.find_state(path),
         lambda: ledger.Ledger(path),
         lambda: ledger.outstanding(path),
     ):
@@ -323,10 +323,10 @@ def test_what_this_user_may_not_read_is_an_input_that_cannot_be_used(
 ) -> None:
     """Root may read all."""
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != run / name)
-    error = refused(lambda: RunFolder.open(run).manifest())
+    error = refused(lambda: RunFolder.open(run).read_manifest())
     assert (error.what, error.where) == ("this user may not read it", str(run / name))
     assert error.remedy.startswith("name one that you may read")
-    (one,) = runs.listing([run])[1]
+    (one,) = runs.list_entries([run])[1]
     assert one.reason == f"{name or run.name}: this user may not read it"
 
 
@@ -334,7 +334,7 @@ def test_a_link_in_the_place_of_the_folder_of_artifacts_is_refused(run: Path, tm
     """Whoever goes on with the run would write where it leads."""
     (tmp_path / "elsewhere").mkdir()
     (run / "artifacts").symlink_to(tmp_path / "elsewhere")
-    error = refused(RunFolder(run).manifest)
+    error = refused(RunFolder(run).read_manifest)
     assert (error.what, error.where) == ("this is a link, and not a folder of the run's own", str(run / "artifacts"))
 
 

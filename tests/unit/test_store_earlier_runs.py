@@ -31,7 +31,7 @@ def test_runs_of_the_same_study_and_host_that_began_before_are_counted(tmp_path:
     placed(tmp_path, "elsewhere", created="2026-11-23T00:00:00+00:00", host={"processor": {"model": "B"}})
     other = placed(tmp_path, "other", created="2026-11-23T00:00:00+00:00", **with_host)
     journals.rewrite_manifest(other.path, lambda text: text.replace('"speed": 0.5', '"speed": 0.6'))
-    (placed(tmp_path, "damaged").path / "manifest.json").write_text(f'{{"name":"{mine.manifest().study.name}"')
+    (placed(tmp_path, "damaged").path / "manifest.json").write_text(f'{{"name":"{mine.read_manifest().study.name}"')
     (tmp_path / "no-run").mkdir()
     assert count_earlier_runs(mine) == 2
     assert "2 runs of this study on this host began before this one" in str(render(mine, "md", print))

@@ -15,7 +15,7 @@ from nearmetal.report.sections.fairness import plugin as fairness
 from nearmetal.report.sections.method import plugin as method
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.write import render
-from nearmetal.store.facts import sift
+from nearmetal.store.facts import sift_facts
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
 
@@ -115,19 +115,19 @@ MUTATIONS = [mutate(random.Random(seed)) for seed in range(400)]
 
 
 def test_facts_of_the_probe_are_kept_whole() -> None:
-    assert sift(FACTS) == (FACTS, ())
+    assert sift_facts(FACTS) == (FACTS, ())
 
 
 def test_each_section_and_key_of_the_probes_schema_is_checked() -> None:
     """What is of another type than its schema says is left out, with its section alone."""
     for name, section in SCHEMA["properties"].items():
-        kept, problems = sift({**FACTS, name: ["of another type"]})
+        kept, problems = sift_facts({**FACTS, name: ["of another type"]})
         assert kept == {key: value for key, value in FACTS.items() if key != name}
         assert problems == (f"`{name}` cannot be a list",)
         if "$ref" not in section:
             continue
         for key in SCHEMA["$defs"][section["$ref"].rpartition("/")[2]]["properties"]:
-            kept, problems = sift({name: {key: {"of": "another type", "n": 1}} | {}})
+            kept, problems = sift_facts({name: {key: {"of": "another type", "n": 1}} | {}})
             if key != "resources":  # a table itself
                 assert (kept, problems) == ({}, (f"`{name}.{key}` cannot be a table",))
 
@@ -150,11 +150,11 @@ def test_each_section_and_key_of_the_probes_schema_is_checked() -> None:
     ],
 )
 def test_what_does_not_fit_is_named(facts: object, problem: str) -> None:
-    assert sift(facts) == ({}, (problem,))
+    assert sift_facts(facts) == ({}, (problem,))
 
 
 def test_a_section_that_nobody_foresaw_stays() -> None:
-    assert sift({"moon": {"phase": "full"}}) == ({"moon": {"phase": "full"}}, ())
+    assert sift_facts({"moon": {"phase": "full"}}) == ({"moon": {"phase": "full"}}, ())
 
 
 # ── Runs whose facts are rubbish ──────────────────────────────────────────────────────────────────────────────────────
@@ -179,7 +179,7 @@ def test_400_runs_whose_facts_are_rubbish_are_told_and_shown(whole: RunFolder) -
     told = 0
     for seed, facts in enumerate(MUTATIONS):
         folder = put(whole, facts)
-        _, problems = sift(facts)
+        _, problems = sift_facts(facts)
         told += bool(problems)
         report = read_run(folder)
         warnings = [one.text for one in report.analysis.warnings if one.code == "facts-malformed"]
@@ -200,8 +200,8 @@ def test_pages_of_runs_whose_facts_are_rubbish_are_whole(whole: RunFolder, seed:
     folder = put(whole, MUTATIONS[seed])
     page = str(render(folder, "md"))
     page.encode()
-    assert ("told of themselves is left out" in page) == bool(sift(MUTATIONS[seed])[1])
+    assert ("told of themselves is left out" in page) == bool(sift_facts(MUTATIONS[seed])[1])
     assert "## Can it be trusted?" in page and "docker" in page
     view = RunView(folder.path)
-    assert "cannot be read" not in view.state()["state"]
-    assert view.verdicts()["verdicts"]
+    assert "cannot be read" not in view.render_state()["state"]
+    assert view.render_verdicts()["verdicts"]

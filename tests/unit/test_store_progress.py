@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.dashboard.course import Course
+from nearmetal.dashboard.course import RunHistory
 from nearmetal.model import TrialStatus
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
@@ -17,35 +17,35 @@ from tests.golden.pages import HERE, RUNS
 def test_terminal_dashboard_and_list_have_the_same_numbers(name: str, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / name)
     shutil.copytree(HERE / name, folder.path)
-    manifest = folder.manifest()
+    manifest = folder.read_manifest()
     lines = journal.read_lines(folder.journal)
-    progress = RunProgress.of(lines)
-    course = Course(manifest.study, manifest.plan)
+    progress = RunProgress.from_lines(lines)
+    course = RunHistory(manifest.study, manifest.plan)
     for line in lines:
-        course.take(line)
-    (listed,), _ = runs.listing([folder.path])
+        course.take_line(line)
+    (listed,), _ = runs.list_entries([folder.path])
     assert (course.trials, course.counts, course.is_over) == (progress.trials, progress.counts, progress.is_over)
     assert (listed.trials, listed.ok, listed.again) == (
         progress.trials,
         progress.counts[TrialStatus.OK],
         progress.repeated,
     )
-    assert listed.state == runs.state(folder.journal) == ("ended" if progress.is_over else "interrupted")
+    assert listed.state == runs.find_state(folder.journal) == ("ended" if progress.is_over else "interrupted")
 
 
 def test_trials_of_repeated_blocks_are_counted_as_they_are_begun() -> None:
     progress = RunProgress()
 
     def begin(block: int, attempt: int) -> None:
-        progress.take({"event": "BlockStarted", "block": block, "attempt": attempt, "trials": 4})
+        progress.take_line({"event": "BlockStarted", "block": block, "attempt": attempt, "trials": 4})
 
-    progress.take({"event": "RunStarted"})
+    progress.take_line({"event": "RunStarted"})
     begin(0, 0)
     assert progress.again == 0
     begin(0, 1)
     assert progress.again == 4
     # Nothing of it has a record yet when the run goes on, and the attempt begins anew.
-    progress.take({"event": "RunResumed"})
+    progress.take_line({"event": "RunResumed"})
     assert progress.again == 0
     begin(0, 1)
     assert progress.again == 4

@@ -14,16 +14,16 @@ _UNDESCRIBED = Description(family=None, kernel=None, placement=None)
 @pytest.mark.parametrize("kind", ["host", "docker", "podman", "qemu", "mock"])
 def test_families_and_places_are_those_that_environments_tell(kind: str) -> None:
     told = resolve_alone(EnvironmentSpec(kind=kind), MachineSpec())
-    known = version_1.describe(told.model_copy(update={"description": _UNDESCRIBED}))
+    known = version_1.describe_environment(told.model_copy(update={"description": _UNDESCRIBED}))
     assert (known.family, known.is_reached_from_outside) == (told.description.family, False)
     assert known.kernel == "host" or known.family != "container"
-    assert version_1.describe(told) is told.description
+    assert version_1.describe_environment(told) is told.description
 
 
 def test_a_kind_that_nobody_knew_has_no_family() -> None:
     told = resolve_alone(EnvironmentSpec(kind="host"), MachineSpec())
     theirs = told.model_copy(update={"kind": "theirs", "description": _UNDESCRIBED})
-    assert version_1.describe(theirs).family == "unknown"
+    assert version_1.describe_environment(theirs).family == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -66,14 +66,14 @@ def test_every_key_is_there_with_its_default(
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_example_is_a_study(text: str) -> None:
-    assert plan.make(evidence.open_number(study.read(text, "example.toml"))).contrasts
+    assert plan.make_plan(evidence.open_number(study.read(text, "example.toml"))).contrasts
     if "[quick" in text:
         assert study.read(text, "example.toml", quick=True).design.blocks == 2
 
 
 def test_the_examples_show_crossed_and_nested_factors() -> None:
     found = study.read(EXAMPLES[1], "nic-models.toml")
-    assert len(plan.make(found).treatments) == 2 * 2 * (1 + 1 + 2)
+    assert len(plan.make_plan(found).treatments) == 2 * 2 * (1 + 1 + 2)
 
 
 def test_the_error_that_is_shown_is_what_is_said() -> None:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from nearmetal import factors, plan, studies, study
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
-from nearmetal.run.estimate import estimate
+from nearmetal.run.estimate import estimate_plan
 from nearmetal.study_checks.comparison import MOST_TRIALS
 from tests.unit.study_text import GOOD
 
 NESTED = tomllib.loads(GOOD)
-QUICKSTART = tomllib.loads(studies.text("quickstart"))
+QUICKSTART = tomllib.loads(studies.read_study_file("quickstart"))
 PLACE = re.compile(r"s\.toml(:[0-9]+|, --set .*)", re.DOTALL)
 
 THOROUGH = settings(max_examples=1500, suppress_health_check=list(HealthCheck))
@@ -45,9 +45,9 @@ def answered(text: str, *overrides: str) -> Study | None:
         and found.design.most_blocks <= 50
         and found.design.repeats <= 50
     ):
-        made = plan.make(found)
+        made = plan.make_plan(found)
         assert made.treatments
-        assert estimate(made) > 0
+        assert estimate_plan(made) > 0
         assert Study.from_json(json.loads(found.model_dump_json())) == found
     return found
 
@@ -137,7 +137,7 @@ def test_a_study_with_a_few_things_changed(whole: dict[str, Any]) -> None:
 @THOROUGH
 @given(st.data())
 def test_a_file_with_a_few_characters_changed(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([GOOD, studies.text("quickstart")]))
+    text = data.draw(st.sampled_from([GOOD, studies.read_study_file("quickstart")]))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
         until = at + data.draw(st.integers(0, 6))

@@ -9,7 +9,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.machine import image
 from nearmetal.study import read
 
-STUDY = studies.text("quickstart")
+STUDY = studies.read_study_file("quickstart")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def test_whether_an_observer_watches_is_a_factor_of_any_name() -> None:
     text = GOOD.replace("[machine]", '[factors.tap]\nlevels = [false, true]\nsets = "observe.capture"\n[machine]')
     read = study.read(text, "s.toml")
     assert read.factors["tap"].levels == (False, True)
-    asked = [(one["tap"], Resolver(read).ask(one).observe.capture) for one in factors.treatments_of(read)]
+    asked = [(one["tap"], Resolver(read).ask_treatment(one).observe.capture) for one in factors.treatments_of(read)]
     assert {tap for tap, _ in asked} == {False, True}
     assert all(capture == (CaptureSpec(snap=96) if tap else None) for tap, capture in asked)
 
@@ -29,7 +29,7 @@ sets = "observe.capture.inside"
 def test_how_captures_are_made_is_a_factor() -> None:
     read = study.read(GOOD.replace("[machine]", CAPTURED), "s.toml")
     found = [
-        (treatment["snap"], treatment["inside"], Resolver(read).ask(treatment).observe.capture)
+        (treatment["snap"], treatment["inside"], Resolver(read).ask_treatment(treatment).observe.capture)
         for treatment in factors.treatments_of(read)
     ]
     assert {(snap, inside) for snap, inside, _ in found} == {(64, False), (64, True), (256, False), (256, True)}
@@ -80,7 +80,7 @@ def test_captures_that_are_not_made_are_not_varied() -> None:
 
 
 def test_a_level_that_switches_an_observer_on_leaves_its_settings_to_be_set() -> None:
-    source = studies.text("probe-cost")
+    source = studies.read_study_file("probe-cost")
     read = study.read(source, "p.toml", ['observe.usage="100ms"', 'observe.capture={ ring = true, limit = "1GiB" }'])
     assert read.observe.chosen["usage"] == 0.1
 

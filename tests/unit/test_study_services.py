@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.factors import unused
+from nearmetal.factors import list_unused
 from nearmetal.resolve import installed_names, resolve_service, resolve_treatments
 from nearmetal.run.services import fill_in_levels
 from nearmetal.study import read
@@ -150,8 +150,8 @@ def test_a_factor_may_stand_in_services_alone() -> None:
     text = GOOD.replace('["/srv/api", "8080"]', '["/srv/api", "{threads}"]') + "[factors.threads]\nlevels = [1, 2]\n"
     study = read(text, "s.toml")
     # What asks another service is measured at each level in vain.
-    assert {(spec.name, name) for spec, name in unused(study, installed_names())} >= {("filling", "threads")}
-    assert ("web", "threads") not in {(spec.name, name) for spec, name in unused(study, installed_names())}
+    assert {(spec.name, name) for spec, name in list_unused(study, installed_names())} >= {("filling", "threads")}
+    assert ("web", "threads") not in {(spec.name, name) for spec, name in list_unused(study, installed_names())}
     plain = study.services["api"]
     filled = fill_in_levels(resolve_service("api", plain, FileReader()), {"environment": "host", "threads": 2})
     assert filled.start == ("/srv/api", "2")

@@ -59,7 +59,7 @@ when = { environment = "qemu" }
 name = "web"
 kind = "http"
 """
-    told = [one.server.kernel_arguments for one in plan.make(study.read(text, "s.toml")).resolved]
+    told = [one.server.kernel_arguments for one in plan.make_plan(study.read(text, "s.toml")).resolved]
     assert told == [(), (), ("mitigations=off", "quiet")]
     error = refused(text.replace('when = { environment = "qemu" }\n', ""))
     assert error.what == "`kernel_arguments` is varied for 'host', to which machine.kernel_arguments means nothing"

@@ -9,7 +9,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, HostSpec, TrialStatus
 from nearmetal.run import session, suspension
-from nearmetal.run.suspension import Reading, reason
+from nearmetal.run.suspension import Reading, describe_suspension
 from tests.order import mock_run
 from tests.order.in_process import InProcess
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
@@ -28,7 +28,7 @@ from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
     ],
 )
 def test_the_time_that_a_host_slept_and_how_often(after: Reading, why: str | None) -> None:
-    assert reason(Reading(7.0, {"far": 2}), after) == why
+    assert describe_suspension(Reading(7.0, {"far": 2}), after) == why
 
 
 class Far(LocalSite):
@@ -59,7 +59,9 @@ async def test_another_host_is_asked_how_often_it_was_suspended() -> None:
     stage = ScriptedStage([server], [client, silent])
     before = await suspension.read(stage)
     assert before.counts == {"far": 3}
-    assert reason(before, await suspension.read(stage)) == "the host far was suspended while it was measured"
+    assert (
+        describe_suspension(before, await suspension.read(stage)) == "the host far was suspended while it was measured"
+    )
 
 
 async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
@@ -67,7 +69,7 @@ async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
 ) -> None:
     told = chain((10.0, 10.0, 15.0), repeat(15.0))  # as the trial begins, and before and after it measures
     monkeypatch.setattr(session, "BlockProcesses", InProcess)
-    monkeypatch.setattr(suspension, "asleep", lambda: next(told))
+    monkeypatch.setattr(suspension, "measure_sleep", lambda: next(told))
     _, records = await mock_run.run(tmp_path / "run")
     first, *others = records
     assert (first.status, first.reason) == (
@@ -83,4 +85,4 @@ async def test_clocks_of_a_host_that_is_awake_keep_their_distance() -> None:
     before = await suspension.read(stage)
     assert before.counts == {}
     assert before.asleep > -0.1
-    assert reason(before, await suspension.read(stage)) is None
+    assert describe_suspension(before, await suspension.read(stage)) is None

@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from nearmetal.tables import Column, fitted
+from nearmetal.tables import Column, fit_table
 
 COLUMNS = (Column("image"), Column("digest"), Column(""), Column("size", is_of_numbers=True))
 ROWS = (("lab", "c7ce62bc4dca", "current", "890 MiB"), ("later-kernel", "8ef1c1bc4dca", "old", "13.4 MiB"))
@@ -14,7 +14,7 @@ ROWS = (("lab", "c7ce62bc4dca", "current", "890 MiB"), ("later-kernel", "8ef1c1b
 def printed(columns: tuple[Column, ...], rows: tuple[tuple[str, ...], ...], width: int) -> list[str]:
     console = Console(width=width, color_system=None, markup=False)
     with console.capture() as capture:
-        console.print(fitted(columns, rows, width))
+        console.print(fit_table(columns, rows, width))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 

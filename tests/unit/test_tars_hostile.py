@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.by_hand.unpacking import unpack
+from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.errors import HostCannot
 from nearmetal.lab.containers.image import lacking
 
@@ -97,7 +97,7 @@ def test_what_a_machine_sends_is_unpacked_or_refused(archives: list[bytes], tmp_
         place = places / str(number)
         place.mkdir(parents=True)
         try:
-            unpack(io.BytesIO(content), place)
+            unpack_archive(io.BytesIO(content), place)
         except (HostCannot, OSError):
             pass
         except Exception as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.temporary import sweep, temporary_folder
+from nearmetal.temporary import sweep_folders, temporary_folder
 
 KILLED = """
 import os, signal
@@ -37,7 +37,7 @@ def test_what_a_killed_command_left_is_swept_and_what_is_in_use_stays() -> None:
     left = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False).stdout.strip()
     assert Path(left, "capture.pcap").exists(), "it was not killed in the middle"
     with temporary_folder() as folder:
-        sweep()
+        sweep_folders()
         assert folder.exists() and not Path(left).exists()
 
 
@@ -50,11 +50,11 @@ def test_what_is_being_made_is_not_swept() -> None:
     making = os.open(parent, os.O_RDONLY)
     try:
         fcntl.flock(making, fcntl.LOCK_SH)
-        sweep()
+        sweep_folders()
         assert unlocked.exists()
     finally:
         os.close(making)
-    sweep()
+    sweep_folders()
     assert not unlocked.exists()
 
 

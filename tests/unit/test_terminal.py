@@ -20,7 +20,7 @@ from nearmetal.run.events import (
     Withdrawn,
 )
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import read_records
 from nearmetal.store.progress import RunProgress
 from nearmetal.terminal import Watcher
 from tests.golden.make_run import FOLDER
@@ -36,7 +36,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
 
 def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
     out = io.StringIO()
-    before = RunProgress.of(list(records(RunFolder(FOLDER).journal))[:6])
+    before = RunProgress.from_lines(list(read_records(RunFolder(FOLDER).journal))[:6])
     console = Console(file=out, force_terminal=True, width=80)
     with Watcher(console, trials=8, blocks=4, estimate=2.0, progress=before):
         pass
@@ -45,19 +45,19 @@ def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
 
 def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
     run = RunFolder(FOLDER)
-    seen = list(records(run.journal))[:10]
+    seen = list(read_records(run.journal))[:10]
     trials = [one.trial.model_copy(update={"attempt": 1, "id": one.trial.id[::-1]}) for one in seen[8:]]
     again = [one.model_copy(update={"trial": trial}) for one, trial in zip(seen[8:], trials, strict=True)]
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80)
-    with run_commands.watcher(run.manifest().study, run.manifest().plan, console, [*seen, *again]):
+    with run_commands.make_watcher(run.read_manifest().study, run.read_manifest().plan, console, [*seen, *again]):
         pass
     assert "12/18" in out.getvalue()
 
 
 def test_steps_that_trials_share_are_part_of_what_is_left_once_for_each_boot() -> None:
     run = RunFolder(FOLDER)
-    one = next(iter(records(run.journal)))
+    one = next(iter(read_records(run.journal)))
 
     def trial(id: str, attempt: int = 0, **changed: Any) -> TrialRecord:
         address = one.trial.model_copy(update={"id": id, "attempt": attempt})
@@ -67,13 +67,13 @@ def test_steps_that_trials_share_are_part_of_what_is_left_once_for_each_boot() -
     shared = [trial(f"{number}", phases_ns={**boot, "measure": 10_000_000_000 + number}) for number in range(6)]
     short = trial("short", phases_ns=boot, status=TrialStatus.FAILED)
     other = trial("other", 1, phases_ns={"create": 7})
-    manifest = run.manifest()
+    manifest = run.read_manifest()
     console = Console(file=io.StringIO())
     for before, each in (([*shared, short], 92 / 6), ([short, *shared], 92 / 6), ([*shared, other], 92 / 7)):
-        watcher = run_commands.watcher(manifest.study, manifest.plan, console, before)
+        watcher = run_commands.make_watcher(manifest.study, manifest.plan, console, before)
         assert watcher._estimate == pytest.approx(each)
-    none = run_commands.watcher(manifest.study, manifest.plan, console)
-    assert run_commands.watcher(manifest.study, manifest.plan, console, [short])._estimate == none._estimate
+    none = run_commands.make_watcher(manifest.study, manifest.plan, console)
+    assert run_commands.make_watcher(manifest.study, manifest.plan, console, [short])._estimate == none._estimate
 
 
 def test_what_went_wrong_fits_into_the_terminal() -> None:
@@ -85,7 +85,7 @@ def test_what_went_wrong_fits_into_the_terminal() -> None:
 
 def test_what_a_machine_says_steers_no_terminal_of_a_run() -> None:
     bad = "\x1b]0;other\x07\x1b[2J"
-    seen = next(iter(records(RunFolder(FOLDER).journal)))
+    seen = next(iter(read_records(RunFolder(FOLDER).journal)))
     treatment = {"environment": "mock", "place": bad}
     trial = seen.trial.model_copy(update={"treatment": treatment, "workload": bad})
     failed = {"trial": trial, "status": TrialStatus.FAILED, "reason": bad}

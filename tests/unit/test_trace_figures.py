@@ -5,13 +5,13 @@ import json
 import pytest
 
 from nearmetal.trace.events import Clocks
-from nearmetal.trace.figures import figures
+from nearmetal.trace.figures import make_figures
 from nearmetal.units import MIB
 from tests.unit.trace_golden import DOCUMENT
 
 
 def test_a_record_keeps_what_each_request_took() -> None:
-    told = figures(DOCUMENT)
+    told = make_figures(DOCUMENT)
     assert told["requests"] == 50
     # 55 packets of the client's and 53 of the server's, three of these bare acknowledgements.
     assert (told["packets"], told["segments"], told["acks"]) == (2.16, 1, 0.06)
@@ -25,7 +25,7 @@ def test_a_record_keeps_what_each_request_took() -> None:
 
 def test_writes_are_told_with_their_size() -> None:
     server = {**DOCUMENT["server"], "writes": {"size": 1000, "apart": 300, "joined": 200}}
-    told = figures({**DOCUMENT, "server": server})
+    told = make_figures({**DOCUMENT, "server": server})
     assert (told["writes"], told["joined_writes"], told["write_size"]) == (10, 4, 1000)
 
 
@@ -48,7 +48,7 @@ def test_what_was_lost_is_counted_as_what_left_whatever_was_joined(
     client, server = document["captures"]
     server["server"]["coalesced"], client["server"]["coalesced"] = joined_at
     document["joined"]["back"] |= {"left": left, "arrived": arrived, "lost": 88}
-    told = figures(document)
+    told = make_figures(document)
     there = document["joined"]["there"]["left"]
     assert (told["crossed"] - there, told["lost"]) == (crossed, lost)
 
@@ -59,7 +59,7 @@ def test_what_was_cut_and_joined_anew_on_its_way_is_counted_by_nothing() -> None
     client, server = document["captures"]
     server["server"]["coalesced"], client["server"]["coalesced"] = 2469, 5170
     document["joined"]["back"] |= {"left": 4352, "arrived": 7286, "lost": 1907}
-    assert figures(document).keys().isdisjoint({"crossed", "lost", "overtaken"})
+    assert make_figures(document).keys().isdisjoint({"crossed", "lost", "overtaken"})
 
 
 @pytest.mark.parametrize(
@@ -78,32 +78,32 @@ def test_what_was_joined_anew_is_no_loss_and_what_is_unsettled_no_gain(
     client, server = document["captures"]
     server["server"]["coalesced"], client["server"]["coalesced"] = left, arrived
     document["joined"]["back"] |= {"left": left, "arrived": arrived, "lost": lost, "unsettled": unsettled}
-    seen = figures(document)
+    seen = make_figures(document)
     there = document["joined"]["there"]["left"]
     assert ((seen["crossed"] - there, seen["lost"]) if "crossed" in seen else None) == told
 
 
 def test_one_capture_has_nothing_of_two() -> None:
     alone = {**DOCUMENT, "joined": None}
-    assert figures(alone).keys().isdisjoint({"clock_offset", "lost", "network"})
-    assert Clocks.of(alone) is None
+    assert make_figures(alone).keys().isdisjoint({"clock_offset", "lost", "network"})
+    assert Clocks.from_document(alone) is None
 
 
 def test_a_capture_without_requests_has_no_figures_of_each() -> None:
     none = {key: {**one, "count": 0, "median": None} for key, one in DOCUMENT["each_request"].items()}
-    told = figures({**DOCUMENT, "requests": 0, "each_request": none, "joined": None})
+    told = make_figures({**DOCUMENT, "requests": 0, "each_request": none, "joined": None})
     assert told == {"requests": 0, "retransmitted": 0, "spurious": 0, "reordered": 0, "duplicates": 0}
 
 
 def test_what_was_seldom_keeps_its_digits() -> None:
     many = {**DOCUMENT, "requests": 30_727, "client": {**DOCUMENT["client"], "acks": 6}}
-    assert figures(many)["acks"] == pytest.approx(6 / 30_727, rel=1e-8)
+    assert make_figures(many)["acks"] == pytest.approx(6 / 30_727, rel=1e-8)
 
 
 def test_a_stream_is_told_by_what_each_mib_took() -> None:
     sides = {"client": 3 * MIB, "server": MIB}
     stream = {side: {**DOCUMENT[side], "payload_bytes": payload} for side, payload in sides.items()}
-    told = figures({**DOCUMENT, **stream, "requests": 0})
+    told = make_figures({**DOCUMENT, **stream, "requests": 0})
     assert told["payload"] == 4 * MIB
     # 55 packets of the client's and 53 of the server's.
     assert told["packets_per_mib"] == 27

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from nearmetal.trace.summary import summary
+from nearmetal.trace.summary import summarise_trace
 from tests.unit.trace_golden import DOCUMENT
 
 
 def test_the_summary_tells_what_there_is() -> None:
-    tables = {table.caption: table for table in summary(DOCUMENT)}
+    tables = {table.caption: table for table in summarise_trace(DOCUMENT)}
     assert "50 requests on 1 connection, answered 50 × 2xx" in tables
     sent = {name: tuple(rest) for name, *rest in tables["What was sent"].rows}
     assert sent["segments with payload"] == ("50", "50")
@@ -26,13 +26,13 @@ def test_the_summary_names_what_is_not_followed_and_what_is_missing() -> None:
     document["client"]["selective_acks"] = 5
     document["client"]["zero_windows"], document["server"]["zero_windows"] = 3, 0
     document["joined"]["back"] |= {"lost_bare": 6, "unsettled": 7}
-    tables = {table.caption: table for table in summary(document)}
+    tables = {table.caption: table for table in summarise_trace(document)}
     assert next(iter(tables)).endswith(
         "50 × 2xx, 2 unanswered; 1 reply to what was not captured, or is no request that can be read"
     )
     assert ("that take no more for now: who sends waits", "3", "0") in tables["What was sent"].rows
     assert tables["Not followed, by what it is, in both captures together"].rows == (("UDP", "1,200"), ("ARP", "3"))
-    alone = summary(document | {"joined": None, "captures": document["captures"][:1]})
+    alone = summarise_trace(document | {"joined": None, "captures": document["captures"][:1]})
     assert alone[-1].caption == "Not followed, by what it is"
     assert ("encrypted, so that requests cannot be seen", "4") in tables["Connections"].rows
     assert ("acknowledgements with SACK blocks", "5", "0") in tables["What was sent"].rows
@@ -49,7 +49,7 @@ def test_writes_are_joined_where_a_segment_holds_more_than_one(size: int, told: 
         "writes": {"size": size, "apart": 9, "joined": 2},
         "sizes": [{"from": 32, "to": 63, "count": 9}, {"from": 1024, "to": 2047, "count": 9}],
     }
-    sent = next(table for table in summary(document) if table.caption == "What was sent")
+    sent = next(table for table in summarise_trace(document) if table.caption == "What was sent")
     by_servers = {row[0]: row[2] for row in sent.rows}
     names = ("writes held back and joined", "bytes of a write")
     assert tuple(map(by_servers.get, names)) == (told or (None, None))
@@ -58,6 +58,6 @@ def test_writes_are_joined_where_a_segment_holds_more_than_one(size: int, told: 
 
 def test_nothing_is_told_of_two_captures_without_a_packet_in_common() -> None:
     strangers = DOCUMENT | {"joined": None, "captures": [one | {"end": None} for one in DOCUMENT["captures"]]}
-    (table,) = summary(strangers)
+    (table,) = summarise_trace(strangers)
     assert table.caption == "Two captures with no TCP packet in common"
     assert [row[1] for row in table.rows] == ["–", "–"]

@@ -22,7 +22,7 @@ def levels(name: str) -> set[str]:
 
 
 def test_every_treatment_has_its_chapter_and_no_other_has() -> None:
-    assert tuple(sorted(CHAPTERS)) == plugins.names("treatments")
+    assert tuple(sorted(CHAPTERS)) == plugins.list_names("treatments")
 
 
 def test_every_chapter_says_where_and_how_it_is_read_back() -> None:

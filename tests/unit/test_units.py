@@ -14,19 +14,19 @@ from nearmetal import units
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
-        (units.size, "512MiB", 512 * 2**20),
-        (units.size, "1.5 KiB", 1536),
-        (units.size, "2GB", 2 * 10**9),
-        (units.size, "0B", 0),
-        (units.duration, "60s", 60.0),
-        (units.duration, "1.1ms", 0.0011),
-        (units.duration, "2m", 120.0),
-        (units.duration, "2min", 120.0),
-        (units.duration, "1d", 86400.0),
-        (units.rate, "900Mbit/s", 900 * 10**6),
-        (units.share, "2%", 0.02),
-        (units.share, "7%", 0.07),
-        (units.share, "0.1%", 0.001),
+        (units.parse_size, "512MiB", 512 * 2**20),
+        (units.parse_size, "1.5 KiB", 1536),
+        (units.parse_size, "2GB", 2 * 10**9),
+        (units.parse_size, "0B", 0),
+        (units.parse_duration, "60s", 60.0),
+        (units.parse_duration, "1.1ms", 0.0011),
+        (units.parse_duration, "2m", 120.0),
+        (units.parse_duration, "2min", 120.0),
+        (units.parse_duration, "1d", 86400.0),
+        (units.parse_rate, "900Mbit/s", 900 * 10**6),
+        (units.parse_share, "2%", 0.02),
+        (units.parse_share, "7%", 0.07),
+        (units.parse_share, "0.1%", 0.001),
     ],
 )
 def test_what_is_written_is_meant_exactly(parse: object, text: str, value: float) -> None:
@@ -34,7 +34,7 @@ def test_what_is_written_is_meant_exactly(parse: object, text: str, value: float
     assert parse(text) == value
 
 
-@pytest.mark.parametrize("parse", [units.size, units.duration, units.rate, units.share])
+@pytest.mark.parametrize("parse", [units.parse_size, units.parse_duration, units.parse_rate, units.parse_share])
 @pytest.mark.parametrize(
     "bad",
     ["", "1", "s", "-1s", "-1%", "1e3s", "1,5s", "nan%", "inf s", "1s ms", "1 mib", "1MIB", "٣s", "1s\x00", "1Gbit"]
@@ -50,7 +50,7 @@ def test_anything_else_says_what_would_be_right(parse: object, bad: str) -> None
 @pytest.mark.parametrize("bad", [1, 1.5, True, None, [], {}])
 def test_a_number_without_a_unit_is_refused(bad: object) -> None:
     with pytest.raises(ValueError, match="has no unit"):
-        units.duration(bad)
+        units.parse_duration(bad)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_number_without_a_unit_is_refused(bad: object) -> None:
     ],
 )
 def test_what_people_are_shown(value: float, unit: str, shown: str) -> None:
-    assert units.show(value, unit) == shown
+    assert units.show_unit(value, unit) == shown
 
 
 @given(
@@ -85,14 +85,14 @@ def test_what_people_are_shown(value: float, unit: str, shown: str) -> None:
 def test_no_exponent_is_ever_shown(value: float, unit: str) -> None:
     if unit in ("1/s", "bit/s", "B/s", "") and abs(value) < 1e-3:
         return
-    assert "e" not in units.show(value, unit).split()[0]
+    assert "e" not in units.show_unit(value, unit).split()[0]
 
 
 @given(st.integers(0, 10**6))
 def test_a_size_that_is_shown_is_near_what_it_was(mebibytes: int) -> None:
     value = mebibytes * 2**20
     number, unit = units.show_size(value).split()
-    assert math.isclose(units.size(f"{number}{unit}"), value, rel_tol=0.005)
+    assert math.isclose(units.parse_size(f"{number}{unit}"), value, rel_tol=0.005)
 
 
 @pytest.mark.parametrize(

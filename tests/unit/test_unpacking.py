@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.by_hand.unpacking import unpack
+from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.errors import HostCannot
 
 
@@ -40,7 +40,7 @@ def test_permissions_stay_but_nobody_becomes_somebody_else(place: Path) -> None:
         member("d/h", tarfile.LNKTYPE, 0o6751, "d/f"),
         member("d/l", tarfile.SYMTYPE, 0o777, "/etc/passwd"),
     )
-    assert unpack(sent, place)
+    assert unpack_archive(sent, place)
     modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in place.rglob("*")}
     assert modes == {"d": 0o557, "f": 0o751, "h": 0o751, "l": 0o777}
     assert all(path.lstat().st_uid == os.geteuid() for path in place.rglob("*"))
@@ -51,7 +51,7 @@ def test_permissions_stay_but_nobody_becomes_somebody_else(place: Path) -> None:
 @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_devices_are_named_and_not_made(place: Path, kind: bytes) -> None:
     with pytest.raises(HostCannot, match=r"not copied: d/odd"):
-        unpack(stream(member("d/odd", kind)), place)
+        unpack_archive(stream(member("d/odd", kind)), place)
     assert not list(place.rglob("odd"))
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_written_outside(place: Path, sent: list[tarfile.TarInfo]) ->
     for one in sent:
         one.linkname = one.linkname.replace("{outside}", str(place))
     with pytest.raises(HostCannot, match=r"leads out|by way of a link"):
-        unpack(stream(*sent), inside)
+        unpack_archive(stream(*sent), inside)
     assert sorted(path.name for path in place.iterdir()) == ["inside", "there"]
     assert (place / "there").stat().st_nlink == 1
 
@@ -96,14 +96,14 @@ def test_nothing_is_written_by_way_of_links_to_what_is_too_long_to_look_at(place
         member("escape/file"),
     ]
     with pytest.raises(HostCannot, match="by way of a link"):
-        unpack(stream(*sent), inside)
+        unpack_archive(stream(*sent), inside)
     assert (place / "there" / "file").read_bytes() == b"as it was"
 
 
 def test_what_cannot_be_looked_at_is_refused(place: Path) -> None:
     deep = ["/".join(["d" * 250] * depth) for depth in range(1, 20)]
     with pytest.raises(OSError, match="too long"):
-        unpack(stream(*[member(name, tarfile.DIRTYPE, 0o755) for name in deep]), place)
+        unpack_archive(stream(*[member(name, tarfile.DIRTYPE, 0o755) for name in deep]), place)
 
 
 def test_links_that_have_two_names_are_copied(place: Path) -> None:
@@ -115,7 +115,7 @@ def test_links_that_have_two_names_are_copied(place: Path) -> None:
         member("d/m", tarfile.SYMTYPE, link="nowhere"),
         member("d/n", tarfile.LNKTYPE, link="d/m"),
     )
-    assert unpack(sent, place)
+    assert unpack_archive(sent, place)
     assert (place / "d/h").readlink() == Path("/etc/passwd")
     assert (place / "d/n").readlink() == Path("nowhere")
 
@@ -126,7 +126,7 @@ def test_permissions_are_not_set_by_a_second_name_of_a_link(place: Path) -> None
     inside = place / "inside"
     inside.mkdir()
     link = member("l", tarfile.SYMTYPE, link="../there")
-    assert unpack(stream(link, member("h", tarfile.LNKTYPE, 0o777, link="l")), inside)
+    assert unpack_archive(stream(link, member("h", tarfile.LNKTYPE, 0o777, link="l")), inside)
     assert stat.S_IMODE(there.stat().st_mode) == 0o600
 
 
@@ -136,6 +136,6 @@ def test_what_is_cut_off_is_told(place: Path) -> None:
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w") as archive:
         archive.addfile(whole, io.BytesIO(b"x" * 100_000))
-    assert not unpack(io.BytesIO(written.getvalue()[:50_000]), place)
-    assert not unpack(io.BytesIO(b""), place)
-    assert not unpack(io.BytesIO(b"no archive" * 1000), place)
+    assert not unpack_archive(io.BytesIO(written.getvalue()[:50_000]), place)
+    assert not unpack_archive(io.BytesIO(b""), place)
+    assert not unpack_archive(io.BytesIO(b"no archive" * 1000), place)

@@ -38,7 +38,7 @@ def test_every_model_that_a_study_can_name_has_a_driver_to_be_read_back() -> Non
 
 
 def test_the_hardware_that_was_ordered_counts() -> None:
-    readback = verify.resources(SPEC, facts(), GUEST)
+    readback = verify.verify_resources(SPEC, facts(), GUEST)
     assert readback.ok and not readback.warnings
     assert readback.values == {
         "vcpus": 1,
@@ -57,13 +57,13 @@ def test_the_hardware_that_was_ordered_counts() -> None:
 def test_what_runs_a_guest_is_read_back_and_counts() -> None:
     spec = SPEC.model_copy(update={"vmm_arguments": ("-global", "a.b=c")})
     run_by = Monitoring(program="/opt/qemu", version="9.1.0", board="pc-q35-9.1", power="as a user of its own")
-    readback = verify.resources(spec, facts(), guest(monitoring=run_by))
+    readback = verify.verify_resources(spec, facts(), guest(monitoring=run_by))
     assert readback.ok
     found = {key: readback.values[key] for key in ("vmm", "board", "vmm_power")}
     assert found == {"vmm": "/opt/qemu, 9.1.0", "board": "pc-q35-9.1", "vmm_power": "as a user of its own"}
     assert readback.values["vmm_arguments"] == "-global a.b=c"
     other = run_by.model_copy(update={"unlike": ("its board is pc-q35-9.1 instead of microvm",)})
-    assert verify.resources(SPEC, facts(), guest(monitoring=other)).reason == other.unlike[0]
+    assert verify.verify_resources(SPEC, facts(), guest(monitoring=other)).reason == other.unlike[0]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_runs_a_guest_is_read_back_and_counts() -> None:
     ],
 )
 def test_a_kernel_is_known_by_its_build(asked: str, reason: str) -> None:
-    readback = verify.resources(SPEC, facts(), guest(kernel=asked))
+    readback = verify.verify_resources(SPEC, facts(), guest(kernel=asked))
     assert readback.ok == (not reason)
     assert reason in readback.reason
 
@@ -96,11 +96,13 @@ def test_a_guest_has_the_memory_that_its_kernel_found() -> None:
     ram = verify.ram_of(IOMEM)
     assert ram == 0x9FC00 - 0x1000 + 0x7FDD000 - 0x100000
     little = {**facts(), "memory": {"total_bytes": 81908 * 1024}}
-    assert verify.resources(spec, little, GUEST, ram).ok, "its kernel keeps a third of it"
-    assert not verify.resources(spec, little, GUEST).ok
+    assert verify.verify_resources(spec, little, GUEST, ram).ok, "its kernel keeps a third of it"
+    assert not verify.verify_resources(spec, little, GUEST).ok
     more = spec.model_copy(update={"memory": spec.memory * 10 // 9})
-    assert f"it has {ram} bytes of memory instead of" in verify.resources(more, little, GUEST, ram).reason
-    assert not verify.resources(spec.model_copy(update={"memory": spec.memory * 98 // 100}), little, GUEST, ram).ok
+    assert f"it has {ram} bytes of memory instead of" in verify.verify_resources(more, little, GUEST, ram).reason
+    assert not verify.verify_resources(
+        spec.model_copy(update={"memory": spec.memory * 98 // 100}), little, GUEST, ram
+    ).ok
 
 
 @pytest.mark.parametrize("iomem", ["", "00000000-00000000 : System RAM\n00000000-00000000 : System RAM\n"])
@@ -110,13 +112,13 @@ def test_a_kernel_that_hides_addresses_does_not_tell(iomem: str) -> None:
 
 @pytest.mark.parametrize("driver", ["virtio_net", None])
 def test_another_card_does_not(driver: str | None) -> None:
-    readback = verify.resources(SPEC, facts(driver), GUEST)
+    readback = verify.verify_resources(SPEC, facts(driver), GUEST)
     assert not readback.ok
     assert "instead of e1000" in readback.reason
 
 
 def test_a_guest_without_any_card_has_not_the_one_that_was_asked_for() -> None:
-    assert not verify.resources(SPEC, {**facts(), "interfaces": {}}, GUEST).ok
+    assert not verify.verify_resources(SPEC, {**facts(), "interfaces": {}}, GUEST).ok
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_a_guest_without_any_card_has_not_the_one_that_was_asked_for() -> None:
     ],
 )
 def test_a_model_without_a_known_driver_fails_whatever_is_found(key: str, model: str, reason: str) -> None:
-    readback = verify.resources(SPEC.model_copy(update={key: model}), facts(), GUEST)
+    readback = verify.verify_resources(SPEC.model_copy(update={key: model}), facts(), GUEST)
     assert not readback.ok
     assert readback.reason == reason
     assert readback.values[key] == {"nic": "e1000", "disk": "vd"}[key], "what is found is kept"
@@ -149,21 +151,23 @@ def test_a_model_without_a_known_driver_fails_whatever_is_found(key: str, model:
     ],
 )
 def test_each_setting_that_did_not_stick_is_named(key: str, asked: Any, reason: str) -> None:
-    readback = verify.resources(SPEC.model_copy(update={key: asked}), facts(), GUEST)
+    readback = verify.verify_resources(SPEC.model_copy(update={key: asked}), facts(), GUEST)
     assert not readback.ok
     assert reason in readback.reason
 
 
 def test_what_a_model_lacks_is_a_warning() -> None:
     model = CpuModel(name="Haswell", lacking=("hle", "rtm"))
-    readback = verify.resources(SPEC.model_copy(update={"cpu_model": "Haswell"}), facts(), guest(cpu_model=model))
+    readback = verify.verify_resources(
+        SPEC.model_copy(update={"cpu_model": "Haswell"}), facts(), guest(cpu_model=model)
+    )
     assert readback.ok
     (warned,) = readback.warnings
     assert warned.code == "cpu-model-partial" and "hle, rtm" in warned.text
 
 
 def test_where_there_is_no_virtual_machine_there_is_no_hardware() -> None:
-    readback = verify.resources(SPEC, facts("veth"), CONTAINER)
+    readback = verify.verify_resources(SPEC, facts("veth"), CONTAINER)
     assert readback.ok
     assert not {"nic", "cpu_model", "disk"} & readback.values.keys()
 
@@ -174,27 +178,27 @@ def test_where_there_is_no_virtual_machine_there_is_no_hardware() -> None:
 def test_a_quota_is_of_each_cpu() -> None:
     spec = MachineSpec(quota=0.25, vcpus=2)
     seen = {**facts("veth", cpu_quota=0.5), "processor": {"allowed": "0-1", "online": "0-1"}}
-    assert verify.resources(spec, seen, CONTAINER).ok
-    wrong = verify.resources(spec, {**seen, "limits": {"cpu_quota": 0.25}}, CONTAINER)
+    assert verify.verify_resources(spec, seen, CONTAINER).ok
+    wrong = verify.verify_resources(spec, {**seen, "limits": {"cpu_quota": 0.25}}, CONTAINER)
     assert "0.25 CPUs of their time instead of 0.5 CPUs" in wrong.reason
 
 
 def test_a_guests_quota_is_its_monitors_whatever_the_guest_sees() -> None:
     spec = SPEC.model_copy(update={"quota": 0.5})
-    assert verify.resources(spec, facts(), guest(quota=0.5)).ok
-    assert not verify.resources(spec, facts(cpu_quota=0.5), GUEST).ok
+    assert verify.verify_resources(spec, facts(), guest(quota=0.5)).ok
+    assert not verify.verify_resources(spec, facts(cpu_quota=0.5), GUEST).ok
 
 
 def test_a_quota_that_nobody_asked_for_counts_only_where_it_bites() -> None:
-    assert verify.resources(SPEC, facts("veth", cpu_quota=1.0), CONTAINER).ok
-    assert "instead of no limit" in verify.resources(SPEC, facts("veth", cpu_quota=0.9), CONTAINER).reason
+    assert verify.verify_resources(SPEC, facts("veth", cpu_quota=1.0), CONTAINER).ok
+    assert "instead of no limit" in verify.verify_resources(SPEC, facts("veth", cpu_quota=0.9), CONTAINER).reason
 
 
 def test_the_storage_driver_that_an_engine_has_is_told_and_another_does_not_count() -> None:
     made = CONTAINER.knowing(image=MachineImage(storage_driver="vfs"))
-    assert verify.resources(SPEC, facts("veth"), made).values["storage_driver"] == "vfs"
+    assert verify.verify_resources(SPEC, facts("veth"), made).values["storage_driver"] == "vfs"
     other = CONTAINER.knowing(image=MachineImage(storage_driver="vfs", storage_driver_asked="overlay2"))
-    readback = verify.resources(SPEC, facts("veth"), other)
+    readback = verify.verify_resources(SPEC, facts("veth"), other)
     assert "storage driver is vfs instead of overlay2" in readback.reason
 
 
@@ -212,13 +216,13 @@ def test_the_storage_driver_that_an_engine_has_is_told_and_another_does_not_coun
 def test_a_cpu_from_which_all_was_moved_is_still_the_machines(allowed: str, kept: tuple[int, ...], holds: bool) -> None:
     spec = SPEC.model_copy(update={"vcpus": 2})
     seen = {**facts("veth"), "processor": {"allowed": allowed, "online": "0-3"}}
-    assert verify.resources(spec, seen, CONTAINER, kept=frozenset(kept)).ok == holds
+    assert verify.verify_resources(spec, seen, CONTAINER, kept=frozenset(kept)).ok == holds
 
 
 def test_another_network_than_the_one_that_was_asked_for_is_found() -> None:
     spec = MachineSpec(network="bridge")
-    assert verify.resources(spec, facts(), CONTAINER.knowing(network="bridge")).values["network"] == "bridge"
+    assert verify.verify_resources(spec, facts(), CONTAINER.knowing(network="bridge")).values["network"] == "bridge"
     assert (
         "its network is lab instead of bridge"
-        in verify.resources(spec, facts(), CONTAINER.knowing(network="lab")).reason
+        in verify.verify_resources(spec, facts(), CONTAINER.knowing(network="lab")).reason
     )

@@ -88,5 +88,5 @@ def test_where_a_server_is(server: str, address: tuple[str, int]) -> None:
 
 def test_the_way_into_a_guest() -> None:
     options = Options.model_validate({"server": "vcenter", "user": "me", "vm": "web", "login": "admin", "port": 2222})
-    assert options.way("10.0.0.7").ssh == "admin@10.0.0.7:2222"
-    assert options.way("2001:db8::7").ssh == "admin@[2001:db8::7]:2222"
+    assert options.make_way("10.0.0.7").ssh == "admin@10.0.0.7:2222"
+    assert options.make_way("2001:db8::7").ssh == "admin@[2001:db8::7]:2222"

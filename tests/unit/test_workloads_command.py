@@ -136,7 +136,7 @@ async def test_a_document_without_the_number_is_a_failure(text: str, message: st
 async def test_a_pattern_that_backtracks_without_end_is_ended_by_a_limit() -> None:
     pattern = "(a*)*b"
     with pytest.raises(ToolFailed, match=r"server0: '\(a\*\)\*b' was still being looked for after 0.5 s"):
-        await _command_match.search(pattern, "a" * 60, "server0", limit=0.5)
+        await _command_match.search_pattern(pattern, "a" * 60, "server0", limit=0.5)
 
 
 @settings(deadline=None, max_examples=20)

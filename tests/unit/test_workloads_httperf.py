@@ -26,7 +26,7 @@ def workload(**parameters: Any) -> Httperf:
 
 
 def measured(*files: str, **parameters: Any) -> Measurement:
-    return workload(**parameters).measurement([said(f"httperf/{file}.out") for file in files])
+    return workload(**parameters).make_measurement([said(f"httperf/{file}.out") for file in files])
 
 
 def values(measurement: Measurement) -> dict[str, float]:
@@ -34,7 +34,7 @@ def values(measurement: Measurement) -> dict[str, float]:
 
 
 def read(file: str) -> output.Figures:
-    return output.figures(golden(f"httperf/{file}.out").decode())
+    return output.parse_figures(golden(f"httperf/{file}.out").decode())
 
 
 # ── What it reads ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,7 +116,7 @@ def test_every_number_of_a_summary_is_a_figure(file: str) -> None:
     ],
 )
 def test_replies_and_failures_are_counted_by_class(file: str, expected: dict[str, int]) -> None:
-    assert output.counts(read(file)) == expected
+    assert output.count_classes(read(file)) == expected
 
 
 @pytest.mark.parametrize("file", ["all-timeouts", "refused", "descriptors"])
@@ -126,7 +126,7 @@ def test_a_mean_of_nothing_is_no_zero(file: str) -> None:
     assert {"connection_ms.median", "connect_ms.mean", "first_byte_ms.mean", "reply_bytes.total"} < unobserved
     assert {"reply_rate.min", "reply_rate.stddev"} < unobserved
     with pytest.raises(ToolFailed, match=r"observed nothing for 'connection_ms\.mean'"):
-        output.figure(found, "connection_ms.mean")
+        output.require_figure(found, "connection_ms.mean")
 
 
 def test_a_run_shorter_than_a_sample_has_no_reply_rate() -> None:
@@ -163,7 +163,7 @@ def test_a_request_among_several_of_a_connection_has_its_share_of_the_connection
 
 def test_the_spread_of_the_reply_rate_is_told_of_as_many_samples_as_were_published() -> None:
     nine = golden("httperf/normal.out").replace(b"stddev 0.3 (2 samples)", b"stddev 0.3 (9 samples)")
-    found = workload(connections=1200).measurement([Completed(status=0, stdout=nine)])
+    found = workload(connections=1200).make_measurement([Completed(status=0, stdout=nine)])
     assert found.responses["reply_rate_stddev"].value == 0.3
     assert "reply_rate_stddev" not in values(measured("normal", connections=1200))
 
@@ -200,7 +200,7 @@ def test_a_load_of_which_nothing_was_served_is_a_failure_and_no_zero(file: str, 
 def test_a_connection_too_short_for_httperf_is_a_failure_and_no_zero() -> None:
     fast = NORMAL.replace("avg 21.0", "avg 0.0")
     with pytest.raises(ToolFailed, match=r"(?s)too short for it.*kind = \"http\""):
-        workload().measurement([Completed(status=0, stdout=fast.encode())])
+        workload().make_measurement([Completed(status=0, stdout=fast.encode())])
 
 
 # ── Whether httperf can be believed ───────────────────────────────────────────────────────────────────────────────
@@ -227,7 +227,7 @@ def test_requests_without_a_page_are_told() -> None:
 
 def test_httperf_without_descriptors_makes_the_trial_invalid() -> None:
     short = NORMAL.replace("total 0 ", "total 25 ").replace("fd-unavail 0", "fd-unavail 25")
-    found = workload(connections=1225).measurement([Completed(status=0, stdout=short.encode())])
+    found = workload(connections=1225).make_measurement([Completed(status=0, stdout=short.encode())])
     assert "25 of 1225 connections never left the client" in (found.invalid or "")
 
 
@@ -252,16 +252,16 @@ def test_a_line_that_is_missing_is_noticed(index: int) -> None:
     without = "\n".join(lines[:index] + lines[index + 1 :])
     if lines[index]:
         with pytest.raises(ToolFailed, match="printed no figure"):
-            output.figures(without)
+            output.parse_figures(without)
     else:
-        assert output.figures(without) == read("normal")
+        assert output.parse_figures(without) == read("normal")
 
 
 @given(st.integers(0, len(NORMAL) - 2), st.sampled_from(SUMMARIES))
 def test_output_that_was_cut_off_is_refused(length: int, file: str) -> None:
     text = golden(f"httperf/{file}.out").decode()
     with pytest.raises(ToolFailed):
-        output.figures(text[: min(length, len(text.rstrip()) - 1)])
+        output.parse_figures(text[: min(length, len(text.rstrip()) - 1)])
 
 
 @given(st.text(alphabet=st.sampled_from("0123456789.-/: \nsnaeinf()%"), max_size=30))
@@ -269,7 +269,7 @@ def test_rubbish_in_the_place_of_a_number_is_refused_or_is_a_number(rubbish: str
     for number in (" 12.014 ", " 21.0 ", " 99.9 ", "=1200 ", " 402.0 "):
         damaged = NORMAL.replace(number, f"{number[0]}{rubbish} ")
         try:
-            found = workload(connections=1200).measurement([Completed(status=0, stdout=damaged.encode())])
+            found = workload(connections=1200).make_measurement([Completed(status=0, stdout=damaged.encode())])
         except ToolFailed:
             continue
         assert float(rubbish.split()[0]) >= 0
@@ -279,15 +279,15 @@ def test_rubbish_in_the_place_of_a_number_is_refused_or_is_a_number(rubbish: str
 @given(st.binary(max_size=300))
 def test_anything_at_all_is_refused(text: bytes) -> None:
     with pytest.raises(ToolFailed):
-        workload().measurement([Completed(status=0, stdout=text)])
+        workload().make_measurement([Completed(status=0, stdout=text)])
 
 
 def test_a_summary_that_contradicts_itself_is_refused() -> None:
     for wrong in (NORMAL.replace("Errors: total 0", "Errors: total 3"), NORMAL.replace("2xx=1200", "2xx=1201")):
         with pytest.raises(ToolFailed, match="httperf printed"):
-            output.figures(wrong)
+            output.parse_figures(wrong)
     with pytest.raises(ToolFailed, match="more than once"):
-        output.figures(NORMAL + NORMAL)
+        output.parse_figures(NORMAL + NORMAL)
 
 
 # ── What it runs ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,33 +19,37 @@ AROUND = 1.0
 
 
 def test_a_study_that_is_not_there_is_told_with_what_is() -> None:
-    assert "quickstart" in studies.names()
+    assert "quickstart" in studies.list_names()
     with pytest.raises(BadInput, match="did you mean `quickstart`"):
-        studies.text("quikstart")
+        studies.read_study_file("quikstart")
     with pytest.raises(BadInput, match=r"choose one of: .*quickstart"):
-        studies.text("../../etc/passwd")
+        studies.read_study_file("../../etc/passwd")
 
 
-@pytest.mark.parametrize("name", studies.names())
+@pytest.mark.parametrize("name", studies.list_names())
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_study_reads_and_plans(name: str, quick: bool) -> None:
-    read = study.read(studies.text(name), f"{name}.toml", quick=quick)
+    read = study.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
     assert read.name == name
-    assert plan.make(read).blocks
+    assert plan.make_plan(read).blocks
 
 
-@pytest.mark.parametrize("name", studies.names())
+@pytest.mark.parametrize("name", studies.list_names())
 def test_three_blocks_of_each_study_may_disagree(name: str) -> None:
-    spare = count_spare(plan.make(study.read(studies.text(name), f"{name}.toml")))
+    spare = count_spare(plan.make_plan(study.read(studies.read_study_file(name), f"{name}.toml")))
     assert spare is not None and spare >= 3
 
 
 def test_the_demo_of_quickstart_has_slack_for_its_six_verdicts_and_fits_in_five_minutes() -> None:
     (blocks,) = [given for before, given in pairwise(RUN) if before == "--blocks"]
-    read = study.read(studies.text("quickstart"), "quickstart.toml", [f"design.blocks={blocks}"])
-    made = plan.make(read)
+    read = study.read(studies.read_study_file("quickstart"), "quickstart.toml", [f"design.blocks={blocks}"])
+    made = plan.make_plan(read)
     assert len(made.contrasts) == 6
-    assert made.blocks == plan.make(study.read(studies.text("quickstart"), "quickstart.toml")).looks[0].blocks == 12
+    assert (
+        made.blocks
+        == plan.make_plan(study.read(studies.read_study_file("quickstart"), "quickstart.toml")).looks[0].blocks
+        == 12
+    )
     assert count_spare(made) == 3
     boots = [boot for block in plan_blocks(made) for boot in block.boots]
     trials = sum(len(boot.trials) for boot in boots)

@@ -30,7 +30,7 @@ def workload(**parameters: Any) -> Sysbench:
 
 
 def measured(file: str, **parameters: Any) -> Measurement:
-    return workload(**parameters).measurement(said(f"sysbench/{file}.out"))
+    return workload(**parameters).make_measurement(said(f"sysbench/{file}.out"))
 
 
 def values(measurement: Measurement) -> dict[str, float]:
@@ -57,8 +57,8 @@ def test_cpu(file: str, events: float, rate: float, latencies: tuple[float, ...]
 
 def test_two_threads_share_the_events() -> None:
     found = values(measured("cpu-2-threads", test="cpu", threads=2))
-    printed = output.figures(golden("sysbench/cpu-2-threads.out").decode())
-    assert found["latency_mean"] == pytest.approx(output.figure(printed, "Latency (ms)", "avg") / 1e3, abs=5e-6)
+    printed = output.parse_figures(golden("sysbench/cpu-2-threads.out").decode())
+    assert found["latency_mean"] == pytest.approx(output.require_figure(printed, "Latency (ms)", "avg") / 1e3, abs=5e-6)
 
 
 def test_fairness_is_jains_index_of_the_threads_events() -> None:
@@ -75,13 +75,13 @@ def test_fileio_in_every_mode_gives_what_the_mode_does(mode: str) -> None:
     found = measured(f"fileio-{mode}", test="fileio", mode=mode)
     assert found.responses.keys() == one.responses.keys()
     assert one.primary == ("read" if mode in ("rndrw", "rndrd", "seqrd") else "written")
-    printed = output.figures(found.artifacts["sysbench.txt"].decode())
+    printed = output.parse_figures(found.artifacts["sysbench.txt"].decode())
     for response in found.responses.keys() & {"read", "written"}:
-        mebibytes = output.figure(printed, "Throughput", f"{response}, MiB/s")
+        mebibytes = output.require_figure(printed, "Throughput", f"{response}, MiB/s")
         assert values(found)[response] / 2**20 == pytest.approx(mebibytes, abs=0.0051 + mebibytes * 1e-5)
     kinds = {"reads": "reads/s", "writes": "writes/s", "fsyncs": "fsyncs/s"}
     for response in found.responses.keys() & kinds.keys():
-        assert values(found)[response] == output.figure(printed, "File operations", kinds[response])
+        assert values(found)[response] == output.require_figure(printed, "File operations", kinds[response])
     assert ("reads" in found.responses) == ("read" in found.responses)
     assert ("writes" in found.responses) == ("fsyncs" in found.responses) == ("written" in found.responses)
 
@@ -101,9 +101,9 @@ def test_a_percentile_that_was_printed_as_0_is_only_known_to_be_small() -> None:
 def test_the_block_size_is_part_of_the_bytes() -> None:
     options = {"test": "fileio", "block_size": "4KiB", "cache": "direct", "fsync": 0, "threads": 2}
     found = measured("fileio-rndrw-4k-direct-2-threads", **options)
-    printed = output.figures(found.artifacts["sysbench.txt"].decode())
+    printed = output.parse_figures(found.artifacts["sysbench.txt"].decode())
     assert values(found)["read"] / 2**20 == pytest.approx(
-        output.figure(printed, "Throughput", "read, MiB/s"), abs=0.006
+        output.require_figure(printed, "Throughput", "read, MiB/s"), abs=0.006
     )
 
 
@@ -163,7 +163,7 @@ def test_a_line_that_is_missing_is_noticed_or_was_not_needed(index: int) -> None
     lines = CPU.splitlines()
     without = "\n".join(lines[:index] + lines[index + 1 :])
     try:
-        found = workload(test="cpu").measurement(Completed(status=0, stdout=without.encode()))
+        found = workload(test="cpu").make_measurement(Completed(status=0, stdout=without.encode()))
     except ToolFailed:
         return
     assert values(found) == values(measured("cpu-1-thread", test="cpu"))
@@ -172,7 +172,7 @@ def test_a_line_that_is_missing_is_noticed_or_was_not_needed(index: int) -> None
 @given(st.integers(0, len(FILEIO)), st.sampled_from(["cpu", "fileio"]))
 def test_output_that_was_cut_off_never_reads_as_zero(length: int, test: str) -> None:
     try:
-        found = workload(test=test).measurement(Completed(status=0, stdout=FILEIO[:length].encode()))
+        found = workload(test=test).make_measurement(Completed(status=0, stdout=FILEIO[:length].encode()))
     except ToolFailed:
         return
     assert all(value > 0 for value in values(found).values())
@@ -185,7 +185,7 @@ def test_rubbish_in_the_place_of_a_number_never_reads_as_zero(rubbish: str, text
         damaged = text.replace(f" {number}\n", f" {rubbish}\n")
         for test in ("cpu", "fileio"):
             try:
-                found = workload(test=test).measurement(Completed(status=0, stdout=damaged.encode()))
+                found = workload(test=test).make_measurement(Completed(status=0, stdout=damaged.encode()))
             except ToolFailed:
                 continue
             assert all(value > 0 for value in values(found).values())
@@ -195,7 +195,7 @@ def test_rubbish_in_the_place_of_a_number_never_reads_as_zero(rubbish: str, text
 def test_anything_at_all_is_read_or_refused(text: bytes) -> None:
     for test in ("cpu", "fileio"):
         with pytest.raises(ToolFailed):
-            workload(test=test).measurement(Completed(status=0, stdout=text))
+            workload(test=test).make_measurement(Completed(status=0, stdout=text))
 
 
 # ── What it runs ──────────────────────────────────────────────────────────────────────────────────────────────────

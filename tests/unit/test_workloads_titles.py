@@ -17,9 +17,9 @@ from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 KINDS: dict[str, Mapping[str, ResponseKind]] = {
     "http": {**_load_responses.RATE, **_load_responses.RAMP},
     "httperf": _httperf_responses.KINDS,
-    "iperf3": _iperf3_responses.kinds(Iperf3Parameters()),
+    "iperf3": _iperf3_responses.list_kinds(Iperf3Parameters()),
     "ping": ping.RESPONSES,
-    "sysbench": _sysbench_responses.kinds(SysbenchParameters.model_validate({"test": "cpu"})),
+    "sysbench": _sysbench_responses.list_kinds(SysbenchParameters.model_validate({"test": "cpu"})),
 }
 
 

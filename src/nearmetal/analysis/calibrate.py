@@ -33,7 +33,7 @@ from nearmetal.model import (
     TrialRecord,
     Warned,
 )
-from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
+from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, InjectedDifference, Noise
 from nearmetal.store.manifest import Manifest
 
 BLOCKS = (6, 8, 12, 20, 40)
@@ -82,7 +82,7 @@ def has_injected(manifest: Manifest, analysis: Analysis) -> bool:
     return any(what.truth for _, what in _with_what_is_known(manifest, analysis.contrasts))
 
 
-def verdict(alike: Sequence[Alike], injected: Sequence[Injected]) -> Literal["sound", "unsound", "unknown"]:
+def verdict(alike: Sequence[Alike], injected: Sequence[InjectedDifference]) -> Literal["sound", "unsound", "unknown"]:
     right = [*(one.is_right for one in alike), *(one.is_right for one in injected)]
     if False in right:
         return "unsound"
@@ -122,7 +122,7 @@ def _alike(contrast: Contrast) -> Alike:
     )
 
 
-def _injected(contrast: Contrast, truth: Truth, plan: Plan) -> Injected:
+def _injected(contrast: Contrast, truth: Truth, plan: Plan) -> InjectedDifference:
     """By the pairs of the contrast, on the scale on which the truth is known."""
     pairs = [(pair.treatment, pair.reference) for pair in contrast.pairs]
     reason = contrast.reason if not pairs or contrast.reason in _NO_SIZE else None
@@ -131,7 +131,7 @@ def _injected(contrast: Contrast, truth: Truth, plan: Plan) -> Injected:
     if reason is None and truth.scale == "ratio" and not np.min(pairs) > 0:
         reason = "not-positive"
     estimate, interval = (None, None) if reason else _on_scale(truth, pairs, _level(contrast, plan))
-    return Injected(
+    return InjectedDifference(
         **{**_of(contrast), "scale": truth.scale},
         truth=(truth.low, truth.high),
         estimate=estimate,

@@ -25,7 +25,7 @@ from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
 from nearmetal.analysis.responses import BOOT, Arm, Arms, mean
 from nearmetal.levels import format_assignment
 from nearmetal.model import Response, Scale, Warned
-from nearmetal.units import show, show_share
+from nearmetal.units import show_share, show_unit
 
 FEWEST = 3
 """Clients. Of two that differ, neither is the odd one."""
@@ -159,7 +159,7 @@ def _about(arm: Arm, workload: str, name: str, told: Told, margin: float, level:
     kind = told.kind
     where = f"{format_assignment(arm.first[0].records[0].trial.treatment)}, {workload}"
     for odd in odd_clients(told.trials, kind.scale, margin, level):
-        size = show_share(abs(odd.deviation), 1) if kind.scale == "ratio" else show(abs(odd.deviation), kind.unit)
+        size = show_share(abs(odd.deviation), 1) if kind.scale == "ratio" else show_unit(abs(odd.deviation), kind.unit)
         text = (
             f"{where}: {name} of client {odd.client + 1} (of 1 to {len(told.trials[0])}) was {size} "
             f"{'above' if odd.deviation > 0 else 'below'} the median client's, in {odd.agreeing} of {odd.trials} blocks"

@@ -294,7 +294,9 @@ def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
         if one.server.host in one.clients.places
     }
     environments = {one.level: one for of in plan.resolved for one in (of.environment, of.clients.environment)}
-    elsewhere = {name for name, one in environments.items() if version_1.describe(one).is_reached_from_outside}
+    elsewhere = {
+        name for name, one in environments.items() if version_1.describe_environment(one).is_reached_from_outside
+    }
     known: dict[Places, bool] = {}  # ten thousand trials stand in a few places
     found: list[str] = []
     for record in records:

@@ -43,7 +43,7 @@ def _more_work(given: Any, before: Any) -> Truth | None:
 
 def _longer_wait(given: Any, before: Any) -> Truth | None:
     """Of two that both wait: beside one that never sleeps, what it takes to wake up would be added."""
-    wait, waited = units.duration(given), units.duration(before)
+    wait, waited = units.parse_duration(given), units.parse_duration(before)
     if not wait > waited > 0:
         return None
     return Truth("latency_p50", "difference", wait - waited - TIMERS, wait - waited + TIMERS)

@@ -3,7 +3,7 @@
 import click
 
 from nearmetal.arguments.completion import complete_machine
-from nearmetal.arguments.options import json_option, words
+from nearmetal.arguments.options import json_option, strip_separator
 
 
 @click.command()
@@ -24,12 +24,12 @@ def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: 
     """
     from nearmetal.commands import by_hand
 
-    by_hand.up(environment, name, overrides, as_json)
+    by_hand.start_machine(environment, name, overrides, as_json)
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("name", shell_complete=complete_machine)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=words)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=strip_separator)
 def execute(name: str, command: tuple[str, ...]) -> int:
     """Run a COMMAND in a machine that is up.
 
@@ -39,12 +39,12 @@ def execute(name: str, command: tuple[str, ...]) -> int:
     """
     from nearmetal.commands import by_hand
 
-    return by_hand.execute(name, command)
+    return by_hand.execute_command(name, command)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("name", shell_complete=complete_machine)
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, callback=words)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, callback=strip_separator)
 def ssh(name: str, command: tuple[str, ...]) -> int:
     """Open a shell in a machine that is up.
 
@@ -52,7 +52,7 @@ def ssh(name: str, command: tuple[str, ...]) -> int:
     """
     from nearmetal.commands import by_hand
 
-    return by_hand.shell(name, command)
+    return by_hand.open_shell(name, command)
 
 
 @click.command("cp")
@@ -65,7 +65,7 @@ def copy(source: str, destination: str) -> None:
     """
     from nearmetal.commands import by_hand
 
-    by_hand.copy(source, destination)
+    by_hand.copy_files(source, destination)
 
 
 @click.command()
@@ -78,4 +78,4 @@ def down(name: str, as_json: bool) -> int:
     """
     from nearmetal.commands import by_hand
 
-    return by_hand.down(name, as_json)
+    return by_hand.remove_machine(name, as_json)

@@ -28,7 +28,7 @@ def complete_study(context: click.Context, parameter: click.Parameter, begun: st
     """Built-in studies by name; others are files."""
     from nearmetal import studies
 
-    found = _begin(begun, studies.names())
+    found = _complete_names(begun, studies.list_names())
     return found if found and "/" not in begun else [*found, CompletionItem(begun, type="file")]
 
 
@@ -38,19 +38,21 @@ def complete_run(context: click.Context, parameter: click.Parameter, begun: str)
     from nearmetal.store import runs
 
     paths = Paths.default()
-    known = runs.known(paths.runs, paths.state)
+    known = runs.list_known(paths.runs, paths.state)
     names = Counter(place.name for place in known)
     is_name = "/" not in begun
-    found = _begin(begun, (place.name if is_name and names[place.name] == 1 else str(place) for place in known))
+    found = _complete_names(
+        begun, (place.name if is_name and names[place.name] == 1 else str(place) for place in known)
+    )
     return [*found, CompletionItem(begun, type="dir")]
 
 
 def complete_machine(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Machines that are up."""
-    from nearmetal.commands.by_hand import machines
+    from nearmetal.commands.by_hand import list_machines
 
-    return _begin(begun, (machine.name for machine in machines()))
+    return _complete_names(begun, (machine.name for machine in list_machines()))
 
 
-def _begin(begun: str, names: Iterable[str]) -> list[CompletionItem]:
+def _complete_names(begun: str, names: Iterable[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(begun)]

@@ -28,7 +28,7 @@ def doctor(environments: tuple[str, ...], fix: bool, lab: Path | None, as_json: 
         return of_lab.doctor(lab, as_json)
     from nearmetal.commands import host
 
-    return host.doctor(environments, fix, as_json)
+    return host.examine_host(environments, fix, as_json)
 
 
 @click.command()
@@ -47,7 +47,7 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
     """
     from nearmetal.commands import calibrate as command
 
-    return command.calibrate(command.Wanted(**wanted), made, gate, as_json)
+    return command.calibrate_host(command.CalibrationRequest(**wanted), made, gate, as_json)
 
 
 @click.command()
@@ -60,4 +60,4 @@ def clean(lab: Path | None, as_json: bool) -> int:
     """
     from nearmetal.commands import host
 
-    return host.clean(as_json, lab)
+    return host.clean_host(as_json, lab)

@@ -44,7 +44,7 @@ def image_box(name: str, out: Path | None, as_json: bool) -> None:
     """Write an image that is built as a Vagrant box, for machines by libvirt."""
     from nearmetal.commands import image as command
 
-    command.box(name, out, as_json)
+    command.export_box(name, out, as_json)
 
 
 @image.command("ls")
@@ -53,7 +53,7 @@ def image_ls(as_json: bool) -> None:
     """List the images that are built."""
     from nearmetal.commands import image as command
 
-    command.ls(as_json)
+    command.list_images(as_json)
 
 
 @image.command("rm")
@@ -62,4 +62,4 @@ def image_rm(name: str) -> int:
     """Remove an image, by its name or digest."""
     from nearmetal.commands import image as command
 
-    return command.rm(name)
+    return command.remove_image(name)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nearmetal.arguments.options import NumberWithin, json_option, words
+from nearmetal.arguments.options import NumberWithin, json_option, strip_separator
 
 
 @click.group()
@@ -39,7 +39,7 @@ def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int
     """Isolate CPUs until `isolate off`. Exit code 1: done, but not everything could be moved or changed."""
     from nearmetal.commands import isolate as command
 
-    return command.on(cpus, boot, strict, as_json)
+    return command.isolate_cpus(cpus, boot, strict, as_json)
 
 
 @isolate.command("status")
@@ -51,11 +51,11 @@ def isolate_status(as_json: bool) -> int:
     """
     from nearmetal.commands import isolate as command
 
-    return command.status(as_json)
+    return command.show_status(as_json)
 
 
 @isolate.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, callback=words)
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, callback=strip_separator)
 def isolate_exec(program: tuple[str, ...]) -> int:
     """Become a PROGRAM on the isolated CPUs.
 
@@ -65,7 +65,7 @@ def isolate_exec(program: tuple[str, ...]) -> int:
     """
     from nearmetal.commands import isolate_exec
 
-    return isolate_exec.become(program)
+    return isolate_exec.become_program(program)
 
 
 @isolate.command("prove")
@@ -80,7 +80,7 @@ def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) 
     """
     from nearmetal.commands import isolate_prove
 
-    isolate_prove.prove(cpus, rounds, seconds, as_json)
+    isolate_prove.prove_isolation(cpus, rounds, seconds, as_json)
 
 
 @isolate.command("off")
@@ -89,4 +89,4 @@ def isolate_off(as_json: bool) -> int:
     """Put everything back that `isolate on` changed."""
     from nearmetal.commands import isolate as command
 
-    return command.off(as_json)
+    return command.release_cpus(as_json)

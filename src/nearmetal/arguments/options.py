@@ -50,7 +50,7 @@ class RunPath(click.Path):
         from nearmetal.store import runs
 
         paths = Paths.default()
-        found = [place for place in runs.known(paths.runs, paths.state) if place.name == text]
+        found = [place for place in runs.list_known(paths.runs, paths.state) if place.name == text]
         if len(found) > 1:
             remedy = f"name one by its folder: {', '.join(map(str, found))}"
             raise BadInput(f"{len(found)} runs have this name", text, remedy)
@@ -68,7 +68,7 @@ lab_option = click.option(
 )
 
 
-def words(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+def strip_separator(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """A program's, without what may part them from ours."""
     own = given[1:] if given[:1] == ("--",) else given
     if parameter.required and not own:

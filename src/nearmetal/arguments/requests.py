@@ -26,7 +26,7 @@ def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
     """
     from nearmetal.commands import trace as command
 
-    return command.trace(captures, as_json=as_json, **options)
+    return command.trace_captures(captures, as_json=as_json, **options)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)

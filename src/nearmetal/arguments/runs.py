@@ -51,7 +51,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     """
     from nearmetal.commands import export as command
 
-    command.export(run, table, form, output)
+    command.export_table(run, table, form, output)
 
 
 @click.command()
@@ -65,7 +65,7 @@ def bundle(run: Path, output: Path | None) -> None:
     """
     from nearmetal.commands import bundle as command
 
-    command.bundle(run, output)
+    command.write_bundle(run, output)
 
 
 @click.command()
@@ -91,13 +91,13 @@ def verify(run: Path, as_json: bool) -> int:
     return command.verify(run, as_json)
 
 
-def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+def _parse_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
     if text is None:
         return None
     from nearmetal import units
 
     try:
-        share = units.share(text)
+        share = units.parse_share(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if not 0 < share <= 1:
@@ -142,7 +142,9 @@ def _runs_option(name: str, parameter: str) -> Callable[[Callable[..., Any]], Ca
 @click.argument("after", required=False, type=RunPath(), shell_complete=complete_run)
 @_runs_option("--before", "befores")
 @_runs_option("--after", "afters")
-@click.option("--margin", metavar="SHARE", callback=_share, help="Closer than this is the same; else the study's own.")
+@click.option(
+    "--margin", metavar="SHARE", callback=_parse_share, help="Closer than this is the same; else the study's own."
+)
 @gate_option()
 @format_option()
 @json_option("compare.v1")
@@ -165,7 +167,7 @@ def compare(
     form = choose_format("compare", form, as_json, bool(gates))
     from nearmetal.commands import compare as command
 
-    return command.compare(*sides, margin, gates, form)
+    return command.compare_runs(*sides, margin, gates, form)
 
 
 def _choose_sides(
@@ -215,7 +217,7 @@ def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
     """
     from nearmetal.commands import query as command
 
-    command.ask(sql, runs, as_json)
+    command.ask_runs(sql, runs, as_json)
 
 
 @click.command()
@@ -229,4 +231,4 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
     """
     from nearmetal.commands import dashboard as command
 
-    return command.dashboard(run, port, as_json)
+    return command.serve_runs(run, port, as_json)

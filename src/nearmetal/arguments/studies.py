@@ -137,7 +137,7 @@ def resume(run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bo
     form = choose_format("resume", form, as_json)
     from nearmetal.commands import run as command
 
-    return command.resume(run, form, is_quiet, scheduler)
+    return command.resume_run(run, form, is_quiet, scheduler)
 
 
 @click.command()
@@ -150,7 +150,7 @@ def demo(run: Path | None) -> int:
     """
     from nearmetal.commands import demo as command
 
-    return command.demo(run)
+    return command.run_demo(run)
 
 
 @click.command()
@@ -162,7 +162,7 @@ def explain(word: str) -> None:
     """
     from nearmetal.commands import explain as command
 
-    command.explain(word)
+    command.explain_word(word)
 
 
 @click.command()
@@ -175,7 +175,7 @@ def worker(scheduler: str, name: str | None) -> int:
     """
     from nearmetal.commands import fleet as command
 
-    return command.stand(scheduler, name)
+    return command.start_worker(scheduler, name)
 
 
 @click.command(hidden=True)

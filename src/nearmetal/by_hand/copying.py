@@ -24,11 +24,18 @@ from typing import IO
 
 from nearmetal import system_errors
 from nearmetal.by_hand.doors import build_command
-from nearmetal.by_hand.enter import attached, guarded_where_needed, handling, require, require_after, start
-from nearmetal.by_hand.unpacking import unpack
+from nearmetal.by_hand.enter import (
+    attach_machine,
+    guarded_where_needed,
+    handle_signals,
+    require_after,
+    require_door,
+    start,
+)
+from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
-from nearmetal.interrupts import ending, run_until_done
+from nearmetal.interrupts import list_ending_signals, run_until_done
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import Kept
@@ -87,29 +94,29 @@ class Remote:
     path: str
 
 
-def place(text: str) -> Remote | None:
+def parse_place(text: str) -> Remote | None:
     """`NAME:PATH`; None for a path of this host. What stands before a colon in "./a:b" is no name."""
     match = _REMOTE.fullmatch(text)
     return Remote(match[1], posixpath.join(_HOME, match[2])) if match else None
 
 
-def copy(source: str, destination: str) -> None:
+def copy_path(source: str, destination: str) -> None:
     """Between this host and a machine. BadInput, HostCannot, MachineLost; KeyboardInterrupt, told to end, when tidy."""
     for which, text in (("SOURCE", source), ("DESTINATION", destination)):
         if not text:  # as of a variable that is not set; a path would be the folder where one is
             raise BadInput(f"{which} is empty", "", "name a file or a folder; the folder where you are is `.`")
-    from_there, to_there = place(source), place(destination)
+    from_there, to_there = parse_place(source), parse_place(destination)
     if from_there and to_there:
         raise BadInput(
             "both are in machines", f"{source} and {destination}", "copy to this host first, and from here on"
         )
     with _tidy_when_told_to_end():
         if to_there:
-            _upload(Path(source), *_entered(to_there), to_there.path)
+            _upload_path(Path(source), *_enter_machine(to_there), to_there.path)
         elif from_there:
             if destination.endswith("/"):
                 _must_be_folder(Path(destination))
-            _download(*_entered(from_there), from_there.path, Path(destination))
+            _download_path(*_enter_machine(from_there), from_there.path, Path(destination))
         else:
             raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
 
@@ -117,33 +124,33 @@ def copy(source: str, destination: str) -> None:
 @contextmanager
 def _tidy_when_told_to_end() -> Iterator[None]:
     """What ends a program ends us as Ctrl-C does: what was begun is removed. Once only, or that would be cut off."""
-    numbers = ending()
+    numbers = list_ending_signals()
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def raise_interrupt(number: int, frame: FrameType | None) -> None:
         for one in numbers:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    with handling(dict.fromkeys(numbers, end)):
+    with handle_signals(dict.fromkeys(numbers, raise_interrupt)):
         yield
 
 
-def _entered(remote: Remote) -> tuple[Kept, Door | None]:
+def _enter_machine(remote: Remote) -> tuple[Kept, Door | None]:
     kept = written.find(remote.name)
-    return kept, run_until_done(require(kept))
+    return kept, run_until_done(require_door(kept))
 
 
 # ── To a machine ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _upload(source: Path, kept: Kept, door: Door | None, path: str) -> None:
+def _upload_path(source: Path, kept: Kept, door: Door | None, path: str) -> None:
     if not source.exists() and not source.is_symlink():
         raise BadInput("there is no such file", str(source), "a file or a folder of this host is copied to a machine")
     name = source.name or source.resolve().name
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with guarded_where_needed(door) as marked, _stderr() as said:
+    with guarded_where_needed(door) as marked, _open_stderr() as said:
         command = build_command(door, ["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
         process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         assert process.stdin is not None and process.stdout is not None
@@ -166,10 +173,10 @@ def _upload(source: Path, kept: Kept, door: Door | None, path: str) -> None:
             require_after(status, kept, door)
             if status == _NOT_THERE:
                 make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
-                raise _wrong_place(kept, path, _tail(said), f"make it: {make}")
+                raise _wrong_place(kept, path, _read_tail(said), f"make it: {make}")
             if status == _TAKEN:
-                raise _wrong_place(kept, path, _tail(said), _IS_THERE)
-            raise _refused(kept, path, _tail(said) if is_ready else _tail(said, before))
+                raise _wrong_place(kept, path, _read_tail(said), _IS_THERE)
+            raise _refuse_copy(kept, path, _read_tail(said) if is_ready else _read_tail(said, before))
 
 
 def _is_ready(stream: IO[bytes]) -> tuple[bool, bytes]:
@@ -211,7 +218,7 @@ def _send(source: Path, stream: IO[bytes]) -> None:
 # ── From a machine ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _download(kept: Kept, door: Door | None, path: str, destination: Path) -> None:
+def _download_path(kept: Kept, door: Door | None, path: str, destination: Path) -> None:
     path = posixpath.normpath(path)
     name = posixpath.basename(path)
     if not name:
@@ -223,26 +230,28 @@ def _download(kept: Kept, door: Door | None, path: str, destination: Path) -> No
         raise BadInput("there is a folder of that name already", str(destination), _IS_THERE)
     if door is None:
 
-        async def fetch(machine: Machine) -> None:
+        async def fetch_file(machine: Machine) -> None:
             with up_to(sys.maxsize):
                 content = await machine.get(path)
             destination.write_bytes(content)
 
-        _whole_file(kept, None, fetch)
+        _whole_file(kept, None, fetch_file)
         return
     try:
         folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
     except OSError as error:
-        remedy = system_errors.remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
+        remedy = system_errors.find_remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
         raise HostCannot(f"nothing can be written there: {error.strerror}", str(destination), remedy) from None
     try:
         with guarded_where_needed(door) as marked:
-            status, said = _receive(build_command(door, ["sh", "-c", _SEND, "send", path], mark=marked.mark), folder)
+            status, said = _receive_archive(
+                build_command(door, ["sh", "-c", _SEND, "send", path], mark=marked.mark), folder
+            )
         if status != 0:
             require_after(status, kept, door)
             if status == _NOT_THERE:
                 raise _wrong_place(kept, path, said, f"look for it: nearmetal ssh {kept.name}")
-            raise _refused(kept, path, said)
+            raise _refuse_copy(kept, path, said)
         _take_name(folder / name, destination)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -256,13 +265,13 @@ def _must_be_folder(path: Path) -> None:
     raise BadInput("there is no such folder", str(path), "make it, or copy to another")
 
 
-def _receive(command: Sequence[str], folder: Path) -> tuple[int, str]:
+def _receive_archive(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """How the sender ended, and what it said; 1 where what it sent was not whole."""
-    with _stderr() as said:
+    with _open_stderr() as said:
         sender = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
         assert sender.stdout is not None
         try:
-            whole = unpack(sender.stdout, folder)
+            whole = unpack_archive(sender.stdout, folder)
             sender.stdout.close()
             status = sender.wait()
         except BaseException as error:
@@ -271,7 +280,7 @@ def _receive(command: Sequence[str], folder: Path) -> tuple[int, str]:
             if isinstance(error, OSError):
                 raise HostCannot(f"it could not be written: {error.strerror}", str(folder.parent)) from None
             raise
-        return status or (0 if whole else 1), _tail(said)
+        return status or (0 if whole else 1), _read_tail(said)
 
 
 def _take_name(unpacked: Path, destination: Path) -> None:
@@ -289,16 +298,16 @@ def _wrong_place(kept: Kept, path: str, why: str, remedy: str) -> BadInput:
     return BadInput(f"it could not be copied: {why}", f"{kept.name}:{path}", remedy)
 
 
-def _refused(kept: Kept, path: str, why: str) -> HostCannot:
+def _refuse_copy(kept: Kept, path: str, why: str) -> HostCannot:
     look = shlex.join(["nearmetal", "exec", kept.name, "--", "ls", "-la", posixpath.dirname(path)])
     return HostCannot(f"it could not be copied: {why}", f"{kept.name}:{path}", f"see what is there: {look}")
 
 
-def _stderr() -> IO[bytes]:
+def _open_stderr() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _tail(said: IO[bytes], before: bytes = b"") -> str:
+def _read_tail(said: IO[bytes], before: bytes = b"") -> str:
     said.seek(0)
     return (before + said.read()).decode("utf-8", "replace").strip()[-500:] or "it ended without a word"
 
@@ -308,11 +317,11 @@ def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Await
     if source is not None and not source.is_file():
         raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))
 
-    async def there() -> None:
-        async with attached(kept) as machine:
+    async def work_there() -> None:
+        async with attach_machine(kept) as machine:
             await work(machine)
 
     try:
-        run_until_done(there())
+        run_until_done(work_there())
     except ToolFailed as error:
         raise HostCannot(f"it could not be copied: {error}", kept.name) from None

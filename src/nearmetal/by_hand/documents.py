@@ -6,7 +6,7 @@ from pydantic import Field
 
 from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Document, Frozen, MachineSpec
-from nearmetal.store.runs import Listed, Unreadable
+from nearmetal.store.runs import RunEntry, Unreadable
 
 State = Literal["starting", "up", "unreachable", "lost"]
 
@@ -52,7 +52,7 @@ class Ls(Document):
     """`ls.v1`."""
 
     schema_: Annotated[Literal["ls.v1"], Field(alias="schema")] = "ls.v1"
-    runs: tuple[Listed, ...]
+    runs: tuple[RunEntry, ...]
     unreadable: tuple[Unreadable, ...]
     machines: tuple[MachineUp, ...]
 

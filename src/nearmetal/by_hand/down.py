@@ -10,10 +10,10 @@ from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import Kept
-from nearmetal.say import Say, meanwhile, silent
+from nearmetal.say import Say, ignore_text, meanwhile
 
 
-async def down(name: str, say: Say = silent) -> list[str]:
+async def remove_machine(name: str, say: Say = ignore_text) -> list[str]:
     """Take a machine down, whether or not its keeper lives; what could not be removed. BadInput when none is up.
 
     `say` is told that it takes long, as it does where a guest does not hear that it is to shut down.
@@ -21,7 +21,7 @@ async def down(name: str, say: Say = silent) -> list[str]:
     kept = written.find(name)
     async with meanwhile(say, lambda: f"still taking {name} down"):
         if await kept.has_keeper():
-            await _end(kept)
+            await _end_keeper(kept)
         ledger = ledgers_folder() / f"{kept.token}.jsonl"
         left: list[str] = []
         if ledger.exists():
@@ -30,7 +30,7 @@ async def down(name: str, say: Say = silent) -> list[str]:
     return left
 
 
-async def _end(kept: Kept) -> None:
+async def _end_keeper(kept: Kept) -> None:
     """Tell a keeper to end and wait until it has. By a descriptor, so that no other process is meant."""
     try:
         keeper = os.pidfd_open(kept.keeper)
@@ -44,13 +44,13 @@ async def _end(kept: Kept) -> None:
     except ProcessLookupError:
         pass
     except TimeoutError:
-        raise stuck(kept.keeper, kept.name) from None
+        raise make_stuck_error(kept.keeper, kept.name) from None
     finally:
         loop.remove_reader(keeper)
         os.close(keeper)
 
 
-def stuck(keeper: int, where: str) -> HostCannot:
+def make_stuck_error(keeper: int, where: str) -> HostCannot:
     """What is said of a keeper that was told to end and does not."""
     what = f"the keeper (process {keeper}) did not end within {LIMITS.boot:g} s"
     return HostCannot(what, where, f"kill -9 {keeper}, then: nearmetal clean")

@@ -12,10 +12,10 @@ from typing import Any
 from nearmetal import pipes
 from nearmetal.by_hand import guard
 from nearmetal.by_hand.doors import build_command, open_door
-from nearmetal.by_hand.marked import Inside, Marked, OnHost
+from nearmetal.by_hand.marked import Inside, MarkedProcesses, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.interrupts import ending, run_until_done
+from nearmetal.interrupts import list_ending_signals, run_until_done
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Completed, Door, Machine
@@ -25,7 +25,7 @@ _DAY = 86400.0
 Handler = Callable[[int, FrameType | None], None]
 
 
-async def require(kept: Kept) -> Door | None:
+async def require_door(kept: Kept) -> Door | None:
     """The machine's door, if its kind has one. MachineLost when the machine is gone, or cannot be reached."""
     if await kept.is_lost():
         raise MachineLost(
@@ -36,13 +36,13 @@ async def require(kept: Kept) -> Door | None:
 
 def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     """The program's status, 128 + signal for one that was killed. MachineLost."""
-    door = run_until_done(require(kept))
+    door = run_until_done(require_door(kept))
     if door is None:
         return _run_without_door(kept, argv, terminal)
     with guarded_where_needed(door) as marked:
         status, told_to_end = _with_own_streams(build_command(door, argv, terminal=terminal, mark=marked.mark))
         if door.leaves != "nothing" and (told_to_end or marked.goes_on(status)):
-            marked.end()
+            marked.end_all()
     if status == 0 and told_to_end and door.leaves != "nothing":
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
@@ -53,16 +53,16 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
 def require_after(status: int, kept: Kept, door: Door) -> None:
     """MachineLost when the way in ended so because the machine is gone, or its engine."""
     if status != 0:
-        run_until_done(require(kept))
+        run_until_done(require_door(kept))
     if status in door.own_failures:
         _require_answer(kept, build_command(door, ["true"]))
 
 
 @contextmanager
-def guarded_where_needed(door: Door) -> Iterator[Marked]:
+def guarded_where_needed(door: Door) -> Iterator[MarkedProcesses]:
     """Tells the mark of what is started within by a way in, which ends with this process at the latest."""
     marked = Inside(partial(build_command, door)) if door.leaves == "hidden" else OnHost()
-    with nullcontext() if door.leaves == "nothing" else guard.guarded(marked):
+    with nullcontext() if door.leaves == "nothing" else guard.guard_processes(marked):
         yield marked
 
 
@@ -90,7 +90,7 @@ def start(command: Sequence[str], **streams: Any) -> "subprocess.Popen[bytes]":
 
 
 @contextmanager
-def handling(handlers: Mapping[int, Handler]) -> Iterator[None]:
+def handle_signals(handlers: Mapping[int, Handler]) -> Iterator[None]:
     """Signals, by their numbers, go to these meanwhile."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
@@ -113,7 +113,7 @@ def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
     """Signals are for the program: those of a terminal reach it by themselves, others are passed on. Yields those."""
     came: list[int] = []
 
-    def passed(number: int, frame: FrameType | None) -> None:
+    def pass_signal(number: int, frame: FrameType | None) -> None:
         came.append(number)
         process.send_signal(number)
 
@@ -122,7 +122,9 @@ def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
         if not sys.stdin.isatty():
             process.send_signal(number)
 
-    with handling({number: reaches_it_too if number == signal.SIGINT else passed for number in ending()}):
+    with handle_signals(
+        {number: reaches_it_too if number == signal.SIGINT else pass_signal for number in list_ending_signals()}
+    ):
         yield came
 
 
@@ -142,12 +144,12 @@ def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
 
 
 async def _exec(kept: Kept, argv: Sequence[str], given: bytes) -> Completed:
-    async with attached(kept) as machine:
+    async with attach_machine(kept) as machine:
         return await machine.exec(argv, stdin=given, timeout=_DAY)
 
 
 @asynccontextmanager
-async def attached(kept: Kept) -> AsyncIterator[Machine]:
+async def attach_machine(kept: Kept) -> AsyncIterator[Machine]:
     """A machine that is reached without a door. NotProvisioned."""
     if kept.handle is None:
         raise NotProvisioned("it is not up yet", kept.name)

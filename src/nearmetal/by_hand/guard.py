@@ -12,13 +12,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nearmetal.by_hand.marked import Marked
+from nearmetal.by_hand.marked import MarkedProcesses
 
 _WELL = b"."
 
 
 @contextmanager
-def guarded(marked: Marked) -> Iterator[None]:
+def guard_processes(marked: MarkedProcesses) -> Iterator[None]:
     """What is started within, with the mark, ends with this process at the latest, and before if something goes wrong
     within."""
     waited, held = os.pipe2(os.O_CLOEXEC)
@@ -39,7 +39,7 @@ def guarded(marked: Marked) -> Iterator[None]:
         os.waitpid(guard, 0)
 
 
-def _wait(waited: int, marked: Marked) -> None:
+def _wait(waited: int, marked: MarkedProcesses) -> None:
     os.setsid()  # what a terminal sends to its programs is not for the guard
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
@@ -48,4 +48,4 @@ def _wait(waited: int, marked: Marked) -> None:
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     if os.read(waited, 1) != _WELL:
-        marked.end()
+        marked.end_all()

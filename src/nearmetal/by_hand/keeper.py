@@ -20,7 +20,7 @@ from typing import Any
 
 from nearmetal import plugins, system_errors
 from nearmetal.by_hand import ssh_config
-from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
+from nearmetal.by_hand.wanted import MachineRequest, choose_cpuset, parse_request, refuse_what_cannot_be
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab import others
@@ -38,32 +38,32 @@ from nearmetal.run.preparing import lacks_image
 from nearmetal.say import meanwhile
 
 
-def tell(**answer: Any) -> None:
+def tell_waiter(**answer: Any) -> None:
     """To whoever waits for the machine; nobody may be left who does."""
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(answer), flush=True)
 
 
-async def keep(environment: str, name: str | None, overrides: Sequence[str]) -> None:
+async def keep_machine(environment: str, name: str | None, overrides: Sequence[str]) -> None:
     """Until cancelled. NearmetalError when the machine does not come up, Ended when it ends by itself."""
-    want = wanted(environment, overrides)
+    want = parse_request(environment, overrides)
     if name is not None:
         written.check_name(name)
-    with written.claimed(await _draft(name or environment, want), named=name is not None) as kept:
+    with written.claimed(await _draft_kept(name or environment, want), named=name is not None) as kept:
         _to_log(kept.name)
-        async with aclosing(opener({}, _say)) as open_site:
+        async with aclosing(opener({}, _tell_text)) as open_site:
             await _prepare(want, open_site)
             with held(ledgers_folder() / f"{kept.token}.jsonl") as ledger:
                 lab = Lab(kept.token, ledger, open_site)
                 try:
-                    await alive.ended(await _make(want, kept, lab))
+                    await alive.ended(await _make_machine(want, kept, lab))
                     raise written.Ended
                 finally:
                     for left in await lab.close():
                         print(f"still there: {left}", file=sys.stderr, flush=True)
 
 
-async def _draft(name: str, want: Wanted) -> Kept:
+async def _draft_kept(name: str, want: MachineRequest) -> Kept:
     me = await FirstProcess.of(os.getpid(), LocalSite())
     assert me is not None
     return Kept(
@@ -77,10 +77,10 @@ async def _draft(name: str, want: Wanted) -> Kept:
     )
 
 
-async def _prepare(want: Wanted, open_site: OpenSite) -> None:
+async def _prepare(want: MachineRequest, open_site: OpenSite) -> None:
     """What does not belong to this machine alone."""
     if process := others.other():
-        _say(others.disturbs(process))
+        _tell_text(others.disturbs(process))
     plugin = plugins.load("environments", want.environment.kind)
     if want.environment.description.is_on_switch:
         from nearmetal.lab.image import Recipe, build
@@ -89,18 +89,18 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
             if lacks_image(want.study):
                 # Once more when it is there; but nobody shall wait minutes to be told that the host is too small.
                 await refuse_what_cannot_be(want, open_site)
-            await build(Recipe(), Paths.default().cache, _say)
+            await build(Recipe(), Paths.default().cache, _tell_text)
     await refuse_what_cannot_be(want, open_site)
     site = await open_site(want.spec.host)
     what = f"still preparing what all machines of {want.environment.kind} begin with; the next finds it there"
-    async with meanwhile(_say, lambda: what):
+    async with meanwhile(_tell_text, lambda: what):
         await plugin.prepare(want.environment.spec, want.spec, site)
 
 
-async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
-    cpus = await cpuset(want, lab.site)
+async def _make_machine(want: MachineRequest, kept: Kept, lab: Lab) -> Handle:
+    cpus = await choose_cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
-    async with meanwhile(_say, lambda: f"still waiting for {kept.name} to start"):
+    async with meanwhile(_tell_text, lambda: f"still waiting for {kept.name} to start"):
         handle = await lab.create(want.environment, want.spec, "server", cpus, site, logins=has_sshd(want.spec.image))
         machine = await lab.attach(handle)
         if want.spec.brings_image:
@@ -108,13 +108,13 @@ async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
     up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
     written.save(up)
     ssh_config.write(up)
-    tell(up=up.model_dump(mode="json"))
+    tell_waiter(up=up.model_dump(mode="json"))
     _to_nobody()
     return handle
 
 
-def _say(text: str) -> None:
-    tell(say=text)
+def _tell_text(text: str) -> None:
+    tell_waiter(say=text)
 
 
 def _to_log(name: str) -> None:
@@ -131,21 +131,21 @@ def _to_nobody() -> None:
 
 
 async def _until_told(environment: str, name: str | None, overrides: Sequence[str]) -> int:
-    task = asyncio.ensure_future(keep(environment, name, overrides))
+    task = asyncio.ensure_future(keep_machine(environment, name, overrides))
     # Once only: what is being removed then is removed to the end.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task.cancelling() or task.cancel())
     try:
         await task
     except asyncio.CancelledError:
-        tell(error="told to end before the machine was up", code=int(ExitCode.INTERRUPTED))
+        tell_waiter(error="told to end before the machine was up", code=int(ExitCode.INTERRUPTED))
     except written.Ended:
         pass
     except NearmetalError as error:
         code = ExitCode.HOST_CANNOT if isinstance(error, MachineError | ToolFailed) else error.exit_code
-        tell(error=str(error), code=int(code))
+        tell_waiter(error=str(error), code=int(code))
         return int(code)
     except OSError as error:
-        tell(error=system_errors.in_full(error), code=int(ExitCode.HOST_CANNOT))
+        tell_waiter(error=system_errors.in_full(error), code=int(ExitCode.HOST_CANNOT))
         return int(ExitCode.HOST_CANNOT)
     return 0
 

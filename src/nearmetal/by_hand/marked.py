@@ -27,7 +27,7 @@ BuildCommand = Callable[[Sequence[str]], list[str]]
 """The command by which a program runs in a container, from the program's argument vector."""
 
 
-class Marked(Protocol):
+class MarkedProcesses(Protocol):
     mark: str
 
     def goes_on(self, status: int) -> bool:
@@ -35,13 +35,13 @@ class Marked(Protocol):
         `status`: how the engine's client ended."""
         ...
 
-    def end(self) -> None:
+    def end_all(self) -> None:
         """Ask all of them to end; after a grace those that did not are ended."""
         ...
 
 
 class OnHost:
-    """`Marked`, as this host sees them."""
+    """`MarkedProcesses`, as this host sees them."""
 
     def __init__(self) -> None:
         self.mark = _new()
@@ -49,7 +49,7 @@ class OnHost:
     def goes_on(self, status: int) -> bool:
         return any(_comes_from_outside(process) for process in orphans.marked(VARIABLE, self.mark))
 
-    def end(self) -> None:
+    def end_all(self) -> None:
         began = time.monotonic()
         while (still := list(orphans.marked(VARIABLE, self.mark))) or time.monotonic() < began + _STARTING:
             number = signal.SIGTERM if time.monotonic() < began + _GRACE else signal.SIGKILL
@@ -96,7 +96,7 @@ done
 
 
 class Inside:
-    """`Marked`, as the container sees them. One that is gone has none."""
+    """`MarkedProcesses`, as the container sees them. One that is gone has none."""
 
     def __init__(self, build_command: BuildCommand) -> None:
         self.mark = _new()
@@ -106,7 +106,7 @@ class Inside:
         # To look takes as long as the program may have, and a client that tells of success has seen its end.
         return status != 0 and self._run(_FROM_OUTSIDE) == 0
 
-    def end(self) -> None:
+    def end_all(self) -> None:
         self._run(_END)
 
     def _run(self, script: str) -> int | None:

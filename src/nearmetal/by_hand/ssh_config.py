@@ -5,13 +5,13 @@ One file for each machine that is up, and `ssh_config` that includes them all: k
 
 from pathlib import Path
 
-from nearmetal.files import replace
+from nearmetal.files import replace_file
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines import openssh
 from nearmetal.lab.machines.kept import Kept
 
 
-def file() -> Path:
+def locate_file() -> Path:
     return written.folder() / "ssh_config"
 
 
@@ -21,5 +21,5 @@ def write(kept: Kept) -> None:
         return
     entry = {"HostName": "127.0.0.1", "Port": str(kept.handle.login.ssh_port), "User": "root", **openssh.options()}
     lines = [f"Host {kept.name}", *(f"    {name} {value}" for name, value in entry.items())]
-    replace(written.ssh_config(kept.name), ("\n".join(lines) + "\n").encode())
-    replace(file(), f'Include "{written.ssh_config("*")}"\n'.encode())
+    replace_file(written.ssh_config(kept.name), ("\n".join(lines) + "\n").encode())
+    replace_file(locate_file(), f'Include "{written.ssh_config("*")}"\n'.encode())

@@ -19,7 +19,7 @@ _BUFFER = 1 << 18
 _BY_A_LINK = "a name in the archive leads by way of a link"
 
 
-def unpack(stream: IO[bytes], folder: Path) -> bool:
+def unpack_archive(stream: IO[bytes], folder: Path) -> bool:
     """Read to its end; whether it was whole, as far as an archive tells. HostCannot for what is not let in; OSError."""
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:

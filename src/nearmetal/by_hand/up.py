@@ -21,7 +21,7 @@ class KeeperSaid(NearmetalError):
         self.exit_code = ExitCode(code)
 
 
-def up(environment: str, name: str | None, overrides: Sequence[str], say: Callable[[str], None]) -> "Kept":
+def start_machine(environment: str, name: str | None, overrides: Sequence[str], say: Callable[[str], None]) -> "Kept":
     """Start a keeper and wait until its machine answers. KeeperSaid; interrupted, it takes down what it began.
 
     HostCannot when the keeper does not come to its end.
@@ -62,6 +62,6 @@ def _end_of(keeper: "subprocess.Popen[str]") -> int:
     try:
         return keeper.wait(LIMITS.boot)
     except subprocess.TimeoutExpired:
-        from nearmetal.by_hand.down import stuck
+        from nearmetal.by_hand.down import make_stuck_error
 
-        raise stuck(keeper.pid, "up") from None
+        raise make_stuck_error(keeper.pid, "up") from None

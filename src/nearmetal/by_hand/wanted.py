@@ -18,7 +18,7 @@ from nearmetal.resolve import Resolver
 from nearmetal.run.missing import cannot_run
 from nearmetal.study import parsed_override, read
 from nearmetal.study_checks.places import describe_kind
-from nearmetal.study_text import did_you_mean, dotted
+from nearmetal.study_text import did_you_mean, join_path
 
 # A workload is what a study cannot do without; it never runs.
 _STUDY = """
@@ -36,7 +36,7 @@ _SETTABLE = ("machine", "environments")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MachineRequest:
     """A machine that somebody wants to work in."""
 
     study: Study
@@ -51,9 +51,9 @@ class Wanted:
         return self.resolved.server
 
 
-def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
+def parse_request(environment: str, overrides: Sequence[str]) -> MachineRequest:
     """From the words of the command line. BadInput."""
-    known = plugins.names("environments")
+    known = plugins.list_names("environments")
     if environment not in known:
         raise BadInput(
             f"there is no environment {environment[:100]!r}", remedy=did_you_mean(environment, known, "choose one of")
@@ -74,18 +74,18 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
             )
     _refuse_treatments(paths)
     study = _read(environment, overrides)
-    resolved = Resolver(study).resolve({"environment": environment})
+    resolved = Resolver(study).resolve_treatment({"environment": environment})
     _refuse_what_means_nothing(resolved.environment, paths)
     if resolved.environment.description.is_reached_from_outside:
         raise BadInput(
             f"this machine of kind {environment!r} exists already",
             remedy="have it up by what made it, and log in: ssh USER@HOST",
         )
-    return Wanted(study, resolved)
+    return MachineRequest(study, resolved)
 
 
 def _refuse_treatments(paths: Iterable[KeyPath]) -> None:
-    treatments = plugins.names("treatments")
+    treatments = plugins.list_names("treatments")
     for table, name, *_ in paths:
         if table == "machine" and name in treatments:
             raise BadInput(
@@ -99,7 +99,7 @@ def _refuse_what_means_nothing(environment: ResolvedEnvironment, paths: Iterable
     name, means_nothing = environment.level, environment.description.ignores
     for table, key, *rest in paths:
         if table == "environments" and key != name:
-            what = f"{dotted((table, key, *rest))[:100]} is another's: this machine is of {name!r}"
+            what = f"{join_path((table, key, *rest))[:100]} is another's: this machine is of {name!r}"
             raise BadInput(what, remedy=f"leave it out, or set environments.{name}.KEY=VALUE")
         if table == "machine" and key in means_nothing:
             what = f"machine.{key} means nothing to a machine of kind {environment.kind!r}"
@@ -115,13 +115,13 @@ def _read(environment: str, overrides: Sequence[str]) -> Study:
         raise BadInput(error.what, _FILE if is_line else error.where, error.remedy) from None
 
 
-async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
+async def refuse_what_cannot_be(wanted: MachineRequest, open_site: OpenSite) -> None:
     """HostCannot with what is lacking."""
     for _, lacking in await cannot_run(wanted.study, [wanted.resolved], open_site):
         raise HostCannot(f"{lacking.what}: {lacking.detail}", wanted.environment.kind, lacking.remedy)
 
 
-async def cpuset(wanted: Wanted, open_site: OpenSite) -> str:
+async def choose_cpuset(wanted: MachineRequest, open_site: OpenSite) -> str:
     """The host's CPUs that the machine may use, as a server of a study would have them."""
     site, spec = await open_site(wanted.spec.host), wanted.spec
     available, lie = await available_cpus(site), await layout.read(site)

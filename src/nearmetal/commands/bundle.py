@@ -12,12 +12,12 @@ import click
 from nearmetal import files
 from nearmetal.commands.output import check_output
 from nearmetal.errors import BadInput
-from nearmetal.printing import beside
-from nearmetal.report.figures import count, listing
+from nearmetal.printing import print_beside
+from nearmetal.report.figures import format_count, join_listing
 from nearmetal.store import journal, runs
-from nearmetal.store.bundle import About, pack
+from nearmetal.store.bundle import About, pack_bundle
 from nearmetal.store.checksum import add_checksum, without_checksum
-from nearmetal.store.claim import taken
+from nearmetal.store.claim import make_taken_error
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.verify import verify
 from nearmetal.study_files import collect_files
@@ -27,41 +27,43 @@ _FIRST_USER, _NOBODY = 1000, 65534
 _NAMED = 3
 
 
-def bundle(path: Path, output: Path | None) -> None:
+def write_bundle(path: Path, output: Path | None) -> None:
     """BadInput of a run that goes on, or that is damaged; OSError."""
     folder = RunFolder.open(path)
     if folder.bundle is not None:
         raise BadInput("this is a bundle already", str(path), "name the run's folder")
-    if runs.state(folder.journal) == "running":
-        raise taken(folder.journal)
+    if runs.find_state(folder.journal) == "running":
+        raise make_taken_error(folder.journal)
     output = output or Path(folder.path.resolve().name + _ENDING)
     check_output(output, folder)
     place = output.resolve()
     if output.name == "-" or (place.exists() and not place.is_file()):
         raise BadInput("a bundle is written to a file", str(output), "name one by -o")
     pattern = find_homes()
-    parts, homes = _collect(folder, pattern)
-    about = _describe(folder)
+    parts, homes = _collect_parts(folder, pattern)
+    about = _describe_run(folder)
     with tempfile.TemporaryDirectory(prefix=".nearmetal-", dir=place.parent) as temporary:
         new = Path(temporary) / place.name
         with new.open("wb") as to:
-            pack(about, parts, to)
+            pack_bundle(about, parts, to)
         if (found := verify(new, lambda what: None)).damaged:
             first = found.damaged[0]
             remedy = "name files by paths outside of a home folder" if homes else f"nearmetal verify {path}"
             raise BadInput(f"it cannot be packed: {first.what}", first.file, remedy)
         new.replace(place)
     if homes:
-        beside(f"{count(homes, 'path')} in a home folder: only what follows it is in the bundle, after ~")
-    telling = [name for name, part in parts.items() if isinstance(part, Path) and _contains(part, pattern)]
+        print_beside(f"{format_count(homes, 'path')} in a home folder: only what follows it is in the bundle, after ~")
+    telling = [name for name, part in parts.items() if isinstance(part, Path) and _contains_pattern(part, pattern)]
     if telling:
-        shown = listing(telling[:_NAMED]) + (" and more" if len(telling) > _NAMED else "")
-        beside(f"{count(len(telling), 'file')} of trials name a home folder, and are packed as they are: {shown}")
+        shown = join_listing(telling[:_NAMED]) + (" and more" if len(telling) > _NAMED else "")
+        print_beside(
+            f"{format_count(len(telling), 'file')} of trials name a home folder, and are packed as they are: {shown}"
+        )
     click.echo(output)
 
 
-def _describe(folder: RunFolder) -> About:
-    manifest = folder.manifest()
+def _describe_run(folder: RunFolder) -> About:
+    manifest = folder.read_manifest()
     version = manifest.versions.get("nearmetal", "unknown")
     about = manifest.study.question or f"A run of the study {manifest.study.name}, measured by nearmetal."
     return About(f"{manifest.study.name} of {manifest.created[:10]}", about, manifest.created, version)
@@ -75,18 +77,18 @@ def find_homes() -> re.Pattern[bytes]:
     return re.compile(rb"(?<![\w./~-])(?:" + names + rb")(?![\w.-])" if names else rb"(?!)")
 
 
-def _collect(folder: RunFolder, homes: re.Pattern[bytes]) -> tuple[dict[str, bytes | Path], int]:
+def _collect_parts(folder: RunFolder, homes: re.Pattern[bytes]) -> tuple[dict[str, bytes | Path], int]:
     """What a bundle holds, by path, and how many paths of homes were shortened."""
     parts: dict[str, bytes | Path] = {}
     shortened = 0
     for name in ("manifest.json", folder.journal.name):
         if (file := folder.path / name).exists():
             content = files.read_regular(file, "restore it from a copy of the run's folder")
-            parts[name], found = _shorten(content, homes)
+            parts[name], found = _shorten_homes(content, homes)
             shortened += found
-    carried = {one.sha256 for one in collect_files(folder.manifest().plan.resolved)}
+    carried = {one.sha256 for one in collect_files(folder.read_manifest().plan.resolved)}
     parts |= {f"files/{sha256}": folder.files / sha256 for sha256 in carried}
-    for record in journal.records(folder.journal):
+    for record in journal.read_records(folder.journal):
         for artifact in record.artifacts:
             try:
                 parts[artifact.path] = folder.place_artifact(artifact.path)
@@ -96,7 +98,7 @@ def _collect(folder: RunFolder, homes: re.Pattern[bytes]) -> tuple[dict[str, byt
     return parts, shortened
 
 
-def _shorten(content: bytes, homes: re.Pattern[bytes]) -> tuple[bytes, int]:
+def _shorten_homes(content: bytes, homes: re.Pattern[bytes]) -> tuple[bytes, int]:
     """Lines of JSON objects, each with its checksum renewed where it names a home folder."""
     if not homes.search(content):
         return content, 0
@@ -115,7 +117,7 @@ def _shorten_in_object(content: bytes, homes: re.Pattern[bytes]) -> tuple[bytes,
     return (add_checksum(short) if bare != whole else short) + content[len(whole) :], found
 
 
-def _contains(file: Path, pattern: re.Pattern[bytes]) -> bool:
+def _contains_pattern(file: Path, pattern: re.Pattern[bytes]) -> bool:
     with file.open("rb") as content:
         if not file.stat().st_size:
             return False

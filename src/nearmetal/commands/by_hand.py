@@ -15,7 +15,7 @@ import click
 from nearmetal import pipes, system_errors
 from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
 from nearmetal.interrupts import run_until_done
-from nearmetal.printing import beside, console_for, print_json
+from nearmetal.printing import console_for, print_beside, print_json
 from nearmetal.units import show_size
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from nearmetal.lab.machines.kept import Kept
 
 
-def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bool) -> None:
-    from nearmetal.by_hand.up import up as have
+def start_machine(environment: str, name: str | None, overrides: Sequence[str], as_json: bool) -> None:
+    from nearmetal.by_hand.up import start_machine as have
 
     console = console_for(as_json)
     kept = have(environment, name, overrides, console.print)
@@ -48,29 +48,29 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
         where = f" on the lab's switch, {kept.switch}" if kept.switch else ""
         console.print(f"  {kept.address} is its address{where}", soft_wrap=True)
     if (port := machine_up(kept, "up").ssh_port) is not None:
-        from nearmetal.by_hand.ssh_config import file
+        from nearmetal.by_hand.ssh_config import locate_file
 
         console.print(f"  127.0.0.1:{port} leads to its SSH server; for scp, rsync and others:", soft_wrap=True)
-        console.print(f"  ssh -F {shlex.quote(str(file()))} {kept.name}", soft_wrap=True)
+        console.print(f"  ssh -F {shlex.quote(str(locate_file()))} {kept.name}", soft_wrap=True)
 
 
-def down(name: str, as_json: bool) -> int:
+def remove_machine(name: str, as_json: bool) -> int:
     from nearmetal.by_hand.documents import Down
-    from nearmetal.by_hand.down import down as end
+    from nearmetal.by_hand.down import remove_machine as end
 
-    left = run_until_done(end(name, beside))
+    left = run_until_done(end(name, print_beside))
     if as_json:
         print_json(Down(name=name, left=tuple(left)))
         return ExitCode.HOST_CANNOT if left else ExitCode.DONE
     for what in left:
-        beside(f"still there (nearmetal clean tries again): {what}")
+        print_beside(f"still there (nearmetal clean tries again): {what}")
     if not left:
         click.echo(f"{name} is down")
     return ExitCode.HOST_CANNOT if left else ExitCode.DONE
 
 
-def copy(source: str, destination: str) -> None:
-    from nearmetal.by_hand.copying import copy as carry
+def copy_files(source: str, destination: str) -> None:
+    from nearmetal.by_hand.copying import copy_path as carry
 
     try:
         carry(source, destination)
@@ -78,14 +78,14 @@ def copy(source: str, destination: str) -> None:
         raise HostCannot(error.what, error.where, error.remedy) from None
 
 
-def execute(name: str, argv: Sequence[str]) -> int:
+def execute_command(name: str, argv: Sequence[str]) -> int:
     from nearmetal.by_hand import enter
     from nearmetal.lab.machines.kept import find
 
     return own_failures_apart(lambda: enter.run(find(name), argv))
 
 
-def shell(name: str, command: Sequence[str] = ()) -> int:
+def open_shell(name: str, command: Sequence[str] = ()) -> int:
     """With a terminal where we have one ourselves; else, and without a command, what stdin says is run."""
     from nearmetal.by_hand import doors, enter
     from nearmetal.lab.machines.kept import find
@@ -100,30 +100,30 @@ def own_failures_apart(work: Callable[[], int]) -> int:
     try:
         return work()
     except NearmetalError as error:
-        beside(f"nearmetal: {error}")
+        print_beside(f"nearmetal: {error}")
     except BrokenPipeError:
         pipes.fall_silent(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as error:
-        beside(f"nearmetal: {system_errors.in_full(error)}")
+        print_beside(f"nearmetal: {system_errors.in_full(error)}")
     return ExitCode.OWN_FAILURE
 
 
 # ── Which are up ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def machines() -> "list[MachineUp]":
+def list_machines() -> "list[MachineUp]":
     """Those that are kept, for `ls`."""
     from nearmetal.by_hand.documents import machine_up
     from nearmetal.lab.machines.kept import everything
 
     async def all_told() -> "list[MachineUp]":
-        return [machine_up(kept, await _state(kept)) for kept in everything()]
+        return [machine_up(kept, await _find_state(kept)) for kept in everything()]
 
     return run_until_done(all_told())
 
 
-async def _state(kept: "Kept") -> "State":
+async def _find_state(kept: "Kept") -> "State":
     from nearmetal.by_hand.doors import open_door
 
     if await kept.is_lost():
@@ -138,7 +138,7 @@ async def _state(kept: "Kept") -> "State":
 
 
 def print_machines(listed: "Sequence[MachineUp]") -> None:
-    from nearmetal.tables import Column, fitted
+    from nearmetal.tables import Column, fit_table
 
     titles = ("machine", "environment", "state", "CPUs", "memory", "address", "made (UTC)")
     rows = [
@@ -154,7 +154,7 @@ def print_machines(listed: "Sequence[MachineUp]") -> None:
         for one in listed
     ]
     console = console_for(False)
-    console.print(fitted([Column(title) for title in titles], rows, console.width))
+    console.print(fit_table([Column(title) for title in titles], rows, console.width))
     if any(one.state == "unreachable" for one in listed):
         console.print("unreachable: its engine does not answer; nearmetal exec NAME -- true tells what to do")
     if any(one.state == "lost" for one in listed):

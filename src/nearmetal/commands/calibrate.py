@@ -20,8 +20,8 @@ from nearmetal.commands import study as study_commands
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
-from nearmetal.plan_sight import share
-from nearmetal.printing import beside, console_for, print_json, warn
+from nearmetal.plan_sight import format_share
+from nearmetal.printing import console_for, print_beside, print_json, print_warning
 from nearmetal.report import figures, words
 from nearmetal.report.reading import read
 from nearmetal.report.sections import calibration
@@ -29,11 +29,11 @@ from nearmetal.report.terminal import counts_line
 from nearmetal.report.write import write
 from nearmetal.run import session
 from nearmetal.store import calibrations, runs
-from nearmetal.store.calibration import Alike, Calibration, Injected, Noise
+from nearmetal.store.calibration import Alike, Calibration, InjectedDifference, Noise
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.study_text import did_you_mean
-from nearmetal.tables import Column, fitted
+from nearmetal.tables import Column, fit_table
 
 STUDY = "calibration"
 
@@ -42,7 +42,7 @@ _SHOWN = ("events", "throughput", "latency_p50", "latency_p99", "cpu_per_event",
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CalibrationRequest:
     """What a person asked to be run."""
 
     environment: str | None
@@ -63,26 +63,26 @@ class Wanted:
         ]
 
 
-def calibrate(wanted: Wanted, made: Path | None, gate: bool, as_json: bool) -> int:
+def calibrate_host(wanted: CalibrationRequest, made: Path | None, gate: bool, as_json: bool) -> int:
     """GATE_NOT_MET where a gate is asked for and the run is not sound. `made` is a run to tell of, in place of one."""
     console = console_for(as_json)
     if made is not None:
         if wanted.said:
-            what = f"--from tells of a run that was made, which leaves no use for {figures.listing(wanted.said)}"
+            what = f"--from tells of a run that was made, which leaves no use for {figures.join_listing(wanted.said)}"
             remedy = f"nearmetal calibrate --from {quote(str(made))}; or leave out --from, to make a run"
             raise BadInput(what, "calibrate", remedy)
         folder = RunFolder.open(made)
     else:
         folder, finished = _run(wanted, console)
         if not finished:
-            return _interrupted(folder)
-        write(folder, warn)
+            return _tell_interrupted(folder)
+        write(folder, print_warning)
     found = _read(folder)
-    path = _keep(found, folder)
+    path = _keep_found(found, folder)
     if as_json:
         print_json(found)
     else:
-        _print(found, console)
+        _print_calibration(found, console)
         console.print(_about_keeping(found, path), style="dim")
         if folder.page.exists():
             console.print(f"report: {folder.page}", soft_wrap=True)
@@ -95,10 +95,10 @@ def calibrate(wanted: Wanted, made: Path | None, gate: bool, as_json: bool) -> i
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
+def _run(wanted: CalibrationRequest, console: Console) -> tuple[RunFolder, bool]:
     """Run the built-in study as any other; its folder, and whether it came to its end."""
     kind = wanted.environment or "host"
-    kinds = plugins.names("environments")
+    kinds = plugins.list_names("environments")
     if kind not in kinds:
         raise BadInput(f"there is no environment {kind[:200]!r}", remedy=did_you_mean(kind, kinds, "choose one of"))
     both = [f"environments.{name}.kind={kind}" for name in ("first", "again")]
@@ -109,19 +109,19 @@ def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
     path = wanted.output or session.default_folder(opened.study)
     request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, path, False)
     try:
-        with run_commands.watcher(opened.study, planning.make(opened.study), console) as watcher:
+        with run_commands.make_watcher(opened.study, planning.make_plan(opened.study), console) as watcher:
             finished = until_interrupted(session.start(request, console.print, (watcher,)), console.print)
     except LeftAtOnce:
-        _interrupted(RunFolder(path))
+        _tell_interrupted(RunFolder(path))
         raise
     return RunFolder(path), finished
 
 
-def _interrupted(folder: RunFolder) -> int:
+def _tell_interrupted(folder: RunFolder) -> int:
     if folder.has_manifest:
         path = quote(str(folder.path))
         told = f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}"
-        beside(told)
+        print_beside(told)
     else:
         click.echo("interrupted before anything was measured: run it again", err=True)
     return ExitCode.INTERRUPTED
@@ -132,7 +132,7 @@ def _read(folder: RunFolder) -> Calibration:
     told = read(folder)
     found = calibrated(told.manifest, told.records, told.analysis, str(folder.path))
     if found is None:
-        name = words.plain(told.manifest.study.name)
+        name = words.strip_controls(told.manifest.study.name)
         what = f"nothing is known beforehand of what this run compares: it is of the study {name}, no calibration"
         raise BadInput(
             what, str(folder.path), "make one by `nearmetal calibrate`; what this one found: `nearmetal show`"
@@ -140,13 +140,13 @@ def _read(folder: RunFolder) -> Calibration:
     return found
 
 
-def _keep(found: Calibration, folder: RunFolder) -> Path | None:
+def _keep_found(found: Calibration, folder: RunFolder) -> Path | None:
     """Its file, for `nearmetal plan`; None for one that is not worth it, or not known to be of this host."""
     state = Paths.default().state
-    is_ours = folder.path.resolve() in runs.remembered(state) and found.kernel == os.uname().release
+    is_ours = folder.path.resolve() in runs.list_remembered(state) and found.kernel == os.uname().release
     is_whole = not found.quick and "unfinished" not in {warning.code for warning in found.warnings}
-    is_fit = _is_as_built_in(folder.manifest()) and bool(found.noise) and _is_right(found)
-    return calibrations.keep(found, state) if is_ours and is_whole and is_fit else None
+    is_fit = _is_as_built_in(folder.read_manifest()) and bool(found.noise) and _is_right(found)
+    return calibrations.keep_calibration(found, state) if is_ours and is_whole and is_fit else None
 
 
 def _is_right(found: Calibration) -> bool:
@@ -163,22 +163,22 @@ def _is_as_built_in(manifest: Manifest) -> bool:
 # ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _print(found: Calibration, console: Console) -> None:
+def _print_calibration(found: Calibration, console: Console) -> None:
     for warning in found.warnings:
         if warning.code in words.FIRST:
-            console.print(Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold"))
-    console.print(_headline(found))
-    if but := _but(found):
+            console.print(Text(f"! {words.strip_controls(warning.text)}", style="bold yellow", overflow="fold"))
+    console.print(_write_headline(found))
+    if but := _describe_limits(found):
         console.print(Text(but, style="yellow"))
     trials = counts_line(found.trials)
     console.print(Text(f"{found.environment}, {found.made}: ", style="dim").append_text(trials))
-    _section("Alike with alike", [*(_of_alike(one) for one in found.alike), *_too_small(found)], console)
-    _section("Differences of known size", [_of_injected(one) for one in found.injected], console)
+    _print_section("Alike with alike", [*(_of_alike(one) for one in found.alike), *_too_small(found)], console)
+    _print_section("Differences of known size", [_of_injected(one) for one in found.injected], console)
     _print_noise(found, console)
-    _section("Surroundings", _surroundings(found), console)
+    _print_section("Surroundings", _describe_surroundings(found), console)
 
 
-def _headline(found: Calibration) -> Text:
+def _write_headline(found: Calibration) -> Text:
     if found.verdict == "sound":
         return Text("Yes: as far as this run can show, answers on this machine can be trusted.", style="bold green")
     if found.verdict == "unknown":
@@ -187,9 +187,13 @@ def _headline(found: Calibration) -> Text:
     missed = sum(one.is_covered is False for one in found.injected)
     parts = []
     if wrong:
-        parts.append(f"{wrong} of {figures.count(len(found.alike), 'comparison')} of alike with alike called different")
+        parts.append(
+            f"{wrong} of {figures.format_count(len(found.alike), 'comparison')} of alike with alike called different"
+        )
     if missed:
-        parts.append(f"{missed} of {figures.count(len(found.injected), 'known difference')} missed by its interval")
+        parts.append(
+            f"{missed} of {figures.format_count(len(found.injected), 'known difference')} missed by its interval"
+        )
     return Text(
         f"No: {' and '.join(parts)}. Of sound machines one in twenty has such a run: make another, "
         "and if that says the same, do not trust verdicts here.",
@@ -201,26 +205,26 @@ def _why_unknown(found: Calibration) -> str:
     if {one.reason for one in found.untold} == {"too-few-blocks"}:
         return f"too few blocks to tell; {planning.enough_blocks(1, found.level)} are the fewest."
     if found.untold:
-        return calibration.untold(found)
+        return calibration.describe_untold(found)
     return (
         "no fault was seen, and this run would not have seen one. None of the differences of known size was told "
-        f"from none: {_unseen(found)}."
+        f"from none: {_list_unseen(found)}."
     )
 
 
-def _but(found: Calibration) -> str:
+def _describe_limits(found: Calibration) -> str:
     """What keeps it from seeing more."""
     parts = []
     if found.unseen and (found.verdict != "unknown" or found.untold):  # else it has been said
-        parts.append(f"But small differences are not seen. Not told from none: {_unseen(found)}.")
+        parts.append(f"But small differences are not seen. Not told from none: {_list_unseen(found)}.")
     if ELSEWHERE & {warning.code for warning in found.warnings}:
         parts.append("CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen.")
     return " ".join(parts)
 
 
-def _unseen(found: Calibration) -> str:
+def _list_unseen(found: Calibration) -> str:
     """ "1.05 ×, in arithmetic; and +1,000 µs, in waits": the injected differences that were not told from none."""
-    return figures.listing(f"{_truth(one)}, in {words.workload(one.workload)}" for one in found.unseen)
+    return figures.join_listing(f"{_show_truth(one)}, in {words.name_workload(one.workload)}" for one in found.unseen)
 
 
 def _too_small(found: Calibration) -> list[Text]:
@@ -229,49 +233,50 @@ def _too_small(found: Calibration) -> list[Text]:
     return [Text("a fault that is smaller than these intervals are wide would not have been seen", style="dim")]
 
 
-def _section(heading: str, lines: Sequence[Text], console: Console) -> None:
+def _print_section(heading: str, lines: Sequence[Text], console: Console) -> None:
     if lines:
         console.print(Text(heading, style="bold"))
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _untold(one: Alike | Injected) -> tuple[str, str, str]:
-    return "?", words.why(one.reason or ""), "bold yellow"
+def _mark_untold(one: Alike | InjectedDifference) -> tuple[str, str, str]:
+    return "?", words.explain_reason(one.reason or ""), "bold yellow"
 
 
 def _of_alike(one: Alike) -> Text:
     sign, what, style = {
-        None: _untold(one),
+        None: _mark_untold(one),
         False: ("=", "not called different", "bold green"),
         True: ("!", "called different", "bold red"),
     }[one.is_different]
-    return Text.assemble((f"{sign} {what}", style), f"  {_what(one)} {_estimate(one)}")
+    return Text.assemble((f"{sign} {what}", style), f"  {_name_comparison(one)} {_show_estimate(one)}")
 
 
-def _of_injected(one: Injected) -> Text:
+def _of_injected(one: InjectedDifference) -> Text:
     sign, what, style = {
-        None: _untold(one),
+        None: _mark_untold(one),
         True: ("=", "truth in the interval", "bold green"),
         False: ("!", "truth outside the interval", "bold red"),
     }[one.is_covered]
     found = {None: "", True: "; found", False: "; too small to be told from none"}[one.is_found]
     return Text.assemble(
-        (f"{sign} {what}", style), f"  {_what(one)} {_estimate(one)}; the truth is {_truth(one)}{found}"
+        (f"{sign} {what}", style),
+        f"  {_name_comparison(one)} {_show_estimate(one)}; the truth is {_show_truth(one)}{found}",
     )
 
 
-def _what(one: Alike | Injected) -> str:
+def _name_comparison(one: Alike | InjectedDifference) -> str:
     """ "replies, again vs first: typical latency"."""
-    sides = words.apart(one.treatment, one.reference), words.apart(one.reference, one.treatment)
-    return f"{words.workload(one.workload)}, {' vs '.join(sides)}: {words.response(one.response)}"
+    sides = words.name_difference(one.treatment, one.reference), words.name_difference(one.reference, one.treatment)
+    return f"{words.name_workload(one.workload)}, {' vs '.join(sides)}: {words.name_response(one.response)}"
 
 
-def _estimate(one: Alike | Injected) -> str:
-    return words.size(one.estimate, one.interval, one.scale, one.unit)
+def _show_estimate(one: Alike | InjectedDifference) -> str:
+    return words.format_size(one.estimate, one.interval, one.scale, one.unit)
 
 
-def _truth(one: Injected) -> str:
+def _show_truth(one: InjectedDifference) -> str:
     return words.known_truth(one.truth, one.scale, one.unit)
 
 
@@ -287,8 +292,8 @@ def _print_noise(found: Calibration, console: Console) -> None:
         Column("known to", is_of_numbers=True),
         Column("spread", is_of_numbers=True),
     )
-    rows = [_row(one) for one in sorted(shown, key=_place)]
-    console.print(Padding(fitted(columns, rows, console.width - 2), (0, 0, 0, 2)))
+    rows = [_make_row(one) for one in sorted(shown, key=_order_noise)]
+    console.print(Padding(fit_table(columns, rows, console.width - 2), (0, 0, 0, 2)))
     for note in (
         "spread: how much boots vary that are alike; known to: by what factor a line may be off, at 95 %",
         "for one comparison at 5 %, trials as long as here; `nearmetal plan` reckons with those of a study",
@@ -296,7 +301,7 @@ def _print_noise(found: Calibration, console: Console) -> None:
         console.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
 
 
-def _place(noise: Noise) -> tuple[bool, str, int]:
+def _order_noise(noise: Noise) -> tuple[bool, str, int]:
     """Workload by workload, what belongs to boots last."""
     return not noise.workload, noise.workload, _SHOWN.index(noise.response)
 
@@ -307,19 +312,19 @@ def _is_shown(noise: Noise) -> bool:
     return is_told and "delayed" not in noise.variant
 
 
-def _row(noise: Noise) -> tuple[str, ...]:
-    name = f"{words.workload(noise.workload)}, {words.response(noise.response)}"
+def _make_row(noise: Noise) -> tuple[str, ...]:
+    name = f"{words.name_workload(noise.workload)}, {words.name_response(noise.response)}"
     doubt = f"× or ÷ {noise.doubt:.2g}" if noise.doubt else "not known"
-    return name, *(share(one.smallest) for one in noise.finds), doubt, share(noise.spread)
+    return name, *(format_share(one.smallest) for one in noise.finds), doubt, format_share(noise.spread)
 
 
-def _surroundings(found: Calibration) -> list[Text]:
+def _describe_surroundings(found: Calibration) -> list[Text]:
     said = {*words.FIRST, *(one.reason for one in found.untold)}
     later = [warning for warning in found.warnings if warning.code not in said]
-    lines = [Text(f"! {words.plain(warning.text)}", style="yellow") for warning in later]
+    lines = [Text(f"! {words.strip_controls(warning.text)}", style="yellow") for warning in later]
     for one in found.disturbances:
         what = {"stolen": "denied by the host's own host (steal)", "others": "used by other programs"}[one.what]
-        median, most = (figures.percent(one_share) for one_share in (one.median, one.most))
+        median, most = (figures.format_percent(one_share) for one_share in (one.median, one.most))
         lines.append(Text(f"CPU time {what}: {median} in the median trial, at most {most}", style="dim"))
     return lines
 

@@ -12,7 +12,7 @@ from nearmetal.analysis.gates import Gate
 from nearmetal.analysis.two_runs import Ran, find_copies, find_responses
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
-from nearmetal.printing import console_for, print_json, unfolded
+from nearmetal.printing import console_for, print_json, unfold_console
 from nearmetal.report import figures
 from nearmetal.report.comparison import make_labels, print_comparison, print_gates
 from nearmetal.report.gate_formats import GatePage, describe_compared, render_junit, render_markdown
@@ -27,10 +27,10 @@ _TWO_RUNS = "name two runs; `nearmetal ls` lists them"
 
 def _read(folder: RunFolder) -> Ran:
     records, events = journal.read(folder.journal)
-    return Ran(folder.manifest().with_facts(events), records, events, str(folder.named))
+    return Ran(folder.read_manifest().with_facts(events), records, events, str(folder.named))
 
 
-def compare(
+def compare_runs(
     before: Sequence[Path],
     after: Sequence[Path],
     margin: float | None = None,
@@ -44,28 +44,28 @@ def compare(
         raise BadInput("both are the same run", _first_again(places), _TWO_RUNS)
     read = [_read(folder) for folder in folders]
     if copy := find_copies(read):
-        what = f"both are the same run: they share {figures.count(copy[1], 'trial')}"
+        what = f"both are the same run: they share {figures.format_count(copy[1], 'trial')}"
         raise BadInput(what, copy[0].name, _TWO_RUNS)
-    states = [runs.state(folder.journal) for folder in folders]
+    states = [runs.find_state(folder.journal) for folder in folders]
     refuse_unknown_responses(gates, find_responses(read))
     ran = read[: len(before)], read[len(before) :]
     found = compared(*ran, margin, gates)
     if not found.changes:
         raise BadInput(
             "these runs have nothing in common that could be compared",
-            figures.listing(str(path) for path in places),
+            figures.join_listing(str(path) for path in places),
             "name two runs that share a treatment, a workload of the same name and its primary response",
         )
     if all(change.reason == NOTHING_BEFORE for change in found.changes):
         raise BadInput(
             "no good trial of what both runs were to measure",
-            figures.listing(str(path) for path in before),
+            figures.join_listing(str(path) for path in before),
             "`nearmetal show` says what became of its trials",
         )
     if form == "json":
         print_json(found)
     elif form == "text":
-        console = unfolded(console_for(False))
+        console = unfold_console(console_for(False))
         print_comparison(found, *ran, states, console)
         print_gates(found, console)
     else:

@@ -10,7 +10,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
 from nearmetal.interrupts import until_interrupted
 from nearmetal.printing import console_for, print_json
-from nearmetal.run.estimate import estimate
+from nearmetal.run.estimate import estimate_plan
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
@@ -19,44 +19,44 @@ _LAST_IN_LINE = 19
 """Of the kernel's priorities: what is measured on this host comes first."""
 
 
-def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
+def serve_runs(run: Path | None, port: int | None, as_json: bool) -> int:
     """Serve until interrupted, which is how it is meant to end: 0 then."""
-    _require()
+    _require_libraries()
     if run is not None:
-        RunFolder.open(run).manifest()
+        RunFolder.open(run).read_manifest()
     from nearmetal.dashboard import server
     from nearmetal.dashboard.access import new_token
 
     paths = Paths.default()
-    listening = server.listen(port)
+    listening = server.open_listener(port)
     token = new_token()
     os.nice(_LAST_IN_LINE)
     port = listening.getsockname()[1]
 
-    async def serving() -> None:
+    async def serve_until_closed() -> None:
         # Once it is told, somebody may end it.
-        _say(f"http://{server.HOST}:{port}/?token={token}", port, as_json)
+        _say_address(f"http://{server.HOST}:{port}/?token={token}", port, as_json)
         only = None if run is None else run.resolve()
-        shown = server.Dashboard(lambda: runs.known(paths.runs, paths.state), only, _expect)
-        await server.serve(shown, token, listening)
+        shown = server.Dashboard(lambda: runs.list_known(paths.runs, paths.state), only, _expect_seconds)
+        await server.serve_dashboard(shown, token, listening)
 
     with listening:
         try:
-            until_interrupted(serving())
+            until_interrupted(serve_until_closed())
         except LeftAtOnce:  # it has nothing to put right
             os._exit(ExitCode.DONE)
     return ExitCode.DONE
 
 
-def _expect(manifest: Manifest) -> float | None:
+def _expect_seconds(manifest: Manifest) -> float | None:
     """Seconds that a trial takes by the plan; None where what it names is not here, or not as it was."""
     try:
-        return estimate(manifest.plan) / max(1, manifest.plan.trials)
+        return estimate_plan(manifest.plan) / max(1, manifest.plan.trials)
     except (NearmetalError, ValueError):
         return None
 
 
-def _require() -> None:
+def _require_libraries() -> None:
     """HostCannot where a library is lacking."""
     lacking = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if lacking:
@@ -64,7 +64,7 @@ def _require() -> None:
         raise HostCannot(what, remedy='pip install "nearmetal[dashboard]"')
 
 
-def _say(address: str, port: int, as_json: bool) -> None:
+def _say_address(address: str, port: int, as_json: bool) -> None:
     if as_json:
         from nearmetal.dashboard.document import Serving
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
-from nearmetal.interrupts import ending
+from nearmetal.interrupts import list_ending_signals
 from nearmetal.store.folder import RunFolder
 
 RUN = ("run", "quickstart", "--available", "--blocks", "12")
@@ -19,12 +19,12 @@ RUN = ("run", "quickstart", "--available", "--blocks", "12")
 _OWN = "--engine own"
 
 
-def demo(run: Path | None) -> int:
+def run_demo(run: Path | None) -> int:
     """Run it, or go on with the run in this folder, on an engine of the same kind. Its exit code. BadInput if none lies
     there."""
     if run:
         RunFolder.open(run)
-    return asyncio.run(_demo(["resume", str(run)] if run else RUN))
+    return asyncio.run(_run_on_engine(["resume", str(run)] if run else RUN))
 
 
 def run_on_own_engine(arguments: Sequence[str]) -> int:
@@ -44,7 +44,7 @@ async def _on_own_engine(command: Sequence[str], hint: str) -> int:
         return await _run(command, {"DOCKER_HOST": url, "NEARMETAL_RESUME_HINT": hint})
 
 
-async def _demo(command: Sequence[str]) -> int:
+async def _run_on_engine(command: Sequence[str]) -> int:
     from nearmetal.lab.containers.api import DOCKER, Engine
 
     try:
@@ -68,7 +68,7 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     process: asyncio.subprocess.Process | None = None
     early: list[signal.Signals] = []
 
-    def interrupt(number: signal.Signals) -> None:
+    def interrupt_process(number: signal.Signals) -> None:
         if process is None:
             early.append(number)
             return
@@ -76,14 +76,14 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
             process.send_signal(number if number == signal.SIGINT else signal.SIGTERM)
 
     loop = asyncio.get_running_loop()
-    for number in ending():
-        loop.add_signal_handler(number, interrupt, number)
+    for number in list_ending_signals():
+        loop.add_signal_handler(number, interrupt_process, number)
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "nearmetal", *command),
         env={**os.environ, **environment},
         start_new_session=True,
     )
     for number in early:
-        interrupt(number)
+        interrupt_process(number)
     status = await process.wait()
     return status if status >= 0 else 128 - status  # of one that a signal ended, as a shell tells it

@@ -4,14 +4,14 @@ import click
 
 from nearmetal.errors import BadInput
 from nearmetal.manual import Entry, read_entries
-from nearmetal.plain import plain
+from nearmetal.plain import strip_controls
 from nearmetal.printing import folded_for_stdout
 from nearmetal.study_text import did_you_mean
 
 _SHOWN = 200
 
 
-def explain(word: str) -> None:
+def explain_word(word: str) -> None:
     """Print each row of the manual that is about it. BadInput if there is none."""
     entries = read_entries()
     last = word.rpartition(".")[2]
@@ -23,10 +23,10 @@ def explain(word: str) -> None:
         remedy = did_you_mean(word, sorted(known), "name a key, a warning or a cause, such as").split(", ")[:6]
         raise BadInput(f"the manual has no {word[:_SHOWN]!r}", "explain", ", ".join(remedy))
     for place, one in enumerate(found):
-        click.echo(("\n" if place else "") + plain(_describe(one)))
+        click.echo(("\n" if place else "") + strip_controls(_describe_entry(one)))
 
 
-def _describe(entry: Entry) -> str:
+def _describe_entry(entry: Entry) -> str:
     lines = [f"{', '.join(entry.words)}  ({entry.heading}: docs/{entry.page})"]
     lines += [f"  {f'{column}: ' if column else ''}{cell}" for column, cell in entry.about]
     return folded_for_stdout("\n".join(lines))

@@ -1,4 +1,4 @@
-"""`export`: a run's tidy tables for other programs."""
+"""`export_table`: a run's tidy tables for other programs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nearmetal.report.tidy import Name
 
 
-def export(path: Path, name: "Name", form: Literal["csv", "parquet", "latex"], output: Path | None) -> None:
+def export_table(path: Path, name: "Name", form: Literal["csv", "parquet", "latex"], output: Path | None) -> None:
     from nearmetal.report import exports
     from nearmetal.report.reading import read, without_collection
     from nearmetal.report.tidy import make_table

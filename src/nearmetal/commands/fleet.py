@@ -3,7 +3,7 @@
 import click
 
 from nearmetal.errors import BadInput
-from nearmetal.plain import plain
+from nearmetal.plain import strip_controls
 from nearmetal.run.engine import Engine
 
 
@@ -16,10 +16,10 @@ def choose_engine(scheduler: str | None) -> Engine | None:
     return OnAFleet(scheduler)
 
 
-def stand(scheduler: str, name: str | None) -> int:
+def start_worker(scheduler: str, name: str | None) -> int:
     from nearmetal.fleet.cluster import parse_scheduler
     from nearmetal.fleet.worker import run_worker
 
     if parse_scheduler(scheduler) is not None:
         raise BadInput("a worker stands at an address", "nearmetal worker", "name that of `dask scheduler`")
-    return run_worker(scheduler, name, lambda text: click.echo(plain(text)))
+    return run_worker(scheduler, name, lambda text: click.echo(strip_controls(text)))

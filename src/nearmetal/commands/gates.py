@@ -55,7 +55,7 @@ class JudgedRun:
 def judge_run(report: ReportInput) -> JudgedRun:
     """By the gates that a run was begun with; none is judged before it has come to its end."""
     journal_path = report.folder.journal
-    if not report.manifest.gates or runs.state(journal_path) != "ended":
+    if not report.manifest.gates or runs.find_state(journal_path) != "ended":
         return JudgedRun()
     return judge_measured(report.manifest, report.analysis, report.records, lambda: journal.read(journal_path)[1])
 
@@ -69,14 +69,16 @@ def judge_measured(
     primary = [one for one in whole.contrasts if one.primary]
     named = _judge_named(manifest, records, read_events, whole, {gate.response for gate in gates if gate.response})
     outcomes = [
-        outcome for gate in gates for outcome in judge_gates([gate], _weigh(named if gate.response else primary))
+        outcome
+        for gate in gates
+        for outcome in judge_gates([gate], _weigh_contrasts(named if gate.response else primary))
     ]
     of_primaries = [] if all(gate.response for gate in gates) else primary
     shown = {(one.workload, one.response, key_of(one.treatment)): one for one in [*named, *of_primaries]}
     return JudgedRun(tuple(outcomes), tuple(shown.values()))
 
 
-def _weigh(contrasts: Sequence[Contrast]) -> list[GatedContrast]:
+def _weigh_contrasts(contrasts: Sequence[Contrast]) -> list[GatedContrast]:
     return [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts]
 
 
@@ -102,7 +104,7 @@ def _judge_named(
 ) -> list[Contrast]:
     """The contrasts of responses that gates bound. Where the number of blocks is fixed, they share the study's alpha
     among them alone, and no step of the study's own family counts: it holds for "different", not for a bound."""
-    chosen = _choose(whole, responses, manifest.plan)
+    chosen = _choose_contrasts(whole, responses, manifest.plan)
     if manifest.plan.looks or not chosen:
         return chosen
     level = manifest.study.design.alpha / len(chosen)
@@ -112,10 +114,10 @@ def _judge_named(
         "plan": manifest.plan.model_copy(update={"level": level}),
     }
     again = manifest.model_copy(update=shared)
-    return _choose(analyse(again, records, read_events(), manifest.plan.primaries), responses, manifest.plan)
+    return _choose_contrasts(analyse(again, records, read_events(), manifest.plan.primaries), responses, manifest.plan)
 
 
-def _choose(analysis: Analysis, responses: Collection[str], plan: Plan) -> list[Contrast]:
+def _choose_contrasts(analysis: Analysis, responses: Collection[str], plan: Plan) -> list[Contrast]:
     """Exploratory ones only where the number of blocks is fixed: a look's level is for those it was planned for."""
     return [one for one in analysis.contrasts if one.response in responses and (one.primary or not plan.looks)]
 

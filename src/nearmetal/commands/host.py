@@ -13,20 +13,20 @@ from rich.text import Text
 
 from nearmetal.errors import ExitCode, HostCannot, Interrupted
 from nearmetal.interrupts import run_until_done, until_interrupted
-from nearmetal.plain import plain
-from nearmetal.printing import beside, console_for, print_json, warn
+from nearmetal.plain import strip_controls
+from nearmetal.printing import console_for, print_beside, print_json, print_warning
 
 _HANGING = 4
 """Columns of the mark before what was found."""
 
 
-def doctor(environments: Sequence[str], fix: bool, as_json: bool) -> int:
+def examine_host(environments: Sequence[str], fix: bool, as_json: bool) -> int:
     """`fix`: packages are installed first that these environments lack, or else those of the study quickstart."""
     from nearmetal.lab import others
     from nearmetal.lab.doctor import USUAL, Examined, examine
 
     if process := others.other():
-        warn(others.disturbs(process))
+        print_warning(others.disturbs(process))
     console = console_for(as_json)
     if fix:
         environments = environments or USUAL
@@ -37,7 +37,7 @@ def doctor(environments: Sequence[str], fix: bool, as_json: bool) -> int:
         examined.append(await examine(environments))
 
     with console.status("trying what this host can do"):
-        finished = until_interrupted(examine_it(), beside)
+        finished = until_interrupted(examine_it(), print_beside)
     if not finished:
         raise Interrupted("nothing was found out, and nothing is left of what was tried", remedy="run it again")
     found = examined[0]
@@ -48,7 +48,9 @@ def doctor(environments: Sequence[str], fix: bool, as_json: bool) -> int:
             mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
             told = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
             lines = [told, *([f"remedy: {finding.remedy}"] if finding.remedy and not finding.ok else [])]
-            wrapped = [part for line in lines for part in textwrap.wrap(plain(line), max(console.width - _HANGING, 1))]
+            wrapped = [
+                part for line in lines for part in textwrap.wrap(strip_controls(line), max(console.width - _HANGING, 1))
+            ]
             for number, part in enumerate(wrapped):
                 console.print(Text.assemble((f"{'' if number else mark:{_HANGING}}", style), part), soft_wrap=True)
     return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
@@ -61,7 +63,7 @@ def _install_missing(environments: Sequence[str]) -> None:
 
     packages = asyncio.run(find_packages(environments))
     if not packages:
-        beside(f"no package is missing for {', '.join(environments)}")
+        print_beside(f"no package is missing for {', '.join(environments)}")
         return
     manager = find_manager()
     command = describe_install(manager, *packages)
@@ -69,7 +71,7 @@ def _install_missing(environments: Sequence[str]) -> None:
         raise HostCannot("packages are missing, and only apt is used by --fix", remedy=command)
     if os.geteuid() != 0:
         raise HostCannot("packages are missing, and installing them takes root", remedy=f"sudo {command}")
-    beside(f"installing {', '.join(packages)}")
+    print_beside(f"installing {', '.join(packages)}")
     quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     # Its words go where ours do that are no result.
     for words in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *packages]):
@@ -78,7 +80,7 @@ def _install_missing(environments: Sequence[str]) -> None:
             raise HostCannot(f"apt-get {words[0]} ended with {ended.returncode}; it says why above", remedy=command)
 
 
-def clean(as_json: bool, lab: Path | None = None) -> int:
+def clean_host(as_json: bool, lab: Path | None = None) -> int:
     """`lab`: the file of a lab on whose hosts is looked, too."""
     from nearmetal.lab.clean import Cleaned, clean_everything, clean_hosts
     from nearmetal.lab.machines import kept
@@ -87,7 +89,7 @@ def clean(as_json: bool, lab: Path | None = None) -> int:
     hosts = None if lab is None else read_lab(read_lab_file(lab), str(lab))
 
     async def put_right() -> Cleaned:
-        done = await (clean_everything(beside) if hosts is None else clean_hosts(hosts, beside))
+        done = await (clean_everything(print_beside) if hosts is None else clean_hosts(hosts, print_beside))
         await kept.forget_dead()
         return done
 
@@ -102,7 +104,7 @@ def clean(as_json: bool, lab: Path | None = None) -> int:
             ("left alone", cleaned.alive),
         ):
             for thing in things:
-                click.echo(f"{verb}: {plain(thing)}")
+                click.echo(f"{verb}: {strip_controls(thing)}")
         if cleaned.in_use:
             processes = "process" if cleaned.in_use == 1 else "processes"
             click.echo(f"what {cleaned.in_use} running {processes} of nearmetal made is not touched")

@@ -17,10 +17,10 @@ from nearmetal.lab.image.documents import Boxed, Built, Images, Listed, Snapshot
 from nearmetal.lab.machines.kept import everything
 from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.vagrant import box as vagrant_box
-from nearmetal.printing import beside, console_for, print_json
+from nearmetal.printing import console_for, print_beside, print_json
 from nearmetal.report import figures
 from nearmetal.say import Say
-from nearmetal.tables import Column, fitted
+from nearmetal.tables import Column, fit_table
 from nearmetal.temporary import temporary_folder
 from nearmetal.units import show_size
 
@@ -29,25 +29,25 @@ def build(
     source: str | None, packages: tuple[str, ...], files: tuple[str, ...], name: str | None, as_json: bool
 ) -> None:
     console = console_for(as_json)
-    placed = tuple(_placed(text) for text in files)
+    placed = tuple(_parse_placement(text) for text in files)
     recipe = image.Recipe(name=name or image.Recipe().name, packages=packages, files=placed)
     done: list[image.Image] = []
 
-    def say(text: str) -> None:
+    def say_progress(text: str) -> None:
         console.print(text, highlight=False, markup=False)
 
     async def build_it() -> None:
         cache = Paths.default().cache
         if source is None:
-            done.append(await image.build(recipe, cache, say))
+            done.append(await image.build(recipe, cache, say_progress))
             return
         own = _check_own(source, packages, name)
         with temporary_folder() as folder:
-            path = own if own.exists() else await _save_reference(source, folder / "saved.tar", say)
+            path = own if own.exists() else await _save_reference(source, folder / "saved.tar", say_progress)
             kind = image.check(path)
-            lab = await image.build(image.Recipe(), cache, say)
-            say({"image": "an image of containers", "rootfs": "a root filesystem", "disk": "a disk"}[kind])
-            done.append(await image.build_own(image.Source(recipe.name, path, lab, placed), cache, say))
+            lab = await image.build(image.Recipe(), cache, say_progress)
+            say_progress({"image": "an image of containers", "rootfs": "a root filesystem", "disk": "a disk"}[kind])
+            done.append(await image.build_own(image.Source(recipe.name, path, lab, placed), cache, say_progress))
 
     try:
         finished = until_interrupted(build_it(), console.print)
@@ -92,7 +92,7 @@ async def _save_reference(reference: str, file: Path, say: Say) -> Path:
     raise BadInput(f"this is no file, and no engine of this host has it ({'; '.join(answers)})", reference, remedy)
 
 
-def _placed(text: str) -> tuple[str, str]:
+def _parse_placement(text: str) -> tuple[str, str]:
     """`FILE:PATH`; the last colon divides, since a path in an image needs none."""
     source, colon, destination = text.rpartition(":")
     if not colon:
@@ -100,12 +100,12 @@ def _placed(text: str) -> tuple[str, str]:
     return source, destination
 
 
-def ls(as_json: bool) -> None:
+def list_images(as_json: bool) -> None:
     built = image.ls(Paths.default().cache)
     current = image.newest(built)
     snapshots = snapshot.kept()
     if as_json:
-        listed = tuple(_listed(one, one in current) for one in built)
+        listed = tuple(_make_entry(one, one in current) for one in built)
         print_json(Images(images=listed, snapshots=Snapshots(count=len(snapshots), bytes=sum(snapshots))))
         return
     if not built:
@@ -123,11 +123,11 @@ def ls(as_json: bool) -> None:
     ]
     console = console_for(False)
     console.print(
-        fitted([Column(title) for title in ("image", "digest", "", "made (UTC)", "size")], rows, console.width)
+        fit_table([Column(title) for title in ("image", "digest", "", "made (UTC)", "size")], rows, console.width)
     )
     console.print(f"in {built[0].folder.parent}", soft_wrap=True)
     if snapshots:
-        many = figures.count(len(snapshots), "snapshot")
+        many = figures.format_count(len(snapshots), "snapshot")
         console.print(
             f"{many} of guests, {show_size(sum(snapshots))}: at most {snapshot.KEPT} are kept, none without its image"
         )
@@ -135,7 +135,7 @@ def ls(as_json: bool) -> None:
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
 
 
-def _listed(one: image.Image, is_current: bool) -> Listed:
+def _make_entry(one: image.Image, is_current: bool) -> Listed:
     return Listed(
         name=one.name,
         digest=one.digest,
@@ -146,7 +146,7 @@ def _listed(one: image.Image, is_current: bool) -> Listed:
     )
 
 
-def box(name: str, out: Path | None, as_json: bool) -> None:
+def export_box(name: str, out: Path | None, as_json: bool) -> None:
     known = sorted({one.name for one in image.ls(Paths.default().cache)})
     if name not in known and name != image.Recipe().name:
         raise BadInput(f"there is no image {name!r}", remedy=f"images here: {', '.join(known) or 'none'}")
@@ -161,9 +161,9 @@ def box(name: str, out: Path | None, as_json: bool) -> None:
     console.print(f"vagrant box add --name nearmetal/{name} {shlex.quote(str(file))}", highlight=False, soft_wrap=True)
 
 
-def rm(name: str) -> int:
+def remove_image(name: str) -> int:
     """1 where an engine may still have a copy, which is told."""
-    gone = image.rm(Paths.default().cache, name, _who, beside)
+    gone = image.rm(Paths.default().cache, name, _name_holder, print_beside)
     for removed in gone:
         click.echo(f"removed {removed.name} {removed.digest[:12]}")
     snapshot.sweep()
@@ -173,12 +173,12 @@ def rm(name: str) -> int:
             if address := run_until_done(copies.remove(removed, brand)):
                 click.echo(f"removed {copies.tag(removed)} from the {brand.called} at {address}")
         except HostCannot as error:
-            beside(f"nearmetal: {error}")
+            print_beside(f"nearmetal: {error}")
             left = True
     return ExitCode.NOT_ALL_OF_IT if left else ExitCode.DONE
 
 
-def _who(process: int) -> str:
+def _name_holder(process: int) -> str:
     """Who holds an image: a machine by its name, a run by its command."""
     for kept in everything():
         if kept.keeper == process:

@@ -44,7 +44,7 @@ def plan(cpus: str | None, as_json: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _Planned:
+class _IsolationPlan:
     """What `isolate on` would do for these CPUs, and what stands already."""
 
     host: Host
@@ -62,25 +62,25 @@ class _Planned:
 
 
 async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
-    host = await hosts.survey(site)
-    wanted = hosts.chosen(cpus, host)
-    planned = _Planned(
+    host = await hosts.survey_host(site)
+    wanted = hosts.choose_cpus(cpus, host)
+    planned = _IsolationPlan(
         host=host,
         wanted=wanted,
-        there=await hosts.bystanders(site, site.probe, wanted),
-        cpusets=await hosts.cpusets(site, site.probe, wanted),
+        there=await hosts.find_bystanders(site, site.probe, wanted),
+        cpusets=await hosts.read_cpusets(site, site.probe, wanted),
         held=await standing.held_changes(site, standing.ledger_path()),
     )
     changes = [] if planned.stands else tiers.at_once(host, wanted, planned.cpusets, site.probe, required=False)
     if as_json:
-        print_json(_document(planned, changes))
+        print_json(_make_document(planned, changes))
     elif planned.stands:
         _say_stands(planned)
     else:
         _say_planned(planned, changes)
 
 
-def _document(planned: _Planned, changes: Sequence[Change]) -> IsolatePlan:
+def _make_document(planned: _IsolationPlan, changes: Sequence[Change]) -> IsolatePlan:
     host = planned.host
     return IsolatePlan(
         cpus=cpu_lists.show(planned.wanted),
@@ -91,35 +91,35 @@ def _document(planned: _Planned, changes: Sequence[Change]) -> IsolatePlan:
         isolated=host.isolated,
         nohz_full=host.nohz_full,
         changes=tuple(PlannedChange(kind=one.kind, target=one.target, words=planned.in_words(one)) for one in changes),
-        way=None if planned.stands else _way(planned.cpusets),
+        way=None if planned.stands else _make_way(planned.cpusets),
         boot=Boot(arguments=tiers.by_boot_loader(planned.wanted).after, grub=host.can_tell_grub),
         movable=planned.there.movable,
         fixed=planned.there.fixed,
-        notes=tuple(tiers.notes(host, planned.wanted)),
+        notes=tuple(tiers.list_notes(host, planned.wanted)),
     )
 
 
-def _say_stands(planned: _Planned) -> None:
+def _say_stands(planned: _IsolationPlan) -> None:
     console = console_for(False)
     _say_topology(planned.host, cpu_lists.parse(planned.stands), "isolated", console)
     already = f"\nCPU {planned.stands} is kept free already: `isolate on` adds nothing. For other CPUs, first: {_OFF}"
     console.print(already, soft_wrap=True)
 
 
-def _say_planned(planned: _Planned, changes: Sequence[Change]) -> None:
+def _say_planned(planned: _IsolationPlan, changes: Sequence[Change]) -> None:
     console = console_for(False)
     _say_topology(planned.host, planned.wanted, "to be isolated", console)
     console.print("\n`isolate on` changes, until `isolate off`:")
     for change in changes:
         console.print(f"  {planned.in_words(change)}", soft_wrap=True)
-    console.print(tiers.way(planned.cpusets), soft_wrap=True)
+    console.print(tiers.describe_way(planned.cpusets), soft_wrap=True)
     console.print("\nwith --boot, and after the next boot of this host:")
     console.print(f"  {planned.in_words(tiers.by_boot_loader(planned.wanted))}", soft_wrap=True)
     if not planned.host.can_tell_grub:
         console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
     if planned.held:
         console.print("  the boot loader has been told already")
-    for note in tiers.notes(planned.host, planned.wanted):
+    for note in tiers.list_notes(planned.host, planned.wanted):
         console.print("note", style="yellow", end=": ")
         console.print(note, soft_wrap=True)
 
@@ -132,28 +132,28 @@ def _say_topology(host: Host, marked: Iterable[int], what: str, console: Console
         console.print(f"CPU {cpu.number}, package {cpu.package}, {core}{mark}")
 
 
-def _way(cpusets: Cpusets) -> Way:
-    return Way(by="affinities" if cpusets.unfit else "cpuset", words=tiers.way(cpusets))
+def _make_way(cpusets: Cpusets) -> Way:
+    return Way(by="affinities" if cpusets.unfit else "cpuset", words=tiers.describe_way(cpusets))
 
 
 # ── On and off ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
-    return run_until_done(_on(LocalSite(), cpus, boot, strict, as_json))
+def isolate_cpus(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
+    return run_until_done(_isolate_on_site(LocalSite(), cpus, boot, strict, as_json))
 
 
-async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
-    host = await hosts.survey(site)
-    wanted = hosts.chosen(cpus, host)
+async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
+    host = await hosts.survey_host(site)
+    wanted = hosts.choose_cpus(cpus, host)
     must_be_root()
-    cpusets = await hosts.cpusets(site, site.probe, wanted)
+    cpusets = await hosts.read_cpusets(site, site.probe, wanted)
     changes = tiers.at_once(host, wanted, cpusets, site.probe, strict)
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
-        applied = await standing.on(changes, Bound(site), standing.ledger_path())
-    warnings = [standing.here(warning.text) for warning in applied.warnings]
+        applied = await standing.isolate_cpus(changes, Bound(site), standing.ledger_path())
+    warnings = [standing.strip_site(warning.text) for warning in applied.warnings]
     unmade = [cpuset.unmet(change) for change in changes if change.kind == "cpuset"]
     if any(unmet in warning for unmet in unmade for warning in warnings):
         cpusets = replace(cpusets, unfit="it could not be made")
@@ -161,7 +161,7 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
         print_json(
             IsolateOn(
                 cpus=cpu_lists.show(wanted),
-                way=_way(cpusets),
+                way=_make_way(cpusets),
                 warnings=tuple(warnings),
                 reboot=bool(applied.reboot),
             )
@@ -178,7 +178,7 @@ def _say_applied(wanted: Iterable[int], cpusets: Cpusets, warnings: Sequence[str
         console.print(warning, soft_wrap=True)
     kept = f"CPU {cpu_lists.show(wanted)} is kept free until `{_OFF}`"
     console.print(f"as far as that goes, {kept}" if warnings else kept)
-    console.print(tiers.way(cpusets), soft_wrap=True)
+    console.print(tiers.describe_way(cpusets), soft_wrap=True)
     console.print("run there what is to have it: nearmetal isolate exec -- PROGRAM")
     if reboot:
         console.print(BOOT_AGAIN)
@@ -197,22 +197,22 @@ def must_be_root() -> None:
         raise HostCannot("only root may isolate CPUs", "this host", "run nearmetal as root")
 
 
-def off(as_json: bool) -> int:
-    return run_until_done(_off(LocalSite(), as_json))
+def release_cpus(as_json: bool) -> int:
+    return run_until_done(_release_on_site(LocalSite(), as_json))
 
 
-async def _off(site: LocalSite, as_json: bool) -> int:
+async def _release_on_site(site: LocalSite, as_json: bool) -> int:
     path = standing.ledger_path()
     must_be_root()
     with measuring():
-        undone = await standing.off(Bound(site), path)
+        undone = await standing.release_cpus(Bound(site), path)
     reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
-        (await hosts.survey(site)).arguments
+        (await hosts.survey_host(site)).arguments
     )
     done = IsolateOff(
-        restored=_told(undone, "restored", "already so", "gone"),
-        left=_told(undone, "left"),
-        failed=_told(undone, "failed"),
+        restored=_list_undone(undone, "restored", "already so", "gone"),
+        left=_list_undone(undone, "left"),
+        failed=_list_undone(undone, "failed"),
         reboot=reboot,
     )
     if as_json:
@@ -231,21 +231,21 @@ async def _off(site: LocalSite, as_json: bool) -> int:
     return ExitCode.NOT_ALL_OF_IT if done.left else ExitCode.DONE
 
 
-def _told(undone: Iterable[Undone], *outcomes: str) -> tuple[str, ...]:
-    return tuple(standing.here(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
+def _list_undone(undone: Iterable[Undone], *outcomes: str) -> tuple[str, ...]:
+    return tuple(standing.strip_site(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
 
 
 # ── Status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def status(as_json: bool) -> int:
-    return run_until_done(_status(LocalSite(), as_json))
+def show_status(as_json: bool) -> int:
+    return run_until_done(_show_status_of(LocalSite(), as_json))
 
 
-async def _status(site: LocalSite, as_json: bool) -> int:
+async def _show_status_of(site: LocalSite, as_json: bool) -> int:
     """Not all of it, when something is not as it was set any more, or never was."""
-    host = await hosts.survey(site)
-    stands = await standing.status(site, standing.ledger_path())
+    host = await hosts.survey_host(site)
+    stands = await standing.list_standing(site, standing.ledger_path())
     cpus = standing.isolated_cpus([one.change for one in stands])
     holds = all(one.state == "holds" for one in stands)
     if as_json:

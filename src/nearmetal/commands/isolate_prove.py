@@ -10,7 +10,7 @@ from nearmetal.interrupts import until_interrupted
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
-from nearmetal.isolate.proof import proof
+from nearmetal.isolate.proof import make_proof
 from nearmetal.lab.commands.bound import Bound
 from nearmetal.lab.cpus.hearing import Heard
 from nearmetal.lab.lock import measuring
@@ -18,35 +18,35 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
-from nearmetal.workloads.noise import values
+from nearmetal.workloads.noise import list_values
 
 
-def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
+def prove_isolation(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     with measuring():
-        if not until_interrupted(_prove(LocalSite(), cpus, rounds, seconds, as_json), console_for(True).print):
+        if not until_interrupted(_prove_on_site(LocalSite(), cpus, rounds, seconds, as_json), console_for(True).print):
             raise Interrupted("it was interrupted, and the CPU is as it was", remedy="run it again")
 
 
-async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
+async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     """Of a standing isolation its CPU against another; else the same CPU before and after, which says more."""
-    host = await hosts.survey(site)
+    host = await hosts.survey_host(site)
     path = standing.ledger_path()
     held = await standing.held_changes(site, path)
     stands = standing.isolated_cpus(held) or host.isolated
-    wanted = hosts.chosen(cpus or stands or None, host)
+    wanted = hosts.choose_cpus(cpus or stands or None, host)
     cpu = wanted[-1]
 
-    async def hear(number: int) -> Heard:
-        return await proving.hear(site, site.probe, number, seconds)
+    async def hear_cpu(number: int) -> Heard:
+        return await proving.hear_cpu(site, site.probe, number, seconds)
 
     async def hear_isolated() -> Heard:
-        within = await standing.within(site, await standing.held_changes(site, path), site.probe)
-        return await proving.hear(site, site.probe, cpu, seconds, within)
+        within = await standing.list_prefix(site, await standing.held_changes(site, path), site.probe)
+        return await proving.hear_cpu(site, site.probe, cpu, seconds, within)
 
     if stands and cpu in cpu_lists.parse(stands):
         other = max(one for one in host.numbers if one not in cpu_lists.parse(stands))
-        isolated = hear_isolated if standing.isolated_cpus(held) else partial(hear, cpu)
-        pairs = await proving.rounds(rounds, partial(hear, other), isolated)
+        isolated = hear_isolated if standing.isolated_cpus(held) else partial(hear_cpu, cpu)
+        pairs = await proving.run_rounds(rounds, partial(hear_cpu, other), isolated)
         what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
     else:
         must_be_root()
@@ -56,29 +56,31 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
                 "--cpus",
                 f"prove CPU {stands}, or first: nearmetal isolate off" if stands else "first: nearmetal isolate off",
             )
-        cpusets = await hosts.cpusets(site, site.probe, wanted)
+        cpusets = await hosts.read_cpusets(site, site.probe, wanted)
         changes = tiers.at_once(host, wanted, cpusets, site.probe, required=False)
         try:
-            pairs = await proving.rounds(rounds, partial(hear, cpu), _isolating(changes, site, hear_isolated))
+            pairs = await proving.run_rounds(
+                rounds, partial(hear_cpu, cpu), _isolate_while_hearing(changes, site, hear_isolated)
+            )
         finally:
-            await standing.off(Bound(site), path)
+            await standing.release_cpus(Bound(site), path)
         what = f"CPU {cpu} isolated against the same CPU before"
-    _show(what, pairs, as_json)
+    _show_proof(what, pairs, as_json)
 
 
-def _isolating(changes: list[Change], site: LocalSite, hear: proving.Listen) -> proving.Listen:
-    async def listen() -> Heard:
-        await standing.on(changes, Bound(site), standing.ledger_path())
+def _isolate_while_hearing(changes: list[Change], site: LocalSite, hear: proving.Listen) -> proving.Listen:
+    async def listen_isolated() -> Heard:
+        await standing.isolate_cpus(changes, Bound(site), standing.ledger_path())
         try:
             return await hear()
         finally:
-            await standing.off(Bound(site), standing.ledger_path())
+            await standing.release_cpus(Bound(site), standing.ledger_path())
 
-    return listen
+    return listen_isolated
 
 
-def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
-    proved = proof(what, pairs)
+def _show_proof(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
+    proved = make_proof(what, pairs)
     if as_json:
         print_json(proved)
         return
@@ -86,10 +88,10 @@ def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
     console.print(f"{what}, {len(pairs)} rounds:")
     for name, one in proved.differences.items():
         without, isolated = (
-            figures.quantity(statistics.median(values(heard)[name] for heard in heards), one.unit)
+            figures.format_quantity(statistics.median(list_values(heard)[name] for heard in heards), one.unit)
             for heards in zip(*((pair.without, pair.isolated) for pair in pairs), strict=True)
         )
-        differ = figures.difference(one.difference, one.interval, one.unit)
+        differ = figures.format_difference(one.difference, one.interval, one.unit)
         console.print(f"  {name}: {without} without, {isolated} isolated: {differ}", soft_wrap=True)
     if any(one.interval is not None for one in proved.differences.values()):
         console.print("in brackets the 95 % interval of the difference")

@@ -9,9 +9,9 @@ from nearmetal.errors import ExitCode, Interrupted
 from nearmetal.interrupts import until_interrupted
 from nearmetal.lab_file import read_lab, read_lab_file
 from nearmetal.model import Finding
-from nearmetal.plain import plain
-from nearmetal.printing import beside, console_for, print_json, print_table
-from nearmetal.tables import Column, fitted
+from nearmetal.plain import strip_controls
+from nearmetal.printing import console_for, print_beside, print_json, print_table
+from nearmetal.tables import Column, fit_table
 
 
 def doctor(lab: Path, as_json: bool) -> int:
@@ -26,7 +26,7 @@ def doctor(lab: Path, as_json: bool) -> int:
         examined.append(await examine_hosts(hosts))
 
     with console.status(f"asking {len(hosts)} hosts"):
-        finished = until_interrupted(examine(), beside)
+        finished = until_interrupted(examine(), print_beside)
     if not finished:
         raise Interrupted("nothing was found out, and nothing was made", remedy="run it again")
     (found,) = examined
@@ -41,13 +41,13 @@ def doctor(lab: Path, as_json: bool) -> int:
         return [host.name, words, *(_show_cell(told.get(title)) for title in titles)]
 
     columns = [Column("host"), Column("roles, tags"), *map(Column, titles)]
-    print_table(fitted(columns, map(row, found.hosts), console.width), console)
+    print_table(fit_table(columns, map(row, found.hosts), console.width), console)
     for host in found.hosts:
         for one in host.findings:
             if not one.ok:
                 remedy = f"; remedy: {one.remedy}" if one.remedy else ""
                 lines = textwrap.wrap(
-                    plain(f"{host.name}: {one.what}: {one.detail}{remedy}"), max(console.width - 4, 1)
+                    strip_controls(f"{host.name}: {one.what}: {one.detail}{remedy}"), max(console.width - 4, 1)
                 )
                 mark, style = ("no", "red") if one.fatal else ("--", "yellow")
                 for number, line in enumerate(lines):

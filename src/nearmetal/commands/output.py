@@ -40,7 +40,7 @@ def _write_file(output: Path, data: bytes) -> None:
         if output.exists() and not output.is_file():
             output.write_bytes(data)  # a device or a pipe
         else:
-            files.replace(output.resolve(), data)
+            files.replace_file(output.resolve(), data)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
             what = f"nothing can be written there: {error.strerror}"

@@ -8,13 +8,13 @@ from rich.console import Console
 
 from nearmetal import plan as planning
 from nearmetal.analysis.paired_noise import choose_repeats_together, measure_noise
-from nearmetal.commands.run import watcher
-from nearmetal.commands.study import Opened
+from nearmetal.commands.run import make_watcher
+from nearmetal.commands.study import OpenedStudy
 from nearmetal.config import Paths
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Study
-from nearmetal.printing import console_for, unfolded
+from nearmetal.printing import console_for, unfold_console
 from nearmetal.report import figures, words
 from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
@@ -28,28 +28,28 @@ TRIALS = 2
 """In each boot: the fewest that tell what varies within it."""
 
 
-def make_pilot(opened: Opened, available: bool, as_json: bool) -> bool:
+def make_pilot(opened: OpenedStudy, available: bool, as_json: bool) -> bool:
     """Run a pilot, print what it measured and keep that for `plan`. Whether it came to its end."""
-    console = unfolded(console_for(as_json))
-    study = _shorten(opened.study)
+    console = unfold_console(console_for(as_json))
+    study = _shorten_study(opened.study)
     overrides = (*opened.overrides, f"design.blocks={BOOTS}", f"design.repeats={TRIALS}")
     path = _new_folder(study)
     request = session.Request(study, opened.source, overrides, opened.quick, path, available, files=opened.files)
     resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
-    plan = planning.make(study, [treatment for treatment, _ in missing], resolved)
+    plan = planning.make_plan(study, [treatment for treatment, _ in missing], resolved)
     console.print(f"a pilot of {BOOTS} boots of each treatment measures the noise; its verdicts do not matter")
-    with watcher(study, plan, console) as watching:
+    with make_watcher(study, plan, console) as watching:
         finished = until_interrupted(session.start(request, console.print, (watching,)), console.print)
     folder = RunFolder(path)
     if not finished:
         console.print(f"the pilot was interrupted; what it measured is in {quote(str(path))}", soft_wrap=True)
         return False
-    _tell(_keep(folder), console)
+    _tell_pilot(_keep_found(folder), console)
     return True
 
 
-def _shorten(study: Study) -> Study:
+def _shorten_study(study: Study) -> Study:
     design = study.design.model_copy(update={"blocks": BOOTS, "repeats": TRIALS})
     return study.model_copy(update={"design": design})
 
@@ -59,9 +59,9 @@ def _new_folder(study: Study) -> Path:
     return next(path for number in range(1, 10**6) if not (path := runs / f"{study.name}-pilot-{number}").exists())
 
 
-def _keep(folder: RunFolder) -> Pilot:
-    manifest = folder.manifest()
-    noise = measure_noise(manifest, list(journal.records(folder.journal)))
+def _keep_found(folder: RunFolder) -> Pilot:
+    manifest = folder.read_manifest()
+    noise = measure_noise(manifest, list(journal.read_records(folder.journal)))
     pilot = Pilot(
         run=str(folder.path),
         made=manifest.created,
@@ -76,7 +76,7 @@ def _keep(folder: RunFolder) -> Pilot:
     return pilot
 
 
-def _tell(pilot: Pilot, console: Console) -> None:
+def _tell_pilot(pilot: Pilot, console: Console) -> None:
     """How much boots and trials vary, and what each costs."""
     console.print(
         f"pilot: {BOOTS} boots of each treatment, {TRIALS} trials in each; its run is {pilot.run}", soft_wrap=True
@@ -87,10 +87,10 @@ def _tell(pilot: Pilot, console: Console) -> None:
         of = one.components
         if of is None or one.scale != "ratio":
             continue
-        sides = words.apart(one.treatment, one.reference), words.apart(one.reference, one.treatment)
+        sides = words.name_difference(one.treatment, one.reference), words.name_difference(one.reference, one.treatment)
         boots, trials = (show_share(variance**0.5, digits=2) for variance in (of.between, of.within))
         console.print(
             f"  {one.workload}, {' against '.join(sides)}: boots differ by {boots}, trials within them by {trials}; "
             f"both boots take {show_duration(of.boot_seconds)}, a trial in each {show_duration(of.trial_seconds)}; "
-            f"with {figures.count(of.repeats, 'trial')} a boot the most is found in a given time"
+            f"with {figures.format_count(of.repeats, 'trial')} a boot the most is found in a given time"
         )

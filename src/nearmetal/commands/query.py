@@ -10,7 +10,7 @@ from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
 from nearmetal.store import query, runs
 from nearmetal.store.answered import document_of
-from nearmetal.tables import Column, fitted
+from nearmetal.tables import Column, fit_table
 
 _WHAT_THERE_IS = """
 SELECT table_name AS "table", column_name AS "column", data_type AS type FROM duckdb_columns() WHERE NOT internal"""
@@ -21,17 +21,17 @@ _LONGEST = 2000
 """Characters of a value for people, and entries of a list. A table is laid out character by character."""
 
 
-def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
+def ask_runs(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     """Answer, or say what can be asked for."""
-    query.require()
+    query.require_duckdb()
     paths = Paths.default()
-    places = _places(only, paths)
+    places = _list_runs(only, paths)
     beside = console_for(True)
 
-    def say(text: str) -> None:
-        beside.print(words.plain(text), style="dim")
+    def say_progress(text: str) -> None:
+        beside.print(words.strip_controls(text), style="dim")
 
-    found = query.ask(sql or _WHAT_THERE_IS, places, paths.cache, say, None if as_json else _SHOWN)
+    found = query.answer_query(sql or _WHAT_THERE_IS, places, paths.cache, say_progress, None if as_json else _SHOWN)
     if as_json:
         print_json(document_of(found))
         return
@@ -39,39 +39,39 @@ def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     if not found.rows:
         console.print("no rows")
         return
-    columns = [_column(words.plain(_cut(name)), kind) for name, kind in found.columns]
-    shown = [[_shown(value) for value in row] for row in found.rows]
-    console.print(fitted(columns, shown, console.width))
+    columns = [_make_column(words.strip_controls(_cut_text(name)), kind) for name, kind in found.columns]
+    shown = [[_show_value(value) for value in row] for row in found.rows]
+    console.print(fit_table(columns, shown, console.width))
     more = found.total - len(found.rows)
     if more > 0:
-        console.print(f"and {figures.count(more, 'more row')}: a LIMIT shows fewer, --json all", style="yellow")
+        console.print(f"and {figures.format_count(more, 'more row')}: a LIMIT shows fewer, --json all", style="yellow")
 
 
-def _column(title: str, kind: str) -> Column:
+def _make_column(title: str, kind: str) -> Column:
     is_of_numbers = kind.removeprefix("U") in _NUMBERS or kind.startswith("DECIMAL")
     return Column(title, is_of_numbers, flows=not is_of_numbers)
 
 
-def _places(only: Sequence[Path], paths: Paths) -> list[Path]:
+def _list_runs(only: Sequence[Path], paths: Paths) -> list[Path]:
     if only:
-        return [place for path in only for place in runs.inside(path)]
-    return runs.known(paths.runs, paths.state)
+        return [place for path in only for place in runs.find_runs(path)]
+    return runs.list_known(paths.runs, paths.state)
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dict):
-        return _cut(" ".join(f"{name}={_shown(one)}" for name, one in islice(value.items(), _LONGEST)))
+        return _cut_text(" ".join(f"{name}={_show_value(one)}" for name, one in islice(value.items(), _LONGEST)))
     if isinstance(value, list):
-        text = _cut(", ".join(map(_shown, value[:_LONGEST])))
-        return text if len(value) <= _LONGEST else f"{text} of {figures.count(len(value), 'entry', 'entries')}"
+        text = _cut_text(", ".join(map(_show_value, value[:_LONGEST])))
+        return text if len(value) <= _LONGEST else f"{text} of {figures.format_count(len(value), 'entry', 'entries')}"
     if isinstance(value, bytes):
         value = value[:_LONGEST]
-    return "" if value is None else words.plain(_cut(str(value)))
+    return "" if value is None else words.strip_controls(_cut_text(str(value)))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({figures.count(len(text), 'character')})"
+def _cut_text(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({figures.format_count(len(text), 'character')})"

@@ -1,4 +1,4 @@
-"""`run` and `resume`."""
+"""`run` and `resume_run`."""
 
 import os
 import statistics
@@ -16,19 +16,19 @@ from nearmetal import evidence, system_errors
 from nearmetal import plan as planning
 from nearmetal.commands.fleet import choose_engine
 from nearmetal.commands.runs import print_verdicts, say_how_to_go_on, write_report
-from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_idle_keys, say_missing
+from nearmetal.commands.study import NOTHING_COMPARED, OpenedStudy, say_idle_keys, say_missing
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
-from nearmetal.printing import beside, console_for, print_json, unfolded
+from nearmetal.printing import console_for, print_beside, print_json, unfold_console
 from nearmetal.report.sizing import about_sizing
 from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
-from nearmetal.run.estimate import estimate
+from nearmetal.run.estimate import estimate_plan
 from nearmetal.run.progress import Progress
 from nearmetal.running_estimates import RunningEstimates
 from nearmetal.store import journal, runs
-from nearmetal.store.claim import taken
+from nearmetal.store.claim import make_taken_error
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress, seconds_each
 from nearmetal.units import show_elapsed
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    opened: Opened,
+    opened: OpenedStudy,
     output: Path | None,
     available: bool,
     form: str,
@@ -58,7 +58,7 @@ def run(
     say_idle_keys(study, console)
     say_missing(missing, "left out", console)
     left_out = [treatment for treatment, _ in missing]
-    plan = planning.make(study, left_out, resolved)
+    plan = planning.make_plan(study, left_out, resolved)
     request = session.Request(
         opened.study,
         opened.source,
@@ -74,7 +74,7 @@ def run(
             opened.study, plan, evidence.gather_evidence(study), opened.place_of(("design", "blocks"))
         )
         request = request.with_blocks(study, sizing)
-        plan = planning.make(study, left_out, resolved)
+        plan = planning.make_plan(study, left_out, resolved)
         if sizing is not None:
             console.print(about_sizing(sizing, study.design))
     if plan.treatments and not plan.contrasts:
@@ -87,68 +87,70 @@ def run(
         refuse_gates(gates, plan)
     began = time.monotonic()
     try:
-        with watcher(study, plan, console) as watching:
+        with make_watcher(study, plan, console) as watching:
             finished = until_interrupted(session.start(request, console.print, (watching,), engine), console.print)
     except LeftAtOnce:
-        _interrupted(RunFolder(folder))
+        _tell_interrupted(RunFolder(folder))
         raise
     except OSError as error:
         if error.errno not in system_errors.FULL or RunFolder(folder).has_manifest:
             raise
         # There is no run yet that one could go on with.
-        raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
+        raise HostCannot(
+            os.strerror(error.errno), str(error.filename or ""), system_errors.find_remedy(error)
+        ) from None
     took = f" in {show_elapsed(time.monotonic() - began)}"
-    status = _conclude(RunFolder(request.folder), finished, took, form)
+    status = _conclude_run(RunFolder(request.folder), finished, took, form)
     if opened.repeats is not None and finished and form == "text":
-        from nearmetal.commands.compare import compare
+        from nearmetal.commands.compare import compare_runs
 
         try:
-            compare([opened.repeats], [request.folder])
+            compare_runs([opened.repeats], [request.folder])
         except BadInput as error:  # the run itself is done
-            beside(f"it is not compared with the bundle's run: {error.what}")
+            print_beside(f"it is not compared with the bundle's run: {error.what}")
     return status
 
 
 def _console_of_course(as_json: bool, is_quiet: bool) -> Console:
     """Where a run says how it goes on."""
-    console = unfolded(console_for(as_json))
+    console = unfold_console(console_for(as_json))
     console.quiet = is_quiet
     return console
 
 
-def resume(path: Path, form: str, is_quiet: bool = False, scheduler: str | None = None) -> int:
+def resume_run(path: Path, form: str, is_quiet: bool = False, scheduler: str | None = None) -> int:
     """By the gates that the run was begun with. `form` is that of the result, and `is_quiet` as of `run`."""
     engine = choose_engine(scheduler)
     as_json = form != "text"
     folder = RunFolder.open(path)
     if folder.bundle is not None:
         raise BadInput("a bundle is not gone on with", str(path), f"measure it anew: nearmetal run {quote(str(path))}")
-    manifest = folder.manifest()
+    manifest = folder.read_manifest()
     if form == "junit" and not manifest.gates:
         raise BadInput("junit has a test case for each comparison of a gate, and this run has none", str(path))
     console = _console_of_course(as_json, is_quiet)
     before = journal.read_lines(folder.journal)  # a damaged one is refused before anything is made
-    state = runs.state(folder.journal)
+    state = runs.find_state(folder.journal)
     if state == "running":
-        raise taken(folder.journal)
+        raise make_taken_error(folder.journal)
     if state == "ended":
         console.print("nothing is left to do: this run has come to its end")
-        return _conclude(folder, True, "", form)
+        return _conclude_run(folder, True, "", form)
     began = time.monotonic()
-    is_measured = session.lacks_its_end_alone(folder, manifest, Progress.of(before))
+    is_measured = session.lacks_its_end_alone(folder, manifest, Progress.from_lines(before))
     if not is_measured:
         session.refuse_what_is_not_as_planned(folder, manifest)
     try:
-        with watcher(manifest.study, manifest.plan, console, before, is_measured) as watching:
-            finished = until_interrupted(session.resume(folder, console.print, (watching,), engine), console.print)
+        with make_watcher(manifest.study, manifest.plan, console, before, is_measured) as watching:
+            finished = until_interrupted(session.resume_run(folder, console.print, (watching,), engine), console.print)
     except LeftAtOnce:
-        _interrupted(folder)
+        _tell_interrupted(folder)
         raise
     took = f"; going on took {show_elapsed(time.monotonic() - began)}"
-    return _conclude(folder, finished, took, form)
+    return _conclude_run(folder, finished, took, form)
 
 
-def watcher(
+def make_watcher(
     study: Study, plan: Plan, console: Console, before: Sequence[journal.Line] = (), is_measured: bool = False
 ) -> "Watcher":
     """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
@@ -158,42 +160,42 @@ def watcher(
     took = seconds_each(records)
     if not took and not is_measured:
         pace = evidence.find_pace(study, plan)
-        took = [pace.seconds if pace else estimate(plan) / max(1, plan.trials)]
+        took = [pace.seconds if pace else estimate_plan(plan) / max(1, plan.trials)]
     each = statistics.fmean(took or [0.0])
     estimates = RunningEstimates(plan)
     for record in records:
-        estimates.take(record)
-    return Watcher(console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.of(before), estimates)
+        estimates.take_record(record)
+    return Watcher(console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.from_lines(before), estimates)
 
 
-def _conclude(folder: RunFolder, finished: bool, took: str, form: str) -> int:
+def _conclude_run(folder: RunFolder, finished: bool, took: str, form: str) -> int:
     """Write the report, show the verdicts, say what came of how many trials and of gates, and how to go on."""
     if not finished:
         if folder.has_manifest:
             # Whoever does not wait for all that can ask for it again.
             with suppress(KeyboardInterrupt):
-                _tell(folder, took, form)
-        return _interrupted(folder)
+                _tell_result(folder, took, form)
+        return _tell_interrupted(folder)
     try:
-        trials, is_met = _tell(folder, took, form)
+        trials, is_met = _tell_result(folder, took, form)
     except KeyboardInterrupt:
         again = f"nearmetal report {quote(str(folder.path))}"
-        beside(f"interrupted; all trials are recorded; write the report by: {again}")
+        print_beside(f"interrupted; all trials are recorded; write the report by: {again}")
         return ExitCode.INTERRUPTED
     if not is_met:
         return ExitCode.GATE_NOT_MET
     return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
 
 
-def _interrupted(folder: RunFolder) -> int:
+def _tell_interrupted(folder: RunFolder) -> int:
     if folder.has_manifest:
-        beside(f"interrupted; {say_how_to_go_on(folder)}")
+        print_beside(f"interrupted; {say_how_to_go_on(folder)}")
     else:
         click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
     return ExitCode.INTERRUPTED
 
 
-def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
+def _tell_result(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
     """Verdicts and counts as they are shown, and the report written; how many trials ended how, and whether gates are
     met."""
     from nearmetal.commands.gates import describe_run, judge_run, print_outcomes
@@ -207,13 +209,13 @@ def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
     if form == "json":
         from nearmetal.analysis.summary import summary
 
-        state = runs.state(folder.journal)
-        print_outcomes(judged, unfolded(console))
+        state = runs.find_state(folder.journal)
+        print_outcomes(judged, unfold_console(console))
         print_json(summary(analysis, str(folder.path), results.manifest.study.name, state, judged.outcomes))
     elif form != "text":
         from nearmetal.commands.compare import print_page
 
-        print_outcomes(judged, unfolded(console))
+        print_outcomes(judged, unfold_console(console))
         print_page(describe_run(judged, results), form)
     else:
         print_verdicts(results)
@@ -222,5 +224,5 @@ def _tell(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, bool]:
     page = write_report(folder)
     if form == "text":
         console.print(f"report: {page}", soft_wrap=True)
-        print_outcomes(judged, unfolded(console))
+        print_outcomes(judged, unfold_console(console))
     return analysis.trials, judged.is_met

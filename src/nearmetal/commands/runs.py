@@ -14,11 +14,11 @@ from nearmetal import system_errors
 from nearmetal.commands.output import check_output, write_output
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
-from nearmetal.plain import plain
-from nearmetal.printing import console_for, print_json, print_table, unfolded, warn
+from nearmetal.plain import strip_controls
+from nearmetal.printing import console_for, print_json, print_table, print_warning, unfold_console
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.tables import Column, fitted
+from nearmetal.tables import Column, fit_table
 
 if TYPE_CHECKING:
     from nearmetal.report.reading import ReportInput
@@ -39,7 +39,7 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     page = None
     if form == "html" and output is None and folder.bundle is not None:
         page = folder.bundle.with_name(f"{folder.bundle.name.split('.')[0]}.html")
-    write_output(render(folder, form, warn), output or page)
+    write_output(render(folder, form, print_warning), output or page)
     if page is not None:
         click.echo(page)
 
@@ -51,14 +51,14 @@ def show(path: Path, as_json: bool) -> None:
 
     folder = RunFolder.open(path)
     results = read_run(folder)
-    state = runs.state(folder.journal)
+    state = runs.find_state(folder.journal)
     judged = judge_run(results)
     if as_json:
         from nearmetal.analysis.summary import summary
 
         print_json(summary(results.analysis, str(folder.named), results.manifest.study.name, state, judged.outcomes))
         return
-    console = unfolded(console_for(False))
+    console = unfold_console(console_for(False))
     about = Text(f"{results.manifest.study.name} of {results.manifest.created}, {state}: ")
     console.print(about.append_text(counts_line(results.analysis.trials)))
     print_verdicts(results)
@@ -76,16 +76,16 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
     from nearmetal.commands import by_hand as by_hand_commands
 
     paths = Paths.default()
-    places = runs.inside(folder) if folder else runs.known(paths.runs, paths.state)
-    listed, unreadable = runs.listing(places)
-    machines = by_hand_commands.machines()
+    places = runs.find_runs(folder) if folder else runs.list_known(paths.runs, paths.state)
+    listed, unreadable = runs.list_entries(places)
+    machines = by_hand_commands.list_machines()
     if as_json:
         print_json(Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines)))
         return
     if machines:
         by_hand_commands.print_machines(machines)
     if not places:
-        click.echo(plain(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one"))
+        click.echo(strip_controls(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one"))
         return
     console = console_for(False)
     if listed:
@@ -93,7 +93,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
             console.width = _WIDEST  # for scripts, a line is a run
         rows = [(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one)) for one in listed]
         columns = [Column(title) for title in ("run", "study", "made (UTC)", "state", "trials")]
-        console.print(fitted(columns, rows, console.width, whole=True), crop=False)
+        console.print(fit_table(columns, rows, console.width, whole=True), crop=False)
     for bad in unreadable:
         what = Text("cannot be read", style="yellow")
         if console.is_terminal:
@@ -103,7 +103,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
             console.print(what.append(f": {bad.run}: {bad.reason}", style="default"), soft_wrap=True)
 
 
-def _trials(one: runs.Listed) -> str:
+def _trials(one: runs.RunEntry) -> str:
     """ "24", "6, none ok", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
     first = one.trials - one.again
     trials = str(first) if one.state == "ended" else f"{first}/{one.planned}"
@@ -117,7 +117,7 @@ def _trials(one: runs.Listed) -> str:
 
 def say_how_to_go_on(folder: RunFolder) -> str:
     command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
-    joined = [one["scheduler"] for one in journal.events(folder.journal) if one["event"] == "SitesJoined"]
+    joined = [one["scheduler"] for one in journal.read_events(folder.journal) if one["event"] == "SitesJoined"]
     where = f" --scheduler {quote(joined[-1])}" if joined else ""
     return f"go on with: {command}{quote(str(folder.path))}{where}"
 
@@ -127,7 +127,7 @@ def write_report(folder: RunFolder) -> Path:
     from nearmetal.report.write import write
 
     try:
-        return write(folder, warn)
+        return write(folder, print_warning)
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *system_errors.FULL):
             raise
@@ -140,7 +140,7 @@ def write_report(folder: RunFolder) -> Path:
 def print_verdicts(report: "ReportInput") -> None:
     from nearmetal.report.terminal import verdict_table, why_lines
 
-    console = unfolded(console_for(False))
+    console = unfold_console(console_for(False))
     print_table(verdict_table(report.analysis, console.width, report.labels.kinds), console)
     if lines := why_lines(report):
         print_table(lines, console)

@@ -19,13 +19,13 @@ from nearmetal.levels import format_assignment
 from nearmetal.lines import KeyPath
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
 from nearmetal.model.services import SERVER
-from nearmetal.plain import plain
-from nearmetal.printing import console_for, print_json, print_table, unfolded
+from nearmetal.plain import strip_controls
+from nearmetal.printing import console_for, print_json, print_table, unfold_console
 from nearmetal.report import figures
 from nearmetal.report.sizing import about_sizing
 from nearmetal.resolve import find_one_under_two_names, installed_names, resolve_treatments
 from nearmetal.run import session
-from nearmetal.run.estimate import estimate, most_captured
+from nearmetal.run.estimate import estimate_plan, most_captured
 from nearmetal.run.missing import Missing, by_finding
 from nearmetal.store.bundle import is_bundle
 from nearmetal.store.folder import RunFolder
@@ -33,21 +33,21 @@ from nearmetal.study import locate_key, parsed_override, read
 from nearmetal.study_checks.treatments import find_idle_keys
 from nearmetal.study_files import FileReader
 from nearmetal.study_text import did_you_mean
-from nearmetal.tables import Column, fitted
-from nearmetal.touched import Touched, list_touched
+from nearmetal.tables import Column, fit_table
+from nearmetal.touched import TouchedFile, list_touched
 from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
     from nearmetal.store.calibration import Sight, Sizing
     from nearmetal.store.pilot import Pilot
-    from nearmetal.study_documents import Planned
+    from nearmetal.study_documents import PlanOutput
 
 NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"
 _NAMED = 4
 """Treatments that are named before the rest is counted."""
 
 
-class Opened:
+class OpenedStudy:
     """A study as read, with the text it came from and what the command line set over it."""
 
     def __init__(
@@ -88,7 +88,7 @@ def read_study(
     quick: bool = False,
     available: bool = False,
     lab: Path | None = None,
-) -> Opened:
+) -> OpenedStudy:
     """A study by its path or built-in name, or as it comes through stdin, with what the command line sets.
 
     Before that come the hosts of a `lab` file, whose options of the command line go over them.
@@ -112,25 +112,27 @@ def read_study(
             raise BadInput("this is not a text file", study, "give a study file in TOML") from None
         if is_stdin and not source.strip():
             raise BadInput("nothing came through it", study, "send it a study: nearmetal plan - <study.toml")
-    elif study in studies.names():
-        source = studies.text(study)
+    elif study in studies.list_names():
+        source = studies.read_study_file(study)
     elif study and _is_folder(path):
         raise BadInput("this is a folder, not a study", study, "name the study's file")
     elif study and _is_there(path):
         raise BadInput("this is not a regular file", study, "name a study's file")
     else:
-        remedy = did_you_mean(study, studies.names(), "give a file, or one of")
+        remedy = did_you_mean(study, studies.list_names(), "give a file, or one of")
         what = "there is no such file, and" if path.suffix == ".toml" or path.name != study else "there is"
         raise BadInput(f"{what} no study {study[:200]!r}", remedy=remedy)
     wanted = _add_options(overrides, blocks, seed)
     beside = path.parent if _is_file(path) and not is_stdin else Path()
-    return Opened(read(source, study, wanted, quick), source, wanted, quick, FileReader(beside), study)
+    return OpenedStudy(read(source, study, wanted, quick), source, wanted, quick, FileReader(beside), study)
 
 
-def _open_bundle(path: Path, overrides: Sequence[str], blocks: int | None, seed: int | None, quick: bool) -> Opened:
+def _open_bundle(
+    path: Path, overrides: Sequence[str], blocks: int | None, seed: int | None, quick: bool
+) -> OpenedStudy:
     """The study of a bundle's run, with what its command line set, in a new order."""
     folder = RunFolder.open(path)
-    manifest = folder.manifest()
+    manifest = folder.read_manifest()
     before = [text for text in manifest.overrides if parsed_override(text).path != ("design", "seed")]
     wanted = _add_options(overrides, blocks, seed)
     again = {parsed_override(text).path for text in wanted}
@@ -138,7 +140,7 @@ def _open_bundle(path: Path, overrides: Sequence[str], blocks: int | None, seed:
     quick = quick or manifest.quick
     study = read(manifest.source, str(path), wanted, quick)
     files = FileReader(known=manifest.plan.resolved, kept=folder.files)
-    return Opened(study, manifest.source, wanted, quick, files, str(path), path)
+    return OpenedStudy(study, manifest.source, wanted, quick, files, str(path), path)
 
 
 def _add_options(overrides: Sequence[str], blocks: int | None, seed: int | None) -> list[str]:
@@ -179,25 +181,25 @@ def _is_there(path: Path) -> bool:
 
 
 def list_studies(as_json: bool) -> None:
-    found = [(name, read(studies.text(name), name).question) for name in studies.names()]
+    found = [(name, read(studies.read_study_file(name), name).question) for name in studies.list_names()]
     if as_json:
         from nearmetal.study_documents import BuiltIn, Studies
 
         print_json(Studies(studies=tuple(BuiltIn(name=name, question=question) for name, question in found)))
         return
-    console = unfolded(console_for(False))
-    print_table(fitted((Column("study"), Column("question", flows=True)), found, console.width), console)
+    console = unfold_console(console_for(False))
+    print_table(fit_table((Column("study"), Column("question", flows=True)), found, console.width), console)
 
 
 def print_study(name: str, as_json: bool) -> None:
     """Its file as it is. BadInput where there is none of that name."""
-    text = studies.text(name)
+    text = studies.read_study_file(name)
     if as_json:
         raise BadInput("a study is a TOML file, for scripts too", "--json", f"leave it out: nearmetal studies {name}")
     click.echo(text, nl=False)
 
 
-def show_plan(opened: Opened, available: bool, as_json: bool, asks: bool = False) -> int:
+def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = False) -> int:
     """HOST_CANNOT if `run` with the same words would refuse, as far as that is known; `asks`: as `run` finds it out."""
     from nearmetal.analysis.sight import list_unknown, sights  # loads numpy
 
@@ -209,11 +211,11 @@ def show_plan(opened: Opened, available: bool, as_json: bool, asks: bool = False
     else:
         missing, not_asked = run_until_done(session.foresee_missing(study, resolved))
     left_out = [treatment for treatment, _ in missing] if available else []
-    plan = planning.make(study, left_out, resolved)
+    plan = planning.make_plan(study, left_out, resolved)
     known = evidence.gather_evidence(study)
     study, sizing = evidence.fix_blocks(opened.study, plan, known, opened.place_of(("design", "blocks")))
     if sizing is not None:
-        plan = planning.make(study, left_out, resolved)
+        plan = planning.make_plan(study, left_out, resolved)
     refused = bool(missing) and not (available and plan.treatments)
     outlook = Outlook(
         needed=planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks)),
@@ -226,9 +228,9 @@ def show_plan(opened: Opened, available: bool, as_json: bool, asks: bool = False
         not_asked=not_asked,
     )
     if as_json:
-        print_json(_planned(study, plan, outlook, missing))
+        print_json(_make_document(study, plan, outlook, missing))
     else:
-        console = unfolded(console_for(False))
+        console = unfold_console(console_for(False))
         _print_plan(study, plan, outlook, console)
         say_missing(missing, "left out" if available else "cannot run here", console)
         if refused and not available:
@@ -249,21 +251,21 @@ class Outlook:
     unknown: int
     """Comparisons of whose noise nothing is known."""
     pilot: "Pilot | None"
-    touches: tuple[Touched, ...]
+    touches: tuple[TouchedFile, ...]
     not_asked: tuple[str, ...]
     """What was not asked whether it can run."""
     pace: "evidence.Pace | None" = None
 
     def estimate_seconds(self, plan: Plan) -> float:
         """How long all of it takes: at the pace of an earlier run, or else by what environments are known to take."""
-        return self.pace.seconds * plan.trials if self.pace else estimate(plan)
+        return self.pace.seconds * plan.trials if self.pace else estimate_plan(plan)
 
 
-def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "Planned":
+def _make_document(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "PlanOutput":
     from nearmetal.analysis.slack import count_spare, warn_of_no_slack
-    from nearmetal.study_documents import Lacking, Planned, Unused, show_order
+    from nearmetal.study_documents import Lacking, PlanOutput, UnusedFactor, show_order
 
-    return Planned(
+    return PlanOutput(
         plan=show_order(plan),
         seconds=round(outlook.estimate_seconds(plan)),
         blocks_needed=outlook.needed,
@@ -274,8 +276,8 @@ def _planned(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "P
         warnings=tuple(warn_of_no_slack(plan)),
         one_machine=tuple(find_one_under_two_names(study)),
         unused=tuple(
-            Unused(workload=workload.name, factor=name, levels=len(study.factors[name].levels))
-            for workload, name in _unused(study)
+            UnusedFactor(workload=workload.name, factor=name, levels=len(study.factors[name].levels))
+            for workload, name in _list_unused(study)
         ),
         fixed_urls=tuple(_fixed_urls(study)),
         idle_keys=tuple(find_idle_keys(study)),
@@ -304,18 +306,19 @@ def say_idle_keys(study: Study, console: Console) -> None:
         console.print(f"{what}: remove it, or add an environment to which it does", style="yellow")
 
 
-def _unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
-    return factors.unused(study, installed_names())
+def _list_unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
+    return factors.list_unused(study, installed_names())
 
 
 def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) -> None:
     console.print(Text.assemble((study.name, "bold"), f"  {study.question}" if study.question else ""))
     console.print(
-        f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
+        f"{figures.format_count(len(plan.treatments), 'treatment')} x "
+        f"{figures.format_count(len(study.workloads), 'workload')} x "
         + ("at most " if plan.looks else "")
-        + figures.count(plan.blocks, "block")
+        + figures.format_count(plan.blocks, "block")
         + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
-        + f" = {figures.count(plan.trials, 'trial')}; "
+        + f" = {figures.format_count(plan.trials, 'trial')}; "
         + ("each run draws an order of its own" if plan.seed is None else f"seed {plan.seed}")
     )
     for one, other in find_one_under_two_names(study):
@@ -327,11 +330,11 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
             style="yellow",
         )
     say_idle_keys(study, console)
-    for workload, name in _unused(study):
-        levels = figures.count(len(study.factors[name].levels), "level")
+    for workload, name in _list_unused(study):
+        levels = figures.format_count(len(study.factors[name].levels), "level")
         console.print(f"{workload.name} does not use {name}, and is measured at each of its {levels} all the same")
-    for name in _apart(study):
-        levels = figures.count(len(study.factors[name].levels), "level")
+    for name in _list_apart(study):
+        levels = figures.format_count(len(study.factors[name].levels), "level")
         console.print(f"`reference` does not name {name}: its {levels} are not compared with each other")
     for contrast in plan.contrasts:
         treatment, reference = map(format_assignment, (contrast.treatment, contrast.reference))
@@ -340,14 +343,14 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
         console.print(
-            f"{figures.count(len(plan.contrasts), 'primary contrast')}, "
-            f"{_when_decided(plan, outlook.needed, _first(study))}"
+            f"{figures.format_count(len(plan.contrasts), 'primary contrast')}, "
+            f"{_when_decided(plan, outlook.needed, _count_first(study))}"
         )
         _print_outlook(study, plan, outlook, console)
     else:
         console.print(NOTHING_COMPARED)
     by = f", as the run of {outlook.pace.created[:16].replace('T', ' ')} did" if outlook.pace else ""
-    console.print(f"the whole takes {_about(outlook.estimate_seconds(plan), plan)}{by}")
+    console.print(f"the whole takes {_show_duration_of(outlook.estimate_seconds(plan), plan)}{by}")
     if captured := most_captured(plan):
         console.print(f"captures take at most {show_size(captured)} in the run's folder")
     _print_touched(outlook, console)
@@ -358,11 +361,11 @@ def _print_touched(outlook: Outlook, console: Console) -> None:
     if outlook.touches:
         console.print("of its own it runs and touches:")
     for one in outlook.touches:
-        console.print(Padding(plain(f"{one.kind} ({one.of}): {one.what}"), (0, 0, 0, 2), expand=False))
+        console.print(Padding(strip_controls(f"{one.kind} ({one.of}): {one.what}"), (0, 0, 0, 2), expand=False))
     if outlook.not_asked:
         console.print("not asked whether it can run, add --ask for that:")
     for what in outlook.not_asked:
-        console.print(Padding(plain(what), (0, 0, 0, 2), expand=False))
+        console.print(Padding(strip_controls(what), (0, 0, 0, 2), expand=False))
 
 
 def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console) -> None:
@@ -377,7 +380,7 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
         console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
     if outlook.sizing is not None:
         console.print(about_sizing(outlook.sizing, study.design))
-    for sentence in plan_sight.sentences(outlook.seen, study.design):
+    for sentence in plan_sight.write_sentences(outlook.seen, study.design):
         console.print(Padding(sentence, (0, 0, 0, 2), expand=False))
     told = (
         None if outlook.sizing else plan_sight.about_aim(outlook.seen, study.design),
@@ -388,13 +391,13 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
         console.print(text)
 
 
-def _apart(study: Study) -> list[str]:
+def _list_apart(study: Study) -> list[str]:
     """Factors at whose every level the rest is compared, and they themselves are not."""
     reference = factors.reference_of(study)
     return [name for name, factor in study.factors.items() if len(factor.levels) > 1 and name not in reference]
 
 
-def _first(study: Study) -> int:
+def _count_first(study: Study) -> int:
     """The fewest blocks that the study asks for."""
     blocks = study.design.blocks
     return blocks.min if isinstance(blocks, SequentialBlocks) else study.design.most_blocks
@@ -406,14 +409,14 @@ def _when_decided(plan: Plan, needed: int, first: int) -> str:
     enough = plan.blocks >= needed
     if not enough or not plan.looks:
         few = "" if enough else f", and with {plan.blocks} every verdict is undecided"
-        return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
-    after = figures.listing(str(look.blocks) for look in plan.looks)
+        return f"{at}that takes at least {figures.format_count(needed, 'block')}{few}"
+    after = figures.join_listing(str(look.blocks) for look in plan.looks)
     is_late = plan.looks[0].blocks > first
     why = f" (not after {first}, with which nothing can be decided at that alpha)" if is_late else ""
     return f"{at}looked at after {after} blocks{why}, until all are decided"
 
 
-def _about(seconds: float, plan: Plan) -> str:
+def _show_duration_of(seconds: float, plan: Plan) -> str:
     longest = show_elapsed(seconds)
     if len(plan.looks) < 2:
         return f"about {longest}"
@@ -424,10 +427,10 @@ def say_missing(missing: Missing, heading: str, console: Console) -> None:
     """Each thing that is missing once, with the treatments that lack it, and what mends it."""
     for finding, treatments in by_finding(missing).items():
         detail = f": {finding.detail}" if finding.detail else ""
-        console.print(Text.assemble((heading, "yellow"), f": {plain(finding.what + detail)}"))
+        console.print(Text.assemble((heading, "yellow"), f": {strip_controls(finding.what + detail)}"))
         for name in treatments[:_NAMED]:
-            console.print(Padding(plain(name), (0, 0, 0, 4), expand=False))
+            console.print(Padding(strip_controls(name), (0, 0, 0, 4), expand=False))
         if len(treatments) > _NAMED:
             console.print(f"    and {len(treatments) - _NAMED} more")
         if finding.remedy:
-            console.print(Padding(f"remedy: {plain(finding.remedy)}", (0, 0, 0, 2), expand=False))
+            console.print(Padding(f"remedy: {strip_controls(finding.remedy)}", (0, 0, 0, 2), expand=False))

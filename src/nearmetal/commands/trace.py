@@ -16,15 +16,15 @@ from rich.console import Console
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.files import write_whole
 from nearmetal.interrupts import run_until_done
-from nearmetal.printing import console_for, warn
+from nearmetal.printing import console_for, print_warning
 from nearmetal.report import words
 from nearmetal.report.drawing import require_engine
 from nearmetal.store.artifacts import describe_change
-from nearmetal.tables import Column, fitted
+from nearmetal.tables import Column, fit_table
 from nearmetal.temporary import temporary_folder
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
-from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.summary import Summary, are_strangers, summary
+from nearmetal.trace.chosen import ChosenRequest
+from nearmetal.trace.summary import Summary, are_strangers, summarise_trace
 
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
@@ -35,7 +35,9 @@ _OTHERS = (".csv", ".tsv", ".xlsx")
 """Of files whose names promise what is not written."""
 
 
-def trace(captures: Sequence[Path], number: int | None, html: Path | None, requests: Path | None, as_json: bool) -> int:
+def trace_captures(
+    captures: Sequence[Path], number: int | None, html: Path | None, requests: Path | None, as_json: bool
+) -> int:
     """The exit code. BadInput for what cannot be opened, or is no capture."""
     captures = [analyser.STDIN if str(capture) == "-" else capture for capture in captures]
     printed = {"--json": as_json, "--html -": html == _STDOUT, "--requests -": requests == _STDOUT}
@@ -45,53 +47,53 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
     if requests == _STDOUT and number is not None:
         raise BadInput("--requests - prints all of them", "--request", "leave one of the two out")
     _check(captures, html, requests)
-    with _lines(requests) as lines:
-        with console_for(as_json).status("reading " + " and ".join(words.plain(one.name) for one in captures)):
-            traced = run_until_done(analyser.analyse(captures, lines))
+    with _open_lines(requests) as lines:
+        with console_for(as_json).status("reading " + " and ".join(words.strip_controls(one.name) for one in captures)):
+            traced = run_until_done(analyser.analyse_captures(captures, lines))
         document = traced.document
         if traced.problem is not None:
             if as_json:
                 click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
-        changed = list(_changed(captures))
+        changed = list(_list_changed(captures))
         document["warnings"] = [*changed, *document["warnings"]]
         if are_strangers(document) and (number is not None or requests is not None):
             what = "these captures have no TCP packet in common, so that there are no requests of both"
             option = "--request" if number is not None else "--requests"
             raise BadInput(what, option, "name one capture alone, or two of the same traffic")
-        times = array("d") if are_strangers(document) else chosen.totals(lines)
-        picked = None if are_strangers(document) else chosen.choose(lines, times, number)
-        tables = summary(document)
+        times = array("d") if are_strangers(document) else chosen.list_totals(lines)
+        picked = None if are_strangers(document) else chosen.choose_request(lines, times, number)
+        tables = summarise_trace(document)
         # Where these are not all; before what fewer people read, which is everything but what the captures are.
-        if len(times) > _SLOWEST and (slow := chosen.slowest(lines, times, _SLOWEST)):
-            tables.insert(1, slowest.table(slow))
+        if len(times) > _SLOWEST and (slow := chosen.list_slowest(lines, times, _SLOWEST)):
+            tables.insert(1, slowest.make_table(slow))
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:
-            _write(html, _page(captures, document, tables, picked, lines))
+            _write(html, _render_page(captures, document, tables, picked, lines))
         if requests == _STDOUT:
             with lines.open(encoding="utf-8") as each:
                 shutil.copyfileobj(each, sys.stdout)
     if _STDOUT in (html, requests):
         for warning in document["warnings"]:
-            warn(warning)
+            print_warning(warning)
     elif as_json:
         wanted: Mapping[str, Any] = document
         if number is not None and picked is not None:
             wanted = picked.line
             for warning in changed:
-                warn(warning)
+                print_warning(warning)
         click.echo(analyser.as_text(wanted), nl=False)
     else:
         console = console_for(False)
-        _tell(console, document, tables, picked)
+        _tell_trace(console, document, tables, picked)
         for what, file in (("page", html), ("requests", requests)):
             if file is not None:
-                console.print(f"{what}: {words.plain(str(file))}", soft_wrap=True)
+                console.print(f"{what}: {words.strip_controls(str(file))}", soft_wrap=True)
     return ExitCode.DONE
 
 
-def _changed(captures: Sequence[Path]) -> Iterator[str]:
+def _list_changed(captures: Sequence[Path]) -> Iterator[str]:
     """Captures of a run that are not those that were taken: a sentence each."""
     for capture in captures:
         if capture.is_file() and (why := describe_change(capture)):
@@ -115,7 +117,7 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
     if html is not None:
         require_engine()
     if _is_parquet(requests):
-        parquet.require()
+        parquet.require_duckdb()
     elif requests is not None and requests.suffix in _OTHERS:
         remedy = f"name it {requests.stem}.jsonl or {requests.stem}{parquet.SUFFIX}"
         raise BadInput("requests are written as JSON lines or Parquet", str(requests), remedy)
@@ -156,7 +158,7 @@ def _write(html: Path, page: str) -> None:
 
 
 @contextmanager
-def _lines(requests: Path | None) -> Iterator[Path]:
+def _open_lines(requests: Path | None) -> Iterator[Path]:
     """Where a line for each request goes: beside the user's file, which is replaced when all went well, or into one
     that is needed no longer afterwards."""
     if requests is None or requests == _STDOUT or _is_parquet(requests):
@@ -176,35 +178,37 @@ def _is_parquet(requests: Path | None) -> bool:
     return requests is not None and requests.suffix == parquet.SUFFIX
 
 
-def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:
-    return events.of(picked.line, events.Clocks.of(document))
+def _find_events(picked: ChosenRequest, document: analyser.Document) -> dict[str, float]:
+    return events.find_events(picked.line, events.Clocks.from_document(document))
 
 
-def _page(
+def _render_page(
     captures: Sequence[Path],
     document: analyser.Document,
     tables: Sequence[Summary],
-    picked: Chosen | None,
+    picked: ChosenRequest | None,
     lines: Path,
 ) -> str:
-    one = (picked, told) if picked and len(told := _events(picked, document)) > 1 else None
+    one = (picked, told) if picked and len(told := _find_events(picked, document)) > 1 else None
     names = [capture.name for capture in captures]
-    requests = [] if are_strangers(document) else chosen.first(lines, page.MOST)
-    return page.html(names, tables, one, requests, document["requests"], document["warnings"])
+    requests = [] if are_strangers(document) else chosen.list_first(lines, page.MOST)
+    return page.render_page(names, tables, one, requests, document["requests"], document["warnings"])
 
 
-def _tell(console: Console, document: analyser.Document, tables: Sequence[Summary], picked: Chosen | None) -> None:
+def _tell_trace(
+    console: Console, document: analyser.Document, tables: Sequence[Summary], picked: ChosenRequest | None
+) -> None:
     for one in tables:
-        console.print(words.plain(one.caption), style="bold")
+        console.print(words.strip_controls(one.caption), style="bold")
         columns = [
             Column(title, one.is_of_numbers(index), flows=title in _WORDS) for index, title in enumerate(one.columns)
         ]
-        rows = [tuple(map(words.plain, row)) for row in one.rows]
-        console.print(fitted(columns, rows, console.width, style=""))
+        rows = [tuple(map(words.strip_controls, row)) for row in one.rows]
+        console.print(fit_table(columns, rows, console.width, style=""))
         console.print()
     if picked is not None:
-        console.print(f"Request {picked.number}: {words.plain(ladder.heading(picked.line))}")
-        for line in ladder.ladder(_events(picked, document), console.width):
+        console.print(f"Request {picked.number}: {words.strip_controls(ladder.describe_request(picked.line))}")
+        for line in ladder.draw_ladder(_find_events(picked, document), console.width):
             console.print(line)
     for warning in document["warnings"]:
-        console.print(f"warning: {words.plain(warning)}")
+        console.print(f"warning: {words.strip_controls(warning)}")

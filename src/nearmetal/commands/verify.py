@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from nearmetal.errors import ExitCode
-from nearmetal.printing import console_for, print_json, unfolded
+from nearmetal.printing import console_for, print_json, unfold_console
 from nearmetal.report import figures, words
-from nearmetal.store.verify import Verified
+from nearmetal.store.verify import Verification
 from nearmetal.store.verify import verify as verify_run
 
 _NAMED = 20
@@ -19,32 +19,32 @@ def verify(path: Path, as_json: bool) -> int:
     if as_json:
         print_json(found)
     else:
-        _print(found)
+        _print_verification(found)
     return ExitCode.DONE if found.is_whole else ExitCode.BAD_INPUT
 
 
-def _print(found: Verified) -> None:
-    console = unfolded(console_for(False))
+def _print_verification(found: Verification) -> None:
+    console = unfold_console(console_for(False))
     for one in found.damaged:
-        console.print(f"{words.plain(one.file)}: {words.plain(one.what)}", style="red")
+        console.print(f"{words.strip_controls(one.file)}: {words.strip_controls(one.what)}", style="red")
     for name in found.unknown[:_NAMED]:
-        console.print(f"{words.plain(name)}: no record names it", style="yellow")
+        console.print(f"{words.strip_controls(name)}: no record names it", style="yellow")
     if (more := len(found.unknown) - _NAMED) > 0:
-        console.print(f"and {figures.count(more, 'more file')} that no record names", style="yellow")
+        console.print(f"and {figures.format_count(more, 'more file')} that no record names", style="yellow")
     if found.without_checksum:
-        lines = figures.count(found.without_checksum, "line")
+        lines = figures.format_count(found.without_checksum, "line")
         console.print(f"{lines} of an earlier version without a checksum: whether they were changed cannot be told")
     counts = ", ".join(
         (
-            figures.count(found.trials, "trial"),
-            f"{figures.count(found.lines, 'line')} of the journal",
-            figures.count(found.artifacts, "file"),
+            figures.format_count(found.trials, "trial"),
+            f"{figures.format_count(found.lines, 'line')} of the journal",
+            figures.format_count(found.artifacts, "file"),
         )
     )
     if found.is_whole:
         console.print(f"whole: {counts}", style="green")
     else:
-        damaged = figures.count(len(found.damaged), "damage")
+        damaged = figures.format_count(len(found.damaged), "damage")
         console.print(
             f"{damaged} in {counts}; restore what is damaged from a copy of the run's folder", style="bold red"
         )

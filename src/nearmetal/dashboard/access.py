@@ -46,26 +46,28 @@ class Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        answer = self._answer(scope)
+        answer = self._answer_instead(scope)
         await (answer or self._app)(scope, receive, _with_headers(send))
 
-    def _answer(self, scope: Scope) -> HTMLResponse | None:
+    def _answer_instead(self, scope: Scope) -> HTMLResponse | None:
         """What is answered in place of the page; None where the page may be seen."""
         headers = Headers(scope=scope)
         if not _is_ours(headers.get("host", "")):
-            return _refused("This is not my name", "Open the address that <code>nearmetal dashboard</code> printed.")
+            return _refuse_access(
+                "This is not my name", "Open the address that <code>nearmetal dashboard</code> printed."
+            )
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
         if given is not None:
-            return self._welcome(scope["path"]) if self._is_token(given[0]) else _wrong_token()
+            return self._redirect_without_token(scope["path"]) if self._is_token(given[0]) else _wrong_token()
         if self._is_token(self._of_cookie(headers.get("cookie", ""))):
             return None
-        return _refused(
+        return _refuse_access(
             "Who are you?",
             "Open the whole address that <code>nearmetal dashboard</code> printed, with its <code>?token=</code>. "
             "A dashboard that was started anew has a new one.",
         )
 
-    def _welcome(self, path: str) -> HTMLResponse:
+    def _redirect_without_token(self, path: str) -> HTMLResponse:
         """Goes on by itself to the same page without the token, which is then not in the browser's history.
 
         A page and no redirection: a cookie that other sites' links must not carry is left out of the latter.
@@ -94,20 +96,20 @@ def _is_ours(host: str) -> bool:
 
 
 def _wrong_token() -> HTMLResponse:
-    return _refused(
+    return _refuse_access(
         "This token is not mine",
         "It may be an earlier dashboard's. Open the address that <code>nearmetal dashboard</code> printed last.",
     )
 
 
-def _refused(title: str, text: str) -> HTMLResponse:
+def _refuse_access(title: str, text: str) -> HTMLResponse:
     return HTMLResponse(_PAGE.format(head="", title=title, text=text), status_code=403)
 
 
 def _with_headers(send: Send) -> Send:
     """Each answer forbids what it does not need; one that brings its own policy keeps it."""
 
-    async def sending(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             given = [(name.lower(), value) for name, value in message.get("headers", [])]
             has_policy = any(name == b"content-security-policy" for name, _ in given)
@@ -115,4 +117,4 @@ def _with_headers(send: Send) -> Send:
             message = {**message, "headers": [*given, *_HEADERS, *policy]}
         await send(message)
 
-    return sending
+    return send_with_headers

@@ -71,14 +71,14 @@ class Now:
     phases_ns: Mapping[str, int] = field(default_factory=dict)
     """Of its trial before this one."""
 
-    def after(self, record: TrialRecord) -> "Now":
+    def after_trial(self, record: TrialRecord) -> "Now":
         """When this trial of it has ended. A record has no time of its own, but how long each step took."""
         return replace(
             self, since_ns=self.since_ns + time_of_its_own(record, self.phases_ns), phases_ns=record.phases_ns
         )
 
 
-class Course(RunProgress):
+class RunHistory(RunProgress):
     """How far a run has come, with what goes on now and what went wrong. `study` and `plan` are its manifest's.
 
     `records` are what an analysis of the primary contrasts takes, and no more of each; `events` are the journal's.
@@ -104,13 +104,13 @@ class Course(RunProgress):
             case "RunStarted" | "RunResumed" | "RunEnded" | "BlockStarted" | "BootEnded" | "BlockEnded":
                 self.now = None
             case "BootStarted":
-                self.now = self._boot(event["block"], event["attempt"], event["treatment"])
+                self.now = self._start_boot(event["block"], event["attempt"], event["treatment"])
             case "Withdrawn":
-                self._note("withdrawn", Row(identify_assignment(event["treatment"]), ""), event["reason"], None)
+                self._note_trouble("withdrawn", Row(identify_assignment(event["treatment"]), ""), event["reason"], None)
             case "LeftBehind":
-                self._note("left behind", None, event["what"], None)
+                self._note_trouble("left behind", None, event["what"], None)
 
-    def _boot(self, block: int, attempt: int, treatment: Assignment) -> Now:
+    def _start_boot(self, block: int, attempt: int, treatment: Assignment) -> Now:
         """Boots of a treatment have one order, whatever other treatments are left of their block."""
         boots = plan_block(self.plan, block, attempt, [treatment]).boots
         left = (tuple(trial for trial in boot.trials if trial.id not in self.statuses) for boot in boots)
@@ -120,15 +120,15 @@ class Course(RunProgress):
         super()._take_record(record)
         trial = record.trial
         if self.now is not None and any(one.id == trial.id for one in self.now.trials):
-            self.now = self.now.after(record)
+            self.now = self.now.after_trial(record)
         row = Row(identify_assignment(trial.treatment), trial.workload)
         if record.status is not TrialStatus.OK:
-            self._note(record.status.value, row, record.reason or "no reason was told", trial.block)
+            self._note_trouble(record.status.value, row, record.reason or "no reason was told", trial.block)
         for warning in record.warnings:
-            self._note(WARNING, row, warning.text, trial.block)
-        self.records.append(lean(record, self.plan.judged))
+            self._note_trouble(WARNING, row, warning.text, trial.block)
+        self.records.append(strip_record(record, self.plan.judged))
 
-    def _note(self, kind: str, row: Row | None, text: str, block: int | None) -> None:
+    def _note_trouble(self, kind: str, row: Row | None, text: str, block: int | None) -> None:
         trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, Merging(text)))
         if row is not None:
             trouble.rows[row] = None
@@ -143,14 +143,14 @@ class Course(RunProgress):
         """How many there are to run: those planned, or fewer where the run came to its end sooner."""
         return self.blocks_to_run(self.plan.blocks)
 
-    def rows(self) -> list[tuple[Assignment, str]]:
+    def list_rows(self) -> list[tuple[Assignment, str]]:
         """Treatment and workload of each row, by workload, in the order of the study."""
         workloads = [workload.name for workload in self.study.workloads]
         return [(treatment, workload) for workload in workloads for treatment in self.plan.treatments]
 
-    def places(self, row: Row) -> list[Place]:
+    def list_places(self, row: Row) -> list[Place]:
         """What became of a row in each of the blocks that are planned."""
-        ended, running, blocks = self.ended(row), self.running(), self.blocks
+        ended, running, blocks = self.list_ended(row), self.find_running(), self.blocks
         is_withdrawn = row.treatment in self.reasons
         places = []
         for block in range(self.plan.blocks):
@@ -176,11 +176,11 @@ class Course(RunProgress):
     def to_come(self) -> int:
         """Trials without a record, those of repeated blocks included as far as they were begun."""
         if self._counted[0] != self.lines:
-            rows = (Row(identify_assignment(treatment), workload) for treatment, workload in self.rows())
-            self._counted = (self.lines, sum(place.to_come for row in rows for place in self.places(row)))
+            rows = (Row(identify_assignment(treatment), workload) for treatment, workload in self.list_rows())
+            self._counted = (self.lines, sum(place.to_come for row in rows for place in self.list_places(row)))
         return self._counted[1]
 
-    def running(self) -> tuple[Row, int] | None:
+    def find_running(self) -> tuple[Row, int] | None:
         """Row and block of the trial that is to end next in the boot that goes on; None where none does."""
         if self.now is None:
             return None
@@ -192,7 +192,7 @@ class Course(RunProgress):
         return iter(sorted(self.troubles.values(), key=lambda trouble: (trouble.kind == WARNING, -trouble.order)))
 
 
-def lean(record: TrialRecord, judged: Set[tuple[str, str]]) -> TrialRecord:
+def strip_record(record: TrialRecord, judged: Set[tuple[str, str]]) -> TrialRecord:
     """A record with no more than primary contrasts and their warnings are made of: thousands of them stay in memory."""
     workload = record.trial.workload
     accel = record.readback.get("resources", {}).get("accel")

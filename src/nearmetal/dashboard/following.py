@@ -34,14 +34,14 @@ class Follower:
 
     def has_changed(self) -> bool:
         """Whether a reading might find anything: a look at the folder's entry, and none into the file."""
-        return mark(self.path) != self._seen
+        return mark_file(self.path) != self._seen
 
     def read(self) -> Growth:
         """OSError when the file is there and cannot be read, BadInput when it is no file."""
         try:
             file = open_journal(self.path)
         except (FileNotFoundError, NotADirectoryError):
-            return self._gone()
+            return self._make_gone()
         with file:
             status = os.fstat(file.fileno())
             anew = self._is_another(status)
@@ -61,13 +61,13 @@ class Follower:
             self._file != (status.st_dev, status.st_ino) or status.st_size < self._offset
         )
 
-    def _gone(self) -> Growth:
+    def _make_gone(self) -> Growth:
         was_there = self._file is not None
         self._file, self._seen, self._offset = None, None, 0
         return Growth((), b"", was_there)
 
 
-def mark(path: Path) -> Mark | None:
+def mark_file(path: Path) -> Mark | None:
     """What tells a file from what it was; None of one that is not there, or may not be seen."""
     try:
         status = path.stat()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nearmetal.analysis.alike import grouped, wording
 from nearmetal.analysis.disturbed import ELSEWHERE
-from nearmetal.dashboard.course import WARNING, Course, Fate, Place, Trouble
+from nearmetal.dashboard.course import WARNING, Fate, Place, RunHistory, Trouble
 from nearmetal.in_short import in_short
 from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
@@ -79,7 +79,7 @@ class Part:
     width: float
 
 
-def state(course: Course, is_measured: bool) -> State:
+def find_state(course: RunHistory, is_measured: bool) -> State:
     """As `nearmetal ls` has it."""
     return tell_state(course, is_measured)
 
@@ -87,7 +87,7 @@ def state(course: Course, is_measured: bool) -> State:
 # ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def bar(course: Course) -> tuple[Part, ...]:
+def make_bar(course: RunHistory) -> tuple[Part, ...]:
     """Trials that are ok, then those that are not, then those to come."""
     to_come = course.to_come()
     total = len(course.records) + to_come
@@ -101,26 +101,30 @@ def bar(course: Course) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def how_far(course: Course) -> str:
+def how_far(course: RunHistory) -> str:
     """ "31 of 64 trials, block 4 of 8"; of a sequential run, "of at most 40"."""
     done, to_come = len(course.records), course.to_come()
     most = "at most " if course.plan.looks and not course.is_over else ""
-    trials = f"{done:,} of {most}{figures.count(done + to_come, 'trial')}" if to_come else figures.count(done, "trial")
+    trials = (
+        f"{done:,} of {most}{figures.format_count(done + to_come, 'trial')}"
+        if to_come
+        else figures.format_count(done, "trial")
+    )
     begun = max((block for block in range(course.plan.blocks) if course.has_begun(block)), default=-1) + 1
     if to_come and begun:
         return f"{trials}, block {begun} of {most}{course.blocks}"
-    return f"{trials}, {most}{figures.count(course.blocks, 'block')}"
+    return f"{trials}, {most}{figures.format_count(course.blocks, 'block')}"
 
 
-def bad(course: Course) -> str:
+def describe_bad(course: RunHistory) -> str:
     """ "2 failed, 1 lost", or ""."""
     return ", ".join(f"{course.counts[status]:,} {status}" for status in _BAD if course.counts[status])
 
 
-def time_left(course: Course, expected: float | None, now_ns: int) -> str:
+def time_left(course: RunHistory, expected: float | None, now_ns: int) -> str:
     """ "about 12 min 10 s left", or "" where nothing can be said. `expected`: seconds a trial takes by the plan."""
     to_come = course.to_come()
-    elapsed, measured = course.pace()
+    elapsed, measured = course.measure_pace()
     if not to_come or (not measured and expected is None):
         return ""
     seconds = estimate_time_left(to_come, elapsed, measured, expected or 0.0)
@@ -129,61 +133,69 @@ def time_left(course: Course, expected: float | None, now_ns: int) -> str:
     return f"{'at most ' if course.plan.looks else ''}about {show_elapsed(seconds)} left"
 
 
-def doing(course: Course, labels: words.Labels) -> str:
+def describe_activity(course: RunHistory, labels: words.Labels) -> str:
     """ "web on qemu, workers 4, in block 3 (attempt 2)", or "" between boots."""
-    running = course.running()
+    running = course.find_running()
     if course.now is None or running is None:
         return ""
     row, block = running
     again = f" (attempt {course.now.attempt + 1})" if course.now.attempt else ""
-    return f"{words.workload(row.workload)} on {labels.treatment(course.now.treatment)}, in block {block + 1}{again}"
+    return (
+        f"{words.name_workload(row.workload)} on {labels.name_treatment(course.now.treatment)}, in block "
+        f"{block + 1}{again}"
+    )
 
 
 # ── The grid ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def strips(course: Course, labels: words.Labels, is_measured: bool) -> Iterator[tuple[str, list[Strip]]]:
+def make_strips(course: RunHistory, labels: words.Labels, is_measured: bool) -> Iterator[tuple[str, list[Strip]]]:
     """By workload, a strip for each treatment."""
     for workload in course.study.workloads:
         of_workload = [
-            _strip(course, Row(identify_assignment(treatment), workload.name), labels.treatment(treatment), is_measured)
+            _make_strip(
+                course,
+                Row(identify_assignment(treatment), workload.name),
+                labels.name_treatment(treatment),
+                is_measured,
+            )
             for treatment in course.plan.treatments
         ]
-        yield words.workload(workload.name), of_workload
+        yield words.name_workload(workload.name), of_workload
 
 
-def _strip(course: Course, row: Row, label: str, is_measured: bool) -> Strip:
-    squares = tuple(_square(block, place, is_measured) for block, place in enumerate(course.places(row)))
+def _make_strip(course: RunHistory, row: Row, label: str, is_measured: bool) -> Strip:
+    squares = tuple(_make_square(block, place, is_measured) for block, place in enumerate(course.list_places(row)))
     of = Counter(square.fate for square in squares)
     summary = ", ".join(f"{of[fate]} {fate}" for fate in Fate if of[fate])
     return Strip(label, f"{label}: {summary}", squares)
 
 
-def _square(block: int, place: Place, is_measured: bool) -> Square:
+def _make_square(block: int, place: Place, is_measured: bool) -> Square:
     fate = Fate.TO_COME if place.fate is Fate.RUNNING and not is_measured else place.fate
-    said = [_said(one) for one in place.ended]
+    said = [_describe_trial(one) for one in place.ended]
     if fate not in [one.status.value for one in place.ended if one.attempt == place.attempt]:
         said.append(f"attempt {place.attempt + 1} {fate}" if said else str(fate))
     return Square(fate, SIGNS[fate], f"block {block + 1}: {'; '.join(said)}", place.attempt > 0 and bool(place.ended))
 
 
-def _said(one: EndedTrial) -> str:
+def _describe_trial(one: EndedTrial) -> str:
     attempt = f"attempt {one.attempt + 1} " if one.attempt else ""
-    reason = f": {words.plain(one.reason)}" if one.reason else ""
+    reason = f": {words.strip_controls(one.reason)}" if one.reason else ""
     return f"{attempt}{one.status} after {show_duration(one.seconds)}{reason}"
 
 
 # ── What went wrong ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def troubles(course: Course, labels: words.Labels, warned: Sequence[Told] = ()) -> tuple[list[Told], int]:
+def list_troubles(course: RunHistory, labels: words.Labels, warned: Sequence[Told] = ()) -> tuple[list[Told], int]:
     """The newest first, and how many more there are. What an analysis has `warned` of comes before trials' warnings."""
     newest = list(course.newest_troubles())
-    names = {identify_assignment(treatment): labels.treatment(treatment) for treatment in course.plan.treatments}
-    worse = [_told(trouble, names) for trouble in newest if trouble.kind != WARNING]
+    names = {identify_assignment(treatment): labels.name_treatment(treatment) for treatment in course.plan.treatments}
+    worse = [_describe_trouble(trouble, names) for trouble in newest if trouble.kind != WARNING]
     told = frozenset[str]().union(*(one.of_trials for one in warned))
     of_trials = [
-        _told(trouble, names)
+        _describe_trouble(trouble, names)
         for trouble in newest
         if trouble.kind == WARNING and wording(trouble.said.text) not in told
     ]
@@ -191,25 +203,25 @@ def troubles(course: Course, labels: words.Labels, warned: Sequence[Told] = ()) 
     return all_of_them[:_MOST_TROUBLES], max(0, len(all_of_them) - _MOST_TROUBLES)
 
 
-def warned(report: ReportInput) -> list[Told]:
+def list_warnings(report: ReportInput) -> list[Told]:
     """What the run as a whole is warned of, and what its comparisons are that their trials do not say themselves."""
     found = [
-        Told(WARNING, "unknown", "the whole run", words.plain(warning.text), "", _counted_in(warning, report))
+        Told(WARNING, "unknown", "the whole run", words.strip_controls(warning.text), "", _counted_in(warning, report))
         for warning in report.analysis.warnings
         if warning.code not in _IN_THE_JOURNAL
     ]
     of_trials = {warning.code for record in report.records for warning in record.warnings}
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
     for group in grouped(
-        (f"{report.labels.versus(contrast)}, {words.plain(contrast.workload)}", warning)
+        (f"{report.labels.name_versus(contrast)}, {words.strip_controls(contrast.workload)}", warning)
         for contrast in primary
         for warning in contrast.warnings
         if warning.code not in of_trials
     ):
         about = list(dict.fromkeys(group.about))
-        of = figures.count(len(primary), "comparison")
+        of = figures.format_count(len(primary), "comparison")
         where = f"{len(about)} of {of}" if len(primary) > 1 else ""
-        found.append(Told(WARNING, "unknown", in_short(about, _NAMED, "; "), words.plain(group.text), where))
+        found.append(Told(WARNING, "unknown", in_short(about, _NAMED, "; "), words.strip_controls(group.text), where))
     return found
 
 
@@ -221,21 +233,27 @@ def _counted_in(warning: Warned, report: ReportInput) -> frozenset[str]:
     return frozenset(wording(one.text) for one in of_trials)
 
 
-def _told(trouble: Trouble, names: Mapping[Identity, str]) -> Told:
+def _describe_trouble(trouble: Trouble, names: Mapping[Identity, str]) -> Told:
     tone = "unknown" if trouble.kind == WARNING else "worse"
-    return Told(trouble.kind, tone, _befallen(trouble, names), words.plain(trouble.said.text), _where(trouble))
+    return Told(
+        trouble.kind,
+        tone,
+        _describe_affected(trouble, names),
+        words.strip_controls(trouble.said.text),
+        _describe_places(trouble),
+    )
 
 
-def _befallen(trouble: Trouble, names: Mapping[Identity, str]) -> str:
+def _describe_affected(trouble: Trouble, names: Mapping[Identity, str]) -> str:
     """ "qemu, workers 1, web; docker, workers 1, web; and 4 more"."""
     whose = [
-        ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.plain(row.workload))))
+        ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.strip_controls(row.workload))))
         for row in trouble.rows
     ]
     return in_short(whose, _NAMED, "; ")
 
 
-def _where(trouble: Trouble) -> str:
+def _describe_places(trouble: Trouble) -> str:
     last = "" if trouble.block is None else f"block {trouble.block + 1}"
     if trouble.times == 1:
         return last

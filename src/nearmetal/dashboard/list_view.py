@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nearmetal.dashboard import glance, page
-from nearmetal.dashboard.following import mark
+from nearmetal.dashboard.following import mark_file
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.errors import NearmetalError
@@ -28,37 +28,37 @@ class ListView:
         self._places = places
         self._kept: dict[Path, _Kept] = {}
 
-    def runs(self) -> Parts:
+    def render_runs(self) -> Parts:
         self._kept = {path: self._looked_at(path, self._kept.get(path)) for path in self._places()}
         items = sorted((one.item for one in self._kept.values()), key=lambda item: item.created, reverse=True)
         items.sort(key=lambda item: item.state != "running")
-        return page.listed(items)
+        return page.render_list(items)
 
     def _looked_at(self, path: Path, before: _Kept | None) -> _Kept:
         view = (before and before.view) or RunView(path)
         is_measured = view.is_measured
-        seen = (mark(view.folder.journal), mark(path / "manifest.json"), is_measured)
+        seen = (mark_file(view.folder.journal), mark_file(path / "manifest.json"), is_measured)
         if before and before.seen == seen:
             return before
-        return _Kept(seen, _item(view, is_measured), view if is_measured else None)
+        return _Kept(seen, _make_item(view, is_measured), view if is_measured else None)
 
 
-def _item(view: RunView, is_measured: bool) -> page.Item:
+def _make_item(view: RunView, is_measured: bool) -> page.Item:
     path = view.folder.path
     number, name, folder = number_of(path), path.name, str(path.parent)
     try:
-        course = view.follow()
+        course = view.follow_run()
     except (OSError, NearmetalError) as error:
-        return page.Item(number, name, folder, state="cannot be read", why=runs.reason(error, path))
+        return page.Item(number, name, folder, state="cannot be read", why=runs.describe_unreadable(error, path))
     assert view.manifest is not None  # what follow() begins with
     return page.Item(
         number=number,
         name=name,
         folder=folder,
-        state=glance.state(course, is_measured),
+        state=glance.find_state(course, is_measured),
         study=course.study.name,
         created=view.manifest.created,
-        bar=glance.bar(course),
+        bar=glance.make_bar(course),
         how_far=glance.how_far(course),
-        bad=glance.bad(course),
+        bad=glance.describe_bad(course),
     )

@@ -41,43 +41,43 @@ class Live:
     def is_watched(self) -> bool:
         return self._watchers > 0
 
-    async def current(self) -> tuple[int, Parts]:
+    async def read_current(self) -> tuple[int, Parts]:
         """All parts, as they are now."""
-        await self._look()
-        return self.version, self.since(-1)
+        await self._run_looks()
+        return self.version, self.list_since(-1)
 
-    def since(self, version: int) -> Parts:
+    def list_since(self, version: int) -> Parts:
         """Those that have changed since a version."""
         return {name: text for name, (of, text) in self._parts.items() if of > version}
 
-    async def changes(self, seen: int) -> AsyncGenerator[tuple[int, Parts] | None]:
+    async def watch_changes(self, seen: int) -> AsyncGenerator[tuple[int, Parts] | None]:
         """Versions after the one seen, with what is new in them; None after a while without any. Ends when closing."""
         if seen > self.version:  # the clock was set back since
             seen = -1
-        self._enter()
+        self._add_watcher()
         try:
             while not self.closing.is_set():
                 if self._task is not None and self._task.done():
                     self._task.result()
-                if new := self.since(seen):
+                if new := self.list_since(seen):
                     seen = self.version
                     yield seen, new
                 elif not await self._changes_within(_STILL_HERE, seen):
                     yield None
         finally:
-            self._leave()
+            self._remove_watcher()
 
     async def close(self) -> None:
         """Wake up whoever waits; `closing` is set."""
         async with self._changed:
             self._changed.notify_all()
 
-    def _enter(self) -> None:
+    def _add_watcher(self) -> None:
         self._watchers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._keep_looking())
 
-    def _leave(self) -> None:
+    def _remove_watcher(self) -> None:
         self._watchers -= 1
         if not self._watchers and self._task is not None:
             self._task.cancel()
@@ -94,20 +94,20 @@ class Live:
 
     async def _keep_looking(self) -> None:
         while True:
-            took = await self._look()
+            took = await self._run_looks()
             await asyncio.sleep(max(_OFTEN, _SHARE * took))
 
-    async def _look(self) -> float:
+    async def _run_looks(self) -> float:
         """Seconds of CPU time that it took."""
         took = 0.0
         async with self._looking:
             for look in self.looks:
-                parts, spent = await asyncio.get_running_loop().run_in_executor(self.worker, _timed, look)
+                parts, spent = await asyncio.get_running_loop().run_in_executor(self.worker, _time_look, look)
                 took += spent
-                await self._publish(parts)
+                await self._publish_parts(parts)
         return took
 
-    async def _publish(self, parts: Parts) -> None:
+    async def _publish_parts(self, parts: Parts) -> None:
         new = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
         if new:
             self.version += 1
@@ -116,7 +116,7 @@ class Live:
                 self._changed.notify_all()
 
 
-def _timed(look: Callable[[], Parts]) -> tuple[Parts, float]:
+def _time_look(look: Callable[[], Parts]) -> tuple[Parts, float]:
     """With what it took of the CPU's time, that of libraries' own threads included."""
     began = time.process_time()
     return look(), time.process_time() - began

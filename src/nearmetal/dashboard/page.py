@@ -13,7 +13,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from nearmetal.dashboard import glance
-from nearmetal.dashboard.course import Course, Fate
+from nearmetal.dashboard.course import Fate, RunHistory
 from nearmetal.dashboard.glance import Strip, Told
 from nearmetal.dashboard.live import Parts
 from nearmetal.errors import NearmetalError
@@ -37,13 +37,13 @@ _SLOT = re.compile("<!--(strip-[0-9]+-[0-9]+)-->")
 
 
 @dataclass(frozen=True)
-class Seen:
+class RunSnapshot:
     """A run as it was looked at."""
 
     path: Path
     number: str
     """What stands for it in addresses."""
-    course: Course
+    course: RunHistory
     labels: Labels
     state: str
     time_left: str
@@ -72,25 +72,25 @@ class Item:
 # ── Parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def parts(seen: Seen) -> Parts:
+def render_parts(seen: RunSnapshot) -> Parts:
     """Everything of a run's page that its journal changes, but for the verdicts."""
     course, is_measured = seen.course, seen.state == "running"
-    grid = list(glance.strips(course, seen.labels, is_measured))
+    grid = list(glance.make_strips(course, seen.labels, is_measured))
     now, planned = course.now if is_measured else None, course.plan.blocks
     how_far = glance.how_far(course)
     return {
-        "title": _title(f"{seen.state}, {how_far}", course.study.name),
+        "title": _make_title(f"{seen.state}, {how_far}", course.study.name),
         "state": _render(
             "state.html.j2",
             seen=seen,
             quoted=quote(str(seen.path)),
-            bar=glance.bar(course),
+            bar=glance.make_bar(course),
             how_far=how_far,
-            bad=glance.bad(course),
-            doing=glance.doing(course, seen.labels) if now else "",
+            bad=glance.describe_bad(course),
+            doing=glance.describe_activity(course, seen.labels) if now else "",
             since=0.0 if now is None else max(0.0, (time.time_ns() - now.since_ns) / 1e9),
         ),
-        **troubles(course, seen.labels, seen.warned),
+        **render_troubles(course, seen.labels, seen.warned),
         "grid": _render(
             "grid.html.j2",
             grid=grid,
@@ -98,26 +98,26 @@ def parts(seen: Seen) -> Parts:
             signs=glance.SIGNS,
             blocks=planned,
             size="few" if planned <= _FEW else "many",
-            is_long=len(course.rows()) > LONG or len(course.rows()) * planned > _AT_A_GLANCE,
+            is_long=len(course.list_rows()) > LONG or len(course.list_rows()) * planned > _AT_A_GLANCE,
         ),
         **{
-            f"strip-{row}-{place}": squares(strip)
+            f"strip-{row}-{place}": render_squares(strip)
             for row, (_, strips) in enumerate(grid)
             for place, strip in enumerate(strips)
         },
     }
 
 
-def troubles(course: Course, labels: Labels, warned: Sequence[Told]) -> Parts:
+def render_troubles(course: RunHistory, labels: Labels, warned: Sequence[Told]) -> Parts:
     """Everything that is wrong, whoever found it."""
-    troubles, more = glance.troubles(course, labels, warned)
+    troubles, more = glance.list_troubles(course, labels, warned)
     is_bad = any(one.tone == "worse" for one in troubles)
     return {
         "troubles": _render("troubles.html.j2", troubles=troubles, more=more, is_bad=is_bad, is_over=course.is_over)
     }
 
 
-def squares(strip: Strip) -> str:
+def render_squares(strip: Strip) -> str:
     """Its squares. By hand: there may be ten thousand of them, and a template takes its time with each."""
     shown = (
         f'<li class="{square.fate.value.replace(" ", "-")}{" again" if square.again else ""}" aria-hidden="true"'
@@ -127,7 +127,7 @@ def squares(strip: Strip) -> str:
     return f'<li class="unseen">{escape(strip.summary)}</li>{"".join(shown)}'
 
 
-def verdicts(section: Section, report: ReportInput, draw: Callable[[Spec], str]) -> Parts:
+def render_verdicts(section: Section, report: ReportInput, draw: Callable[[Spec], str]) -> Parts:
     """The chapter of verdicts, and the colours that stand for environments."""
     drawings = {
         (chart.name, panel.name, narrow): Markup(draw(spec))  # ours, and escaped when drawn
@@ -145,29 +145,35 @@ def without_verdicts(path: Path) -> Parts:
     return {"verdicts": _render("no_verdicts.html.j2", path=quote(str(path)))}
 
 
-def unreadable(path: Path, error: NearmetalError | OSError) -> Parts:
+def render_unreadable(path: Path, error: NearmetalError | OSError) -> Parts:
     """What is left to say of a run that cannot be read: which of its files, what about it, and what mends it."""
     if not path.is_dir():
         what, remedy = "The run's folder is not there any more.", ""
     else:
-        what = known.reason(error, path)
-        remedy = error.remedy if isinstance(error, NearmetalError) else _remedy(error)
+        what = known.describe_unreadable(error, path)
+        remedy = error.remedy if isinstance(error, NearmetalError) else _choose_remedy(error)
     text = _render("unreadable.html.j2", what=what, remedy=remedy, path=str(path))
-    return {"title": _title("cannot be read", path.name), "state": text, "troubles": "", "grid": "", "verdicts": ""}
+    return {
+        "title": _make_title("cannot be read", path.name),
+        "state": text,
+        "troubles": "",
+        "grid": "",
+        "verdicts": "",
+    }
 
 
-def _title(state: str, name: str) -> str:
+def _make_title(state: str, name: str) -> str:
     """What a browser's tab says: its beginning is what there is room for."""
-    return escape(words.plain(f"{state}: {name}"))
+    return escape(words.strip_controls(f"{state}: {name}"))
 
 
-def _remedy(error: OSError) -> str:
+def _choose_remedy(error: OSError) -> str:
     if isinstance(error, PermissionError):
         return "start the dashboard as a user who may read it"
     return "restore it from a copy of the run's folder"
 
 
-def listed(items: Sequence[Item]) -> Parts:
+def render_list(items: Sequence[Item]) -> Parts:
     return {"runs": _render("runs.html.j2", items=items)}
 
 
@@ -183,15 +189,15 @@ def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is
         title=name,
         question=question,
         path=str(path),
-        parts=_whole(parts),
+        parts=_fill_slots(parts),
         version=version,
         is_one_of_many=is_one_of_many,
     )
 
 
-def runs(version: int, parts: Parts) -> str:
+def render_runs(version: int, parts: Parts) -> str:
     """The list's page."""
-    return _render("list.html.j2", parts=_whole(parts), version=version)
+    return _render("list.html.j2", parts=_fill_slots(parts), version=version)
 
 
 def report(content: bytes, number: str) -> bytes:
@@ -200,33 +206,33 @@ def report(content: bytes, number: str) -> bytes:
     return content.replace(_ABOVE, _ABOVE + back, 1)
 
 
-def missing() -> str:
+def render_missing() -> str:
     """What stands where there is nothing."""
     return _render("missing.html.j2")
 
 
-def style() -> str:
+def read_style() -> str:
     """The report's style sheet, and what the dashboard has besides."""
-    return f"{report_page.style()}\n{_file('dashboard.css')}"
+    return f"{report_page.render_style()}\n{_read_template('dashboard.css')}"
 
 
-def script() -> str:
-    return _file("live.js")
+def read_script() -> str:
+    return _read_template("live.js")
 
 
-def _whole(parts: Parts) -> Mapping[str, Markup]:
+def _fill_slots(parts: Parts) -> Mapping[str, Markup]:
     """Parts with those that stand in others put into their slots. All of them are markup of ours."""
     return {name: Markup(_SLOT.sub(lambda slot: parts.get(slot[1], ""), text)) for name, text in parts.items()}
 
 
 def _render(name: str, **what: object) -> str:
-    return _environment().get_template(name).render(**what)
+    return _make_environment().get_template(name).render(**what)
 
 
 @cache
-def _environment() -> Environment:
-    return report_page.environment("nearmetal.dashboard")
+def _make_environment() -> Environment:
+    return report_page.make_environment("nearmetal.dashboard")
 
 
-def _file(name: str) -> str:
+def _read_template(name: str) -> str:
     return (files("nearmetal.dashboard") / "templates" / name).read_text("utf-8")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.dashboard import glance, page
-from nearmetal.dashboard.course import Course
+from nearmetal.dashboard.course import RunHistory
 from nearmetal.dashboard.following import Follower
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.so_far import so_far
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.report.chapters import describe_charts
-from nearmetal.report.drawing import has_engine, svg
+from nearmetal.report.drawing import draw_svg, has_engine
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
@@ -45,7 +45,7 @@ class RunView:
     def __init__(self, path: Path, expect: Expect = expect_nothing) -> None:
         self.folder = RunFolder(path)
         self.manifest: Manifest | None = None
-        self.course: Course | None = None
+        self.course: RunHistory | None = None
         self._follower = Follower(self.folder.journal)
         self._seen: object = None
         self._expect = expect
@@ -64,19 +64,19 @@ class RunView:
     def has_report(self) -> bool:
         return self.folder.page.is_file()
 
-    def state(self) -> Parts:
+    def render_state(self) -> Parts:
         """How far it is, what goes on and what went wrong; nothing where nothing has changed since the last time."""
         seen = (self.is_measured, self.has_report, self.folder.path.is_dir())
         if seen == self._seen and self.course is not None and not self._follower.has_changed():
             return {}
         self._seen = seen
         try:
-            course = self.follow()
+            course = self.follow_run()
         except (OSError, NearmetalError) as error:
-            return page.unreadable(self.folder.path, error)
-        return self._parts(course, seen[0])
+            return page.render_unreadable(self.folder.path, error)
+        return self._render_parts(course, seen[0])
 
-    def verdicts(self) -> Parts:
+    def render_verdicts(self) -> Parts:
         """What the blocks say that have ended since the last time."""
         if self.course is None or self.manifest is None:
             return {}
@@ -90,57 +90,60 @@ class RunView:
             section, report = so_far(self.manifest, course, self.folder)
             if not has_engine():
                 (section,) = describe_charts([section])
-            self._warned = tuple(glance.warned(report))
-            return {**page.verdicts(section, report, svg), **page.troubles(course, report.labels, self._warned)}
+            self._warned = tuple(glance.list_warnings(report))
+            return {
+                **page.render_verdicts(section, report, draw_svg),
+                **page.render_troubles(course, report.labels, self._warned),
+            }
         except (NearmetalError, ValueError, KeyError):
             return page.without_verdicts(self.folder.path)
 
-    def follow(self) -> Course:
+    def follow_run(self) -> RunHistory:
         """The run as it is now. OSError and BadInput when its folder cannot be read; the next call begins anew."""
         try:
-            return self._follow()
+            return self._read_growth()
         except (OSError, NearmetalError):
             self.course = None
             raise
 
-    def _follow(self) -> Course:
+    def _read_growth(self) -> RunHistory:
         if self.course is None:
             self._follower = Follower(self.folder.journal)
-            self.course = self._begin()
+            self.course = self._make_history()
         growth = self._follower.read()
         if growth.anew:
-            self.course = self._begin()
+            self.course = self._make_history()
         try:
             journal.refuse_changed_end(growth.rest)
             for line in growth.lines:
-                self.course.take(journal.parsed(line))
+                self.course.take_line(journal.parse_line(line))
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise self._damaged() from None
+            raise self._find_damage() from None
         return self.course
 
-    def _begin(self) -> Course:
-        self.manifest = RunFolder.open(self.folder.path).manifest()
+    def _make_history(self) -> RunHistory:
+        self.manifest = RunFolder.open(self.folder.path).read_manifest()
         self._expected = self._expect(self.manifest)
         self._warned = ()
-        return Course(self.manifest.study, self.manifest.plan)
+        return RunHistory(self.manifest.study, self.manifest.plan)
 
-    def _damaged(self) -> BadInput:
+    def _find_damage(self) -> BadInput:
         """The journal's own readers say what is wrong with which of its lines."""
         try:
-            list(journal.records(self.folder.journal))
+            list(journal.read_records(self.folder.journal))
         except BadInput as error:
             return error
         return BadInput("a line of the journal is neither a record nor an event", str(self.folder.journal))
 
-    def _parts(self, course: Course, is_measured: bool) -> Parts:
+    def _render_parts(self, course: RunHistory, is_measured: bool) -> Parts:
         labels = Labels.of_plan(course.plan)
-        return page.parts(
-            page.Seen(
+        return page.render_parts(
+            page.RunSnapshot(
                 path=self.folder.path,
                 number=number_of(self.folder.path),
                 course=course,
                 labels=labels,
-                state=glance.state(course, is_measured),
+                state=glance.find_state(course, is_measured),
                 time_left=glance.time_left(course, self._expected, time.time_ns()) if is_measured else "",
                 has_report=self.has_report,
                 warned=self._warned,

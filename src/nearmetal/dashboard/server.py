@@ -37,7 +37,7 @@ _LINGER = 3
 """Seconds in which answers that have begun may end."""
 
 
-def listen(port: int | None) -> socket.socket:
+def open_listener(port: int | None) -> socket.socket:
     """A port of this host's own, or any that is free. HostCannot when it is taken or may not be had."""
     try:
         return socket.create_server((HOST, port or 0))
@@ -58,19 +58,19 @@ class Dashboard:
         self._only = only
         self._closing = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, "looking")
-        self._list = self._live(ListView(places).runs)
+        self._list = self._make_live(ListView(places).render_runs)
         self._views: dict[str, tuple[RunView, Live]] = {}
 
-    def app(self) -> Starlette:
+    def make_app(self) -> Starlette:
         return Starlette(
             routes=[
-                Route("/", self._home),
+                Route("/", self._serve_home),
                 Route("/events", self._home_events),
                 Route("/runs/{number}", self._run),
                 Route("/runs/{number}/events", self._run_events),
                 Route("/runs/{number}/report", self._report),
-                Route("/style.css", _style),
-                Route("/live.js", _script),
+                Route("/style.css", _serve_style),
+                Route("/live.js", _serve_script),
             ],
             exception_handlers={404: _no_route, 405: _no_route},
         )
@@ -84,41 +84,41 @@ class Dashboard:
 
     # ── What is answered ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _home(self, request: Request) -> Response:
+    async def _serve_home(self, request: Request) -> Response:
         if self._only is not None:
             return RedirectResponse(f"/runs/{number_of(self._only)}", 303)
-        return HTMLResponse(page.runs(*await self._list.current()))
+        return HTMLResponse(page.render_runs(*await self._list.read_current()))
 
     async def _home_events(self, request: Request) -> Response:
-        return self._events(request, self._list)
+        return self._serve_events(request, self._list)
 
     async def _run(self, request: Request) -> Response:
-        found = self._find(request)
+        found = self._find_run(request)
         if found is None:
             return _not_found()
         view, live = found
-        version, parts = await live.current()
+        version, parts = await live.read_current()
         is_one_of_many = self._only is None
         return HTMLResponse(page.run(view.manifest, view.folder.path, version, parts, is_one_of_many=is_one_of_many))
 
     async def _run_events(self, request: Request) -> Response:
-        found = self._find(request)
-        return _not_found() if found is None else self._events(request, found[1])
+        found = self._find_run(request)
+        return _not_found() if found is None else self._serve_events(request, found[1])
 
     async def _report(self, request: Request) -> Response:
-        found = self._find(request)
-        content = found and _regular(found[0].folder.page)
+        found = self._find_run(request)
+        content = found and _read_regular(found[0].folder.page)
         if content is None:
             return _not_found()
         back = page.report(content, request.path_params["number"])
         return HTMLResponse(back, headers={"Content-Security-Policy": _POLICY_OF_REPORTS})
 
-    def _events(self, request: Request, live: Live) -> Response:
+    def _serve_events(self, request: Request, live: Live) -> Response:
         told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""
         seen = int(told) if told.isdecimal() and len(told) < 16 else -1
         return StreamingResponse(_as_events(live, seen), media_type="text/event-stream")
 
-    def _find(self, request: Request) -> tuple[RunView, Live] | None:
+    def _find_run(self, request: Request) -> tuple[RunView, Live] | None:
         """By its number, which is looked for among the runs that are known: no address names a path."""
         number = request.path_params["number"]
         if number not in self._views:
@@ -126,32 +126,32 @@ class Dashboard:
             path = next((path for path in places if number_of(path) == number), None)
             if path is None:
                 return None
-            self._forget()
+            self._forget_oldest()
             view = RunView(path, self._expect)
-            self._views[number] = (view, self._live(view.state, view.verdicts))
+            self._views[number] = (view, self._make_live(view.render_state, view.render_verdicts))
         return self._views[number]
 
-    def _forget(self) -> None:
+    def _forget_oldest(self) -> None:
         """Make room for one more: a run that nobody looks at any more is read again when somebody does."""
         unwatched = [number for number, (_, live) in self._views.items() if not live.is_watched]
         for number in unwatched[: max(0, len(self._views) - _KEPT + 1)]:
             del self._views[number]
 
-    def _live(self, *looks: Callable[[], Parts]) -> Live:
+    def _make_live(self, *looks: Callable[[], Parts]) -> Live:
         return Live(looks, self._worker, self._closing)
 
 
-async def _style(request: Request) -> Response:
-    return Response(page.style(), media_type="text/css")
+async def _serve_style(request: Request) -> Response:
+    return Response(page.read_style(), media_type="text/css")
 
 
-async def _script(request: Request) -> Response:
-    return Response(page.script(), media_type="text/javascript")
+async def _serve_script(request: Request) -> Response:
+    return Response(page.read_script(), media_type="text/javascript")
 
 
 async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:
     yield _RETRY
-    async with contextlib.aclosing(live.changes(seen)) as changes:
+    async with contextlib.aclosing(live.watch_changes(seen)) as changes:
         async for change in changes:
             if change is None:
                 yield _BEAT
@@ -161,14 +161,14 @@ async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:
 
 
 def _not_found() -> Response:
-    return HTMLResponse(page.missing(), 404)
+    return HTMLResponse(page.render_missing(), 404)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
     return _not_found()
 
 
-def _regular(path: Path) -> bytes | None:
+def _read_regular(path: Path) -> bytes | None:
     """What a file holds; None where there is none, or where a run's folder has something else in its place."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -200,12 +200,12 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(dashboard: Dashboard, token: str, listening: socket.socket) -> None:
+async def serve_dashboard(dashboard: Dashboard, token: str, listening: socket.socket) -> None:
     """Until cancelled. Connections are closed then, and the port is free again."""
     port = listening.getsockname()[1]
     server = _Server(
         uvicorn.Config(
-            Access(dashboard.app(), token, port),
+            Access(dashboard.make_app(), token, port),
             http="h11",
             ws="none",
             loop="asyncio",

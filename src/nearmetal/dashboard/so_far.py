@@ -6,7 +6,7 @@ from dataclasses import replace
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Analysis, Contrast
-from nearmetal.dashboard.course import Course
+from nearmetal.dashboard.course import RunHistory
 from nearmetal.model import Warned
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Table
@@ -19,7 +19,7 @@ _GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
 """Warnings of a run that has not ended, which the page tells elsewhere: there is more to come."""
 
 
-def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Section, ReportInput]:
+def so_far(manifest: Manifest, course: RunHistory, folder: RunFolder) -> tuple[Section, ReportInput]:
     """The chapter, and what it was made from. Statements and pictures: the tables are the report's."""
     records = tuple(course.records)
     arms = arms_of_study(records, manifest.study.design)
@@ -34,7 +34,7 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
     # The picture comes first: it is what changes.
     blocks = sorted(kept, key=lambda block: not isinstance(block, Chart))
     if not course.is_over:
-        blocks.insert(0, _caveat(course))
+        blocks.insert(0, _make_caveat(course))
     title = "Verdicts" if course.is_over else "Verdicts so far"
     return Section("verdicts", title, section.lead, tuple(blocks)), report
 
@@ -42,12 +42,13 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
 def _of_contrasts_alone(analysis: Analysis) -> Analysis:
     """Without what the whole run is warned of, which is told in one place, and that is not this one."""
     contrasts = tuple(
-        contrast.model_copy(update={"warnings": words.warned(contrast, analysis)}) for contrast in analysis.contrasts
+        contrast.model_copy(update={"warnings": words.list_warned(contrast, analysis)})
+        for contrast in analysis.contrasts
     )
     return analysis.model_copy(update={"contrasts": contrasts, "warnings": ()})
 
 
-def _worth_reading(analysis: Analysis, course: Course) -> Analysis:
+def _worth_reading(analysis: Analysis, course: RunHistory) -> Analysis:
     """Without what goes without saying of a run that goes on."""
     if course.is_over:
         return analysis
@@ -61,36 +62,36 @@ def _worth_telling(warnings: Iterable[Warned]) -> tuple[Warned, ...]:
     return tuple(warning for warning in warnings if warning.code not in _GOES_WITHOUT_SAYING)
 
 
-def _caveat(course: Course) -> Notice:
-    alpha = figures.percent(course.study.design.alpha)
+def _make_caveat(course: RunHistory) -> Notice:
+    alpha = figures.format_percent(course.study.design.alpha)
     if course.plan.looks:
         return Notice(
-            f"This study looks at its verdicts after {_looks(course)} blocks, fixed beforehand. What a look has "
+            f"This study looks at its verdicts after {_list_looks(course)} blocks, fixed beforehand. What a look has "
             f"decided stands: all looks together are wrong no more often than {alpha}. {_next(course)}"
         )
-    planned = figures.count(course.plan.blocks, "block")
+    planned = figures.format_count(course.plan.blocks, "block")
     return Notice(
         f"There is no verdict before the last of {planned}. Until then an interval shows how the measurement firms up "
         f"and decides nothing: who stops a run when its interval looks good is wrong more often than {alpha}."
     )
 
 
-def _looks(course: Course) -> str:
-    return figures.listing(str(look.blocks) for look in course.plan.looks)
+def _list_looks(course: RunHistory) -> str:
+    return figures.join_listing(str(look.blocks) for look in course.plan.looks)
 
 
-def _next(course: Course) -> str:
+def _next(course: RunHistory) -> str:
     taken = {look["blocks"] for look in course.looks}
     coming = next((look.blocks for look in course.plan.looks if look.blocks not in taken), None)
     return "" if coming is None else f"The next look is after block {coming}."
 
 
-def _nothing_yet(course: Course, primary: Sequence[Contrast]) -> Section:
+def _nothing_yet(course: RunHistory, primary: Sequence[Contrast]) -> Section:
     if not course.plan.contrasts:
         text = "Nothing is compared: the study has no treatment beside its reference."
     elif course.is_over:
-        reasons = dict.fromkeys(map(words.reason, primary))
-        text = f"Nothing can be compared: {figures.listing(reasons)}."
+        reasons = dict.fromkeys(map(words.explain_undecided, primary))
+        text = f"Nothing can be compared: {figures.join_listing(reasons)}."
     else:
         text = "A comparison takes a block in which both of its sides were measured. None has ended yet."
     return Section("verdicts", "Verdicts", text, ())

@@ -36,7 +36,7 @@ class ExistingDomains:
             *behind_ssh.permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
-            found += await _usable(options, spec, machine, site)
+            found += await _check_usable(options, spec, machine, site)
         return found
 
     async def prepare(self, machine: MachineSpec, site: Site) -> None:
@@ -72,18 +72,18 @@ class ExistingDomains:
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """Nothing is removed. The run that bears our mark is shut down, and no other."""
-        domain = _domain(handle, site)
+        domain = _find_domain(handle, site)
         if handle.data["runs"]:
             if handle.data["id"] == await domain.run_id():
                 await self._guests.leave(handle)
         else:
             name, mark = handle.data["domain"], handle.data["mark"]
-            await domain.shut_down(name, mark, lambda: self._told(handle, domain))
+            await domain.shut_down(name, mark, lambda: self._power_off_inside(handle, domain))
         await self._guests.let_go(handle)
         if not handle.data["runs"] and "way" not in handle.data:
             await _refuse_unmarked(domain, handle)
 
-    async def _told(self, handle: Handle, domain: Domain) -> bool:
+    async def _power_off_inside(self, handle: Handle, domain: Domain) -> bool:
         """To power itself off, from inside: also one that was started, and not reached yet."""
         if "way" not in handle.data:
             address = await domain.address()
@@ -99,7 +99,7 @@ class DomainGuest(GuestBehindSsh):
 
     def __init__(self, handle: Handle, *more: object) -> None:
         super().__init__(handle, *more)  # type: ignore[arg-type]
-        self._domain = _domain(handle, self.site)
+        self._domain = _find_domain(handle, self.site)
 
     async def cost(self) -> Cost | None:
         self.must_be_connected()
@@ -109,7 +109,7 @@ class DomainGuest(GuestBehindSsh):
         return cost
 
 
-def _domain(handle: Handle, site: Site) -> Domain:
+def _find_domain(handle: Handle, site: Site) -> Domain:
     return Domain(Connection(handle.data["uri"], site), handle.data["uuid"])
 
 
@@ -127,7 +127,7 @@ async def _refuse_unmarked(domain: Domain, handle: Handle) -> None:
 # ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+async def _check_usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether there is such a domain, as large as is asked for; if so, and it runs, also what is seen inside."""
     what = f"the domain {options.domain}"
     connection = Connection(options.connection, site)

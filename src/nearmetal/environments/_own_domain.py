@@ -89,16 +89,16 @@ class OwnDomains:
             ),
         ]
         if all(one.ok for one in found):
-            found.append(await _connected(options.connection, site))
+            found.append(await _check_connected(options.connection, site))
         if all(one.ok for one in found):
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
-            found += await _qemu().check(alike, machine, site)
+            found += await _load_qemu().check(alike, machine, site)
             if options.machine != arguments.MACHINE:
                 found.append(await machine_type.express(options.machine, site))
         return found
 
     async def prepare(self, machine: MachineSpec, site: Site) -> None:
-        await _qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
+        await _load_qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -106,7 +106,7 @@ class OwnDomains:
         options = Options.model_validate(dict(order.options))
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
         guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
-        folder, identity, tap = lab_machine.folder(order.name, site), str(uuid.uuid4()), _tap(order.name)
+        folder, identity, tap = lab_machine.folder(order.name, site), str(uuid.uuid4()), _name_tap(order.name)
         handle = lab_machine.handle_of(
             "libvirt",
             order,
@@ -136,10 +136,10 @@ class OwnDomains:
         try:
             self._running[order.name] = await connection.create(f"{folder}/domain.xml", LIMITS.command)
         except NotProvisioned as error:
-            raise _refused(error.what, order) from None
+            raise _make_refusal(error.what, order) from None
         if order.port:
             await network.plug_moved(order.port, tap, site)
-        hardware, first, data = await _found(connection, order.name, guest.accel, folder, site)
+        hardware, first, data = await _find_started(connection, order.name, guest.accel, folder, site)
         await connection.run("resume", order.name)
         whole = handle.knowing(
             life=first.life,
@@ -162,7 +162,7 @@ class OwnDomains:
     async def destroy(self, handle: Handle, site: Site) -> None:
         for machine in self._attached.pop(handle.name, ()):
             await machine.close()
-        await _end(handle.data["uuid"], Connection(handle.data["uri"], site))
+        await _end_domain(handle.data["uuid"], Connection(handle.data["uri"], site))
         running = self._running.pop(handle.name, None)
         if running:
             # One that ended with its connection cannot tell.
@@ -205,12 +205,12 @@ class DomainMachine(guests.QemuMachine):
 # ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _qemu() -> Environment:
+def _load_qemu() -> Environment:
     found: Environment = plugins.load("environments", "qemu")
     return found
 
 
-def _tap(name: str) -> str:
+def _name_tap(name: str) -> str:
     """The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more."""
     return f"nm-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
@@ -219,14 +219,14 @@ _NO_CARD = "specified dev doesn't exist"
 """What libvirt says of a card that is not in the network that it runs in."""
 
 
-def _refused(reason: str, order: Order) -> NotProvisioned:
+def _make_refusal(reason: str, order: Order) -> NotProvisioned:
     if _NO_CARD not in reason:
         return NotProvisioned(reason, order.name)
     what = "libvirt does not find its card: it runs in another network namespace than the switch, as in a container"
     return NotProvisioned(what, order.name, "start libvirtd in that of this host, or name another: uri = …")
 
 
-async def _end(uuid: str, connection: Connection) -> None:
+async def _end_domain(uuid: str, connection: Connection) -> None:
     """Of a domain, wherever it is; nothing where it is gone, or goes by itself at that moment."""
 
     async def is_there() -> bool:
@@ -249,7 +249,7 @@ def _is_qemus_here(uri: str) -> bool:
     return parts.scheme.partition("+")[0] == "qemu" and not parts.hostname
 
 
-async def _connected(uri: str, site: Site) -> Finding:
+async def _check_connected(uri: str, site: Site) -> Finding:
     """Whether there is a libvirt at the URI whose guests can be put on the lab's switch."""
     what = f"libvirt at {uri}"
     if not _is_qemus_here(uri):
@@ -272,7 +272,7 @@ async def _connected(uri: str, site: Site) -> Finding:
     return Finding(what=what, ok=True, detail=running)
 
 
-async def _found(
+async def _find_started(
     connection: Connection, name: str, accel: str, folder: str, site: Site
 ) -> tuple[Hardware, FirstProcess, Mapping[str, Any]]:
     """What QEMU tells of a domain that was started, its process, and what its handle's data has besides."""

@@ -93,7 +93,7 @@ class DockerEnvironment:
         """By an engine's address."""
         self._importing = threading.Lock()
 
-    async def _engine(self, address: str) -> Engine:
+    async def _find_engine(self, address: str) -> Engine:
         if address not in self._engines:
             self._engines[address] = await Engine.connect(address, self.brand)
         return self._engines[address]
@@ -118,7 +118,7 @@ class DockerEnvironment:
         return [
             *await self._check_engine(spec.options, machine),
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
-            *(program(name, package) for name, package in self._tools().items()),
+            *(program(name, package) for name, package in self._list_tools().items()),
             *([program("iptables", "iptables")] if machine.network == "bridge" else []),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
@@ -128,7 +128,7 @@ class DockerEnvironment:
             *await shares.findings(machine, site),
         ]
 
-    def _tools(self) -> Mapping[str, str]:
+    def _list_tools(self) -> Mapping[str, str]:
         """Programs that it takes on this host, and Debian's packages that have them.
 
         Docker's engine starts no container without AppArmor's parser if the kernel has AppArmor on; its package only
@@ -147,7 +147,7 @@ class DockerEnvironment:
 
     async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec) -> list[Finding]:
         try:
-            engine = await self._engine(self.brand.address(options))
+            engine = await self._find_engine(self.brand.address(options))
             await engine.refuse_other()
             await engine.refuse_elsewhere()
             info = await engine.call(engine.client.info)
@@ -185,7 +185,7 @@ class DockerEnvironment:
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the engine, and of what it says it is made of, itself left out."""
-        engine = await self._engine(self.brand.address(options))
+        engine = await self._find_engine(self.brand.address(options))
         version = await engine.call(engine.client.version)
         parts = {one["Name"]: one["Version"] for one in version.get("Components") or ()}
         return {
@@ -198,7 +198,7 @@ class DockerEnvironment:
         if not machine.brings_image:
             return []
         try:
-            engine = await self._engine(self.brand.address(options))
+            engine = await self._find_engine(self.brand.address(options))
             return [
                 await engine.call(container_image.lacking, engine.client, machine.image, site.arch, self.brand.client)
             ]
@@ -219,16 +219,16 @@ class DockerEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
-        engine = await self._engine(self.brand.address(spec.options))
+        engine = await self._find_engine(self.brand.address(spec.options))
         await engine.refuse_other()
         await engine.refuse_elsewhere()
-        await engine.call(self._image, engine.client, machine)
+        await engine.call(self._provide_image, engine.client, machine)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if site.name != "local":
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
-        engine = await self._engine(self.brand.address(order.options))
-        await self._require(engine, site)
+        engine = await self._find_engine(self.brand.address(order.options))
+        await self._require_engine(engine, site)
         await engine.refuse_elsewhere()
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
@@ -240,12 +240,14 @@ class DockerEnvironment:
         )
         ledger.creating(handle)
         try:
-            tag = await engine.call(self._image, engine.client, order.spec)
+            tag = await engine.call(self._provide_image, engine.client, order.spec)
             kept, net = None, container_config.NO_NETWORK
             if keeper:
                 kept, id = await self._keep_network(engine, order, tag, site)
                 net = f"container:{id}" if sandboxed or mode == "host" else net
-            details, first = await self._started(engine, container_config.machine(engine.client, order, tag, net), site)
+            details, first = await self._start_container(
+                engine, container_config.machine(engine.client, order, tag, net), site
+            )
             runtime = await self.runtime_of(engine, details)
         except Refused as error:
             raise NotProvisioned(error.what, order.name, self.remedy(error.what)) from error
@@ -273,7 +275,7 @@ class DockerEnvironment:
         ledger.creating(whole)
         return whole
 
-    async def _require(self, engine: Engine, site: Site) -> None:
+    async def _require_engine(self, engine: Engine, site: Site) -> None:
         """HostCannot where it does not answer: what cannot even be begun leaves nothing to remove.
 
         It answered before, so it may be starting anew: that is waited for, lest the next attempts fail too. This one
@@ -296,12 +298,12 @@ class DockerEnvironment:
     async def _keep_network(self, engine: Engine, order: Order, tag: str, site: Site) -> tuple[FirstProcess, str]:
         """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
         config = container_config.keeper(engine.client, order, tag, self.keepers_runtime)
-        details, first = await self._started(engine, config, site)
+        details, first = await self._start_container(engine, config, site)
         if order.port:
             await networks.plug_keeper(order.spec.network, order.port, first.pid, site)
         return first, details["Id"]
 
-    async def _started(
+    async def _start_container(
         self, engine: Engine, config: Mapping[str, Any], site: Site
     ) -> tuple[Mapping[str, Any], FirstProcess]:
         """A container that runs as long as we hold its input: what its inspection told, and its first process."""
@@ -318,7 +320,7 @@ class DockerEnvironment:
             raise NotProvisioned(f"process {pid} of this host is none of the container's", config["name"])
         return details, first
 
-    def _image(self, client: Any, spec: MachineSpec) -> str:
+    def _provide_image(self, client: Any, spec: MachineSpec) -> str:
         """What the engine calls the machine's image, which is there afterwards. Blocks."""
         if spec.brings_image:
             return container_image.provided(client, spec.image, self.brand.client)
@@ -327,7 +329,7 @@ class DockerEnvironment:
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         made = SandboxedContainer if handle.data.get("sandboxed") else Container
-        attached = made(handle, site, await self._engine(handle.data["engine"]))
+        attached = made(handle, site, await self._find_engine(handle.data["engine"]))
         if not await attached.first.is_alive(site):
             last = await _last_words(attached.engine, handle.data["container"])
             raise NotProvisioned(f"the container is not running: {last}", handle.name)
@@ -353,20 +355,20 @@ class DockerEnvironment:
         return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        for name in _containers(handle):
+        for name in _list_containers(handle):
             if lifeline := self._lifelines.pop(name, None):
                 lifeline.close()
-            await self._remove(handle.data["engine"], name)
+            await self._remove_containers(handle.data["engine"], name)
         await network.unplug(handle.port, site)
         # What was captured outside of it.
         await must(site, "rm", "-rf", "--", lab_machine.folder(handle.name, site))
 
-    async def _remove(self, address: str, name: str) -> None:
+    async def _remove_containers(self, address: str, name: str) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""
         deadline = asyncio.get_running_loop().time() + LIMITS.stop
         while True:
             try:
-                return await _remove(await self._engine(address), name)
+                return await _remove_container(await self._find_engine(address), name)
             except HostCannot as error:
                 if not is_own(address):
                     raise
@@ -399,7 +401,7 @@ async def _back_after(engine: Engine) -> float | None:
     return None
 
 
-def _containers(handle: Handle) -> list[str]:
+def _list_containers(handle: Handle) -> list[str]:
     """By name, as they are to be removed: whose network it is goes last."""
     return [handle.name, *filter(None, [handle.data.get("keeper")])]
 
@@ -407,16 +409,16 @@ def _containers(handle: Handle) -> list[str]:
 async def _last_words(engine: Engine, container: str) -> str:
     with contextlib.suppress(Refused):
         said: bytes = await engine.call(engine.client.logs, container, tail=20)
-        return _complaint(said.decode("utf-8", "replace"))[-2000:] or "it said nothing"
+        return _find_complaint(said.decode("utf-8", "replace"))[-2000:] or "it said nothing"
     return "it is gone"
 
 
-def _complaint(said: str) -> str:
+def _find_complaint(said: str) -> str:
     """What a first process had to say, without the document by which it tells that it is ready. Pure."""
     return "\n".join(line for line in said.strip().splitlines() if not line.startswith('{"schema":"hold.v1"'))
 
 
-async def _remove(engine: Engine, name: str) -> None:
+async def _remove_container(engine: Engine, name: str) -> None:
     """Remove a container of ours; one of that name that is somebody else's stays."""
     said = ""
     for _ in range(100):

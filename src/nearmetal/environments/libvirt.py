@@ -51,7 +51,7 @@ class LibvirtEnvironment:
 
         return ExistingDomains()
 
-    def _domains(self, options: Mapping[str, Any]) -> OwnDomains | ExistingDomains:
+    def _choose_domains(self, options: Mapping[str, Any]) -> OwnDomains | ExistingDomains:
         is_named = Options.model_validate(dict(options)).domain is not None
         return self._existing if is_named else self._own
 
@@ -59,10 +59,10 @@ class LibvirtEnvironment:
         return self._existing if handle.stays else self._own
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
-        return self._domains(options).describe()
+        return self._choose_domains(options).describe()
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        return await self._domains(spec.options).check(spec, machine, site)
+        return await self._choose_domains(spec.options).check(spec, machine, site)
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the daemon's own library, and of the hypervisor that it runs, in the words of `virsh version`."""
@@ -71,10 +71,10 @@ class LibvirtEnvironment:
         return {name: version for name, _, version in lines if name in ("libvirt", "QEMU")}
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
-        await self._domains(spec.options).prepare(machine, site)
+        await self._choose_domains(spec.options).prepare(machine, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        return await self._domains(order.options).create(order, site, ledger)
+        return await self._choose_domains(order.options).create(order, site, ledger)
 
     async def attach(self, handle: Handle, site: Site) -> Machine:
         return await self._domains_of(handle).attach(handle, site)

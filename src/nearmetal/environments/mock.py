@@ -49,19 +49,19 @@ class MockMachine:
         self.boot_id = str(state["boot_id"])
         self._world = world
 
-    def _state(self) -> State:
+    def _find_state(self) -> State:
         state = self._world.read(self.name)
         if state is None or not state["alive"]:
             raise MachineLost("the machine is gone", self.name)
-        if _faulty(state, "exec"):
+        if _is_faulty(state, "exec"):
             self._world.kill(self.name)
             raise MachineLost("the machine was lost on the way", self.name)
         return state
 
-    def _call(self, argv: Sequence[str], stdin: bytes, env: Mapping[str, str] | None) -> mock_programs.Call:
+    def _make_call(self, argv: Sequence[str], stdin: bytes, env: Mapping[str, str] | None) -> mock_programs.Call:
         refuse_zero_bytes(argv, env)
         refuse_no_text(argv, env)
-        return mock_programs.Call(self._world, self._state(), argv, stdin, env or {})
+        return mock_programs.Call(self._world, self._find_state(), argv, stdin, env or {})
 
     async def exec(
         self,
@@ -71,15 +71,15 @@ class MockMachine:
         env: Mapping[str, str] | None = None,
         timeout: float = LIMITS.command,
     ) -> Completed:
-        call = self._call(argv, stdin, env)
+        call = self._make_call(argv, stdin, env)
         try:
             return await asyncio.wait_for(mock_programs.run(call), timeout)
         except TimeoutError:
             raise TimedOut(f"`{' '.join(argv)}` did not end within {timeout:g} s", self.name) from None
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        call = self._call(argv, b"", env)
-        if _faulty(call.state, "spawn"):
+        call = self._make_call(argv, b"", env)
+        if _is_faulty(call.state, "spawn"):
             raise ToolFailed(f"`{argv[0]}` does not start", self.name)
         running = _MockRunning(asyncio.ensure_future(mock_programs.run(call)))
         await asyncio.sleep(0)  # let it begin, so that what it serves is there when we return
@@ -87,7 +87,7 @@ class MockMachine:
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         refuse_zero_bytes([path])
-        state = self._state()
+        state = self._find_state()
         if any(read(state, str(folder)) is not None for folder in PurePosixPath(path).parents):
             raise cannot_write(path, "Not a directory", self.name)
         write(state, path, content, mode)
@@ -95,13 +95,13 @@ class MockMachine:
 
     async def get(self, path: str) -> bytes:
         refuse_zero_bytes([path])
-        content = read(self._state(), path)
+        content = read(self._find_state(), path)
         if content is None:
             raise cannot_read(path, "No such file or directory", self.name)
         return content
 
     async def reboot(self) -> None:
-        state = self._state()
+        state = self._find_state()
         self._world.boot(state)
         self.boot_id = str(state["boot_id"])
 
@@ -111,7 +111,7 @@ class MockMachine:
     async def cost(self) -> Cost | None:
         if not self.owned:
             return None
-        state = self._state()
+        state = self._find_state()
         state["spent"] = state.get("spent", 0.0) + 0.5
         self._world.save(state)
         return Cost(cpu_seconds=state["spent"], memory_bytes=64 * 2**20)
@@ -124,18 +124,18 @@ class _MockRunning:
     async def wait(self, timeout: float) -> Completed:
         if not (await asyncio.wait({self._task}, timeout=timeout))[0]:
             raise TimedOut(f"the program still runs after {timeout:g} s")
-        return self._ended()
+        return self._wait_ended()
 
     async def stop(self) -> Completed:
         self._task.cancel()
         await asyncio.wait({self._task})  # not by awaiting it: our own cancellation would look like its
-        return self._ended()
+        return self._wait_ended()
 
-    def _ended(self) -> Completed:
+    def _wait_ended(self) -> Completed:
         return Completed(status=143) if self._task.cancelled() else self._task.result()
 
 
-def _faulty(state: State, step: str) -> bool:
+def _is_faulty(state: State, step: str) -> bool:
     return state.get("fault") == step and state["count"] in state.get("fault_on", [1])
 
 
@@ -194,7 +194,7 @@ class Mock:
         state["arguments"] = [] if borrowed else list(order.spec.kernel_arguments)
         state["boots"] = 0
         world.boot(state)
-        if _faulty(state, "create"):
+        if _is_faulty(state, "create"):
             raise NotProvisioned("the pretended machine did not come up", name, "this is what the study asked for")
         return handle
 
@@ -203,7 +203,7 @@ class Mock:
         state = world.read(handle.name)
         if state is None or not state["alive"]:
             raise MachineLost("the machine is gone", handle.name)
-        if _faulty(state, "attach"):
+        if _is_faulty(state, "attach"):
             raise NotProvisioned("the pretended machine did not answer", handle.name)
         return MockMachine(handle, site, world, state)
 

@@ -35,14 +35,14 @@ class PodmanEnvironment(DockerEnvironment):
 
     async def runtime_of(self, engine: Engine, details: Mapping[str, Any]) -> str:
         """Podman's own API tells; the one that is Docker's says "oci" of all of them."""
-        return str((await engine.call(_inspect, engine.client, details["Id"]))["OCIRuntime"])
+        return str((await engine.call(_inspect_container, engine.client, details["Id"]))["OCIRuntime"])
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await super().destroy(handle, site)
         await asyncio.to_thread(_end_monitors, handle.name)
 
 
-def _inspect(client: Any, container: str) -> Any:
+def _inspect_container(client: Any, container: str) -> Any:
     answer = client.get(f"{client.base_url}/v4.0.0/libpod/containers/{container}/json")
     answer.raise_for_status()
     return answer.json()
@@ -51,12 +51,12 @@ def _inspect(client: Any, container: str) -> Any:
 def _end_monitors(container: str) -> None:
     """Podman has a process for each command, which it lets wait for five minutes when the command has ended, although
     its container is gone by then."""
-    for pid in _monitors(container):
+    for pid in _list_monitors(container):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _monitors(container: str) -> Iterator[int]:
+def _list_monitors(container: str) -> Iterator[int]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")

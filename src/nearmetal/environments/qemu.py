@@ -93,7 +93,7 @@ class QemuEnvironment:
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
         """BadInput for what no guest can have."""
-        _board(options, spec)
+        _choose_board(options, spec)
         vmm_arguments.check_arguments(spec.vmm_arguments)
         if spec.kernel is not None and spec.brings_image:
             what = f"the boot loader of {spec.image} decides which kernel runs"
@@ -122,25 +122,25 @@ class QemuEnvironment:
         if machine.brings_image:
             return
         image = lab_machine.image(machine.image)
-        parts = await _parts(image, machine, site)
+        parts = await _place_parts(image, machine, site)
         if spec.provision == "restore":
-            guest = await _guest("", machine, _board(spec.options, machine), parts, network.port("", 1), site)
-            await _snapshot(guest, image, parts, site)
+            guest = await _guest("", machine, _choose_board(spec.options, machine), parts, network.port("", 1), site)
+            await _provide_snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        board = _board(order.options, order.spec)
+        board = _choose_board(order.options, order.spec)
         if order.spec.brings_image:
             parts = await own_disk.parts(order.spec.image, site)
             guest = await _guest(order.name, order.spec, board, parts, order.port, site)
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         image = lab_machine.image(order.spec.image)
-        parts = await _parts(image, order.spec, site)
+        parts = await _place_parts(image, order.spec, site)
         guest = await _guest(order.name, order.spec, board, parts, order.port, site)
         if order.provision != "restore":
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
-        await _snapshot(guest, image, parts, site)
+        await _provide_snapshot(guest, image, parts, site)
         async with snapshot.used():
-            saved = await _snapshot(guest, image, parts, site)
+            saved = await _provide_snapshot(guest, image, parts, site)
             guest = template.restored(guest, saved)
             start = _Start(arguments.restored(guest), guest, parts, str(saved.disk), saved)
             return await self._start(order, start, site, ledger)
@@ -163,9 +163,9 @@ class QemuEnvironment:
         ledger.creating(handle)
         await must(site, "mkdir", "-p", "-m", "700", "--", folder)
         group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
-        self._monitors[order.name] = await site.spawn(_launched(order, start, folder, group, site))
+        self._monitors[order.name] = await site.spawn(_make_command(order, start, folder, group, site))
         try:
-            hardware, ports = await self._begin(order, start, folder, group, site)
+            hardware, ports = await self._begin_guest(order, start, folder, group, site)
         except NotProvisioned as error:
             raise NotProvisioned(error.what, order.name) from None
         has_login = order.logins or handle.image.brings_kernel
@@ -178,7 +178,7 @@ class QemuEnvironment:
         ledger.creating(whole)
         return whole
 
-    async def _begin(
+    async def _begin_guest(
         self, order: Order, start: "_Start", folder: str, group: ControlGroup, site: Site
     ) -> tuple[Hardware, Mapping[str, int]]:
         """Put the threads where they belong and let the guest run; what QEMU tells of it, and the ports into it."""
@@ -187,7 +187,7 @@ class QemuEnvironment:
         async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
             hardware = await qemu.hardware(start.guest.accel, folder)
             ports, threads = await qemu.forwarded(), await qemu.threads()
-            monitoring = await _monitoring(start.guest, qemu, threads[0], site)
+            monitoring = await _find_monitoring(start.guest, qemu, threads[0], site)
             pinned = await monitor.pin(site, threads, cpu_lists.parse(order.cpus))
             if saved:
                 snapshot.touch(saved)
@@ -243,7 +243,7 @@ def _refuse_to_save(machine: MachineSpec) -> None:
         )
 
 
-def _board(options: Mapping[str, Any], spec: MachineSpec) -> str:
+def _choose_board(options: Mapping[str, Any], spec: MachineSpec) -> str:
     """The machine type. BadInput where it is written twice."""
     machine = Options.model_validate(dict(options)).machine
     if machine is not None and spec.board is not None:
@@ -252,7 +252,7 @@ def _board(options: Mapping[str, Any], spec: MachineSpec) -> str:
     return spec.board or machine or arguments.MACHINE
 
 
-async def _parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
+async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
     return await own_kernel.exchange(await placed.parts(image, site), spec.kernel, image, site)
 
 
@@ -270,7 +270,7 @@ readlink "/proc/$2/exe"
 """
 
 
-async def _monitoring(guest: Guest, qemu: Monitor, thread: int, site: Site) -> Monitoring:
+async def _find_monitoring(guest: Guest, qemu: Monitor, thread: int, site: Site) -> Monitoring:
     """What runs a guest, by its own word and by the kernel's."""
     board, is_board = await qemu.board(guest.machine)
     asked, program = (await must(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))).decode().splitlines()
@@ -298,7 +298,7 @@ def _is_within(asked: Sequence[str], words: Sequence[str]) -> bool:
     return any(tuple(words[at : at + size]) == tuple(asked) for at in range(len(words) - size + 1))
 
 
-async def _snapshot(guest: Guest, image: Image, parts: Parts, site: Site) -> Snapshot:
+async def _provide_snapshot(guest: Guest, image: Image, parts: Parts, site: Site) -> Snapshot:
     if site.spec is not None:
         raise HostCannot(
             "guests are restored on this host only, where their snapshots lie",
@@ -328,7 +328,7 @@ async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site
     steps: list[Awaitable[object]] = [
         group,
         must(site, *disk, timeout=LIMITS.boot),
-        _seed(order, start, folder, keys, site),
+        _seed_guest(order, start, folder, keys, site),
     ]
     if order.port:
         steps.append(network.plug_tap(order.port, site))
@@ -342,7 +342,7 @@ async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site
     return group.result()
 
 
-async def _seed(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> None:
+async def _seed_guest(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> None:
     """What a guest finds at its boot that is its own: in its initial RAM disk, or where cloud-init looks."""
     if start.guest.kernel:
         # Saved guests let people in, whoever is to have them: so do these when they boot again by themselves.
@@ -354,7 +354,7 @@ async def _seed(order: Order, start: _Start, folder: str, keys: LabKeys, site: S
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
 
 
-def _launched(order: Order, start: _Start, folder: str, group: ControlGroup, site: Site) -> list[str]:
+def _make_command(order: Order, start: _Start, folder: str, group: ControlGroup, site: Site) -> list[str]:
     port = order.port
     tap = ("--tap", f"{port.switch}:{port.outside}") if port else ()
     return files.launch(start.guest, order.name, start.command, site, "--chdir", folder, *group.joined, *tap)

@@ -89,7 +89,7 @@ class SshEnvironment:
         options = Options.model_validate(dict(spec.options))
         found = [
             *await programs(site, TOOLS),
-            *_permitted(options, spec.provision, machine),
+            *_check_permitted(options, spec.provision, machine),
             *await limits_found(machine, site),
             await lock.found(site),
         ]
@@ -107,14 +107,14 @@ class SshEnvironment:
         """From here on nobody else measures on it; and it has the image, where it is to have it."""
         await lock.hold(site)
         if Options.model_validate(dict(spec.options)).image == "chroot":
-            await _host().prepare(spec, machine, site)
+            await _load_host().prepare(spec, machine, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         await answered(site, ANSWER)
         await lock.hold(site)
         shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
-            return await _host().create(order.model_copy(update={"shared": shared}), site, ledger)
+            return await _load_host().create(order.model_copy(update={"shared": shared}), site, ledger)
         here = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
         handle = borrowed(here, order, shared, order.cpus)
         ledger.creating(handle)
@@ -134,14 +134,14 @@ class SshEnvironment:
         await self._borrowing.give_back(handle.name, site)
 
 
-def _host() -> Environment:
+def _load_host() -> Environment:
     return plugins.load("environments", "host")
 
 
 # ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _permitted(options: Options, provision: Provision | None, machine: MachineSpec) -> list[Finding]:
+def _check_permitted(options: Options, provision: Provision | None, machine: MachineSpec) -> list[Finding]:
     """What a study asks for that is not done to a machine of the user's unless they allow it. Pure."""
     is_chroot = options.image == "chroot"
     return [

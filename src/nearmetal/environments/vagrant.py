@@ -114,11 +114,11 @@ class VagrantEnvironment:
                 "leave machine.host out",
             ),
             *await programs(site, {project.PROGRAM: _PACKAGES}),
-            _vagrantfile(options),
+            _check_vagrantfile(options),
             *permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
-            found += await _usable(options, spec.provision or "boot", machine, site)
+            found += await _check_usable(options, spec.provision or "boot", machine, site)
         return found
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
@@ -134,7 +134,7 @@ class VagrantEnvironment:
         options = Options.model_validate(dict(order.options))
         place = Project(options.whole_folder, site)
         try:
-            name, known = chosen(await place.machines(), options)
+            name, known = choose_machine(await place.machines(), options)
             _ready_for(order.provision, name, known)
             there = place.identity(name, known.provider)
             handle = Handle(
@@ -183,7 +183,7 @@ class VagrantEnvironment:
         there = place.identity(name, handle.data["provider"])
         is_the_same = there is not None and there == handle.data["identity"]
         if is_the_same and found == _RUNS:
-            await self._left(handle, place)
+            await self._leave_machine(handle, place)
         await self._guests.let_go(handle)
         if found == _NEW and is_the_same:
             await place.destroy(name)
@@ -195,7 +195,7 @@ class VagrantEnvironment:
         self._started.discard(handle.name)
         self._machines.pop(handle.name, None)
 
-    async def _left(self, handle: Handle, place: Project) -> None:
+    async def _leave_machine(self, handle: Handle, place: Project) -> None:
         """One that was switched off meanwhile has nothing of ours any more."""
         known = (await place.machines_when_free()).get(handle.data["machine"])
         if known and known.state == _RUNS:
@@ -278,12 +278,12 @@ async def _way(machine: str, options: Options, place: Project) -> HostSpec:
     return await login.way(found, options.data)
 
 
-async def _usable(options: Options, provision: Provision, machine: MachineSpec, site: Site) -> list[Finding]:
+async def _check_usable(options: Options, provision: Provision, machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether there is such a machine, and of one that runs also what is seen inside."""
     what, inside = f"a machine of {options.whole_folder}", []
     place = Project(options.whole_folder, site)
     try:
-        name, known = chosen(await place.machines(), options)
+        name, known = choose_machine(await place.machines(), options)
         _ready_for(provision, name, known)
         if known.state == _RUNS:
             inside = await found_inside(await _way(name, options, place), machine)
@@ -295,7 +295,7 @@ async def _usable(options: Options, provision: Provision, machine: MachineSpec, 
 # ── Which machine, and whether it can be had so ───────────────────────────────────────────────────────────────────
 
 
-def chosen(machines: Mapping[str, Known], options: Options) -> tuple[str, Known]:
+def choose_machine(machines: Mapping[str, Known], options: Options) -> tuple[str, Known]:
     """The machine that is meant, by its name. HostCannot where that is none, or several."""
     names = ", ".join(machines)
     if options.machine is None and len(machines) != 1:
@@ -322,7 +322,7 @@ def _ready_for(provision: Provision, name: str, known: Known) -> None:
         )
 
 
-def _vagrantfile(options: Options) -> Finding:
+def _check_vagrantfile(options: Options) -> Finding:
     """Vagrant itself would look in the folders above too."""
     folder = Path(options.whole_folder)
     return finding(

@@ -77,7 +77,7 @@ class Options(Frozen):
 
     @field_validator("server")
     @classmethod
-    def _server(cls, server: str) -> str:
+    def _check_server(cls, server: str) -> str:
         if not _SERVER.fullmatch(server):
             raise ValueError(f'{server!r} is no server; write it as "vcenter.example.org", or with ":8443"')
         return server
@@ -95,13 +95,13 @@ class Options(Frozen):
 
     @field_validator("thumbprint")
     @classmethod
-    def _thumbprint(cls, thumbprint: str | None) -> str | None:
+    def _check_thumbprint(cls, thumbprint: str | None) -> str | None:
         if thumbprint is not None and not _THUMBPRINT.fullmatch(thumbprint):
             raise ValueError(f"{thumbprint!r} is no SHA-256 of a certificate: 64 hexadecimal digits, or with colons")
         return thumbprint
 
     @model_validator(mode="after")
-    def _chosen(self) -> "Options":
+    def _check_choice(self) -> "Options":
         if (self.vm is None) == (self.template is None):
             raise ValueError('it takes either vm = "NAME", or template = "NAME"')
         if sum((self.ca_file is not None, self.thumbprint is not None, self.insecure)) > 1:
@@ -117,14 +117,14 @@ class Options(Frozen):
         """The name to look for."""
         return self.vm or self.template or ""
 
-    def way(self, address: str) -> HostSpec:
+    def make_way(self, address: str) -> HostSpec:
         """How one logs in to the guest."""
         host = f"[{address}]" if ":" in address else address
         ssh = f"{self.login}@{host}:{self.port}"
         return HostSpec(ssh=ssh, trunk=self.data, key=self.key, host_key=self.host_key, jump=self.jump)
 
 
-class Borrowed(Frozen):
+class BorrowedState(Frozen):
     """What a handle says of a machine of vSphere's besides how one logs in."""
 
     options: Options
@@ -136,7 +136,7 @@ class Borrowed(Frozen):
     loan: Loan | None = None
     """None for a machine that is used as it is."""
 
-    def started(self, machine: Seen) -> "Borrowed":
+    def mark_started(self, machine: Seen) -> "BorrowedState":
         """The same when this machine, which may be a clone by now, is about to be started."""
         loan = self.loan.model_copy(update={"started": True}) if self.loan else None
         return self.model_copy(update={"reference": machine.reference, "uuid": machine.uuid, "loan": loan})
@@ -152,7 +152,7 @@ class VmwareEnvironment:
         self._guests = BehindSsh()
         self._apis: dict[Account, Api] = {}
 
-    def _api(self, account: Account) -> Api:
+    def _open_api(self, account: Account) -> Api:
         _must_be_importable()
         if account not in self._apis:
             self._apis[account] = Vsphere(account)
@@ -176,13 +176,13 @@ class VmwareEnvironment:
             provided("pyVmomi", _must_be_importable),
             finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
             provided("a password", options.account.password),
-            provided("a way to log in", lambda: ssh_login.refuse_unusable(options.way("192.0.2.1"), "the guest")),
+            provided("a way to log in", lambda: ssh_login.refuse_unusable(options.make_way("192.0.2.1"), "the guest")),
             *machines.wishes(machine),
             # One that is started for the study is ours to boot again.
             *permitted("restart" if provision == "boot" else provision, machine),
         ]
         if all(one.ok for one in found):
-            found += await _looked_at(self._api(options.account), options, machine, provision)
+            found += await _looked_at(self._open_api(options.account), options, machine, provision)
         return found
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
@@ -199,9 +199,9 @@ class VmwareEnvironment:
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
-        api = self._api(options.account)
+        api = self._open_api(options.account)
 
-        def noted(borrowed: Borrowed) -> Handle:
+        def note_handle(borrowed: BorrowedState) -> Handle:
             handle = Handle(
                 kind=self.kind,
                 name=order.name,
@@ -213,21 +213,21 @@ class VmwareEnvironment:
             ledger.creating(handle)
             return handle
 
-        async with _provisioning(order.name):
+        async with _turn_faults(order.name):
             seen = await lending.found(api, options.source)
-            _refuse(seen, order, options)
-            borrowed = _borrowed(seen, order, options)
-            handle = noted(borrowed)
+            _refuse_changed(seen, order, options)
+            borrowed = _make_borrowed(seen, order, options)
+            handle = note_handle(borrowed)
             if (loan := borrowed.loan) is not None:
                 if borrowed.clone:
                     seen = await lending.clone_of(api, seen, borrowed.clone, loan)
                 else:
                     seen = await lending.borrow(api, seen, loan)
                 await api.configure(seen, machines.change(seen.shape, loan.given, loan.mark))
-                handle = noted(borrowed.started(seen))
+                handle = note_handle(borrowed.mark_started(seen))
                 await lending.start(api, seen, loan)
             address = str(options.address) if options.address else await lending.told_address(api, seen)
-        return await self._guests.enter(handle, order, options.way(address), ledger)
+        return await self._guests.enter(handle, order, options.make_way(address), ledger)
 
     # ── Reach, give back ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -238,9 +238,9 @@ class VmwareEnvironment:
         return None
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        borrowed = Borrowed.model_validate(handle.data["vmware"])
-        api = self._api(borrowed.options.account)
-        now = await _again(api, borrowed)
+        borrowed = BorrowedState.model_validate(handle.data["vmware"])
+        api = self._open_api(borrowed.options.account)
+        now = await _find_again(api, borrowed)
         if now is not None and borrowed.loan is None and now.power == "on":
             await self._guests.leave(handle)
         await self._guests.let_go(handle)
@@ -255,7 +255,7 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
     try:
         can_clone = options.template is None or await api.can_clone()
         seen = await lending.found(api, options.source)
-        denied = await api.denied(seen.reference, _needed(options, spec, seen, provision))
+        denied = await api.denied(seen.reference, _list_needed(options, spec, seen, provision))
     except NearmetalError as error:
         return [Finding(what=f"vSphere at {options.server}", ok=False, detail=error.what, remedy=error.remedy)]
     found = [
@@ -272,7 +272,7 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
     ]
     address = str(options.address) if options.address else machines.address_of(seen.addresses)
     if seen.power == "on" and address is not None and all(one.ok for one in found):
-        found += await found_inside(options.way(address), spec)
+        found += await found_inside(options.make_way(address), spec)
     return found
 
 
@@ -290,12 +290,12 @@ def _must_be_importable() -> None:
         ) from None
 
 
-def _borrowed(seen: Seen, order: Order, options: Options) -> Borrowed:
+def _make_borrowed(seen: Seen, order: Order, options: Options) -> BorrowedState:
     """What is about to become of a machine; one that already is as the study asks is only used. Pure, but the mark."""
     given = machines.asked(order.spec, seen.shape)
     loan = Loan(found=seen.shape, given=given, was_on=seen.power == "on", mark=lending.mark(order.name))
     is_used = options.template is None and order.provision != "boot" and seen.shape == given
-    return Borrowed(
+    return BorrowedState(
         options=options,
         reference=seen.reference,
         uuid=seen.uuid,
@@ -304,7 +304,7 @@ def _borrowed(seen: Seen, order: Order, options: Options) -> Borrowed:
     )
 
 
-def _needed(options: Options, spec: MachineSpec, seen: Seen, provision: Provision) -> tuple[str, ...]:
+def _list_needed(options: Options, spec: MachineSpec, seen: Seen, provision: Provision) -> tuple[str, ...]:
     """The privileges that what is done to a machine takes."""
     card = CARD if spec.nic not in (AS_FOUND, seen.shape.nic) else ()
     if options.template is not None:
@@ -312,7 +312,7 @@ def _needed(options: Options, spec: MachineSpec, seen: Seen, provision: Provisio
     return () if provision == "reuse" else (*CONFIGURE, *card, *POWER)
 
 
-def _refuse(seen: Seen, order: Order, options: Options) -> None:
+def _refuse_changed(seen: Seen, order: Order, options: Options) -> None:
     """HostCannot for what has come to be since the check before the run."""
     is_cloned, has_address = options.template is not None, options.address is not None
     for one in machines.objections(seen, order.spec, order.provision, is_cloned, has_address):
@@ -321,7 +321,7 @@ def _refuse(seen: Seen, order: Order, options: Options) -> None:
 
 
 @asynccontextmanager
-async def _provisioning(name: str) -> AsyncIterator[None]:
+async def _turn_faults(name: str) -> AsyncIterator[None]:
     """A machine that vSphere does not let come up was not provisioned."""
     try:
         yield
@@ -329,7 +329,7 @@ async def _provisioning(name: str) -> AsyncIterator[None]:
         raise NotProvisioned(error.what, error.where or name, error.remedy) from None
 
 
-async def _again(api: Api, borrowed: Borrowed) -> Seen | None:
+async def _find_again(api: Api, borrowed: BorrowedState) -> Seen | None:
     """The machine that was borrowed, or the clone, however far it came. None when it is no more."""
     await api.settled(borrowed.reference)
     if not borrowed.clone:
@@ -340,7 +340,7 @@ async def _again(api: Api, borrowed: Borrowed) -> Seen | None:
     return next((one for one in named if one is not None and _is_our_clone(one, borrowed)), None)
 
 
-def _is_our_clone(seen: Seen, borrowed: Borrowed) -> bool:
+def _is_our_clone(seen: Seen, borrowed: BorrowedState) -> bool:
     """By its mark; until it has one, which vSphere gives it as soon as it is made, it does not run. Pure."""
     if not seen.mark:
         return seen.power == "off"

@@ -69,14 +69,14 @@ class Fleet:
             async with asyncio.timeout(LIMITS.command):
                 workers = (await self._client.scheduler.identity(n_workers=-1))["workers"]
         except Exception as error:
-            raise self._lost(error) from None
+            raise self._make_lost_error(error) from None
         found = {str(one["name"]): address for address, one in workers.items() if SITE in one.get("resources", {})}
         there = {name: address for name, address in found.items() if self._may_be_asked(name)}
         new = {name: address for name, address in there.items() if self._addresses.get(name) != address}
         self._addresses = {name: address for name, address in there.items() if name not in new}
         for name, address in new.items():
             with contextlib.suppress(SiteLost):
-                facts = await self._ask(address, name, site.describe_site)
+                facts = await self._ask_address(address, name, site.describe_site)
                 _refuse_other_version(name, facts)
                 self.facts[name] = facts
                 self._addresses[name] = address
@@ -93,13 +93,13 @@ class Fleet:
             await asyncio.sleep(_OFTEN)
             await self.find_sites()
 
-    async def ask(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def ask_site(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function of `nearmetal.fleet.site` returns there. SiteLost; the function's own errors."""
         if name not in self._addresses or self._client.status != "running":
             raise SiteLost(f"the site {name} is gone")
-        return await self._ask(self._addresses[name], name, function, *arguments)
+        return await self._ask_address(self._addresses[name], name, function, *arguments)
 
-    async def _ask(self, address: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def _ask_address(self, address: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             async with asyncio.timeout(LIMITS.boot):
                 answers = await self._client.run(function, *arguments, workers=[address])
@@ -134,7 +134,7 @@ class Fleet:
                 await self._client.cancel([future], asynchronous=True, force=True)
 
     async def _wait(self, name: str, address: str, future: "Future[str]") -> Outcome:
-        result = asyncio.ensure_future(_take(future))
+        result = asyncio.ensure_future(_take_result(future))
         try:
             while not (await asyncio.wait({result}, timeout=WORKER_GONE))[0]:
                 if self._addresses.get(name) != address:
@@ -145,7 +145,7 @@ class Fleet:
         if kind == "result":
             return Outcome.model_validate_json(content)
         if self._client.status != "running":
-            raise self._lost(content)
+            raise self._make_lost_error(content)
         from distributed.scheduler import KilledWorker
 
         if kind == "cancelled" or isinstance(content, KilledWorker | OSError):
@@ -153,12 +153,12 @@ class Fleet:
             raise SiteLost(f"the site {name} is gone")
         raise RuntimeError(f"the site {name} broke: {content!r}")
 
-    def _lost(self, error: object) -> HostCannot:
+    def _make_lost_error(self, error: object) -> HostCannot:
         what = f"the scheduler is gone: {error}" if str(error) else "the scheduler is gone"
         return HostCannot(what, self.scheduler, "start it and its workers again, then go on with the run")
 
 
-async def _take(future: "Future[str]") -> tuple[str, Any]:
+async def _take_result(future: "Future[str]") -> tuple[str, Any]:
     """How a future ended. Of a lost one Dask says that it was cancelled, and this task was not."""
     try:
         return "result", await future
@@ -190,17 +190,17 @@ def refuse_other_dask(versions: Mapping[str, Any], names: Mapping[str, str]) -> 
 
     `versions` is as `Client.get_versions` tells it, `names` the site of each worker's address.
     """
-    own = _packages(versions["client"])
+    own = _list_packages(versions["client"])
     others = {"the scheduler": versions["scheduler"]}
     others |= {f"the site {name}": versions["workers"].get(address) for address, name in names.items()}
     for who, told in others.items():
-        for package, version in _packages(told).items() if told else ():
+        for package, version in _list_packages(told).items() if told else ():
             if version != own[package]:
                 what = f"{who} has {package} {version}, and this host {own[package]}"
                 raise HostCannot(what, "--scheduler", "install the same version of Dask everywhere")
 
 
-def _packages(told: Mapping[str, Any]) -> dict[str, str]:
+def _list_packages(told: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(told["packages"].get(name)) for name in ("dask", "distributed")}
 
 
@@ -210,7 +210,7 @@ async def open_fleet(scheduler: str) -> AsyncIterator[Fleet]:
     count = parse_scheduler(scheduler)
     configure_dask()
     if count is None:
-        async with _reach(scheduler, scheduler, None, 1, LIMITS.stop) as fleet:
+        async with _reach_scheduler(scheduler, scheduler, None, 1, LIMITS.stop) as fleet:
             yield fleet
         return
     from distributed import Scheduler, Security
@@ -227,13 +227,13 @@ async def open_fleet(scheduler: str) -> AsyncIterator[Fleet]:
             allowed_failures=0,
         ) as own,
         _start_workers(own.address, count, security),
-        _reach(own.address, scheduler, security, count, LIMITS.boot) as fleet,
+        _reach_scheduler(own.address, scheduler, security, count, LIMITS.boot) as fleet,
     ):
         yield fleet
 
 
 @asynccontextmanager
-async def _reach(
+async def _reach_scheduler(
     address: str, scheduler: str, security: "Security | None", count: int, patience: float
 ) -> AsyncIterator[Fleet]:
     """Wait for so many sites, or so many seconds for any."""

@@ -27,7 +27,7 @@ from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
 from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockDispatched, BlockEnded, Event, SitesJoined, TrialEnded
 from nearmetal.run.progress import Progress
-from nearmetal.run.runner import Course, is_measured, plan_task
+from nearmetal.run.runner import RunCourse, is_measured, plan_task
 from nearmetal.say import Say
 from nearmetal.store.folder import AHEAD, RunFolder
 
@@ -51,7 +51,7 @@ class _Block:
         self._plan = partial(plan_block, plan, index)
         self._treatments = [one for one in plan.treatments if dict(one) not in withdrawn]
         self.attempts: list[BlockPlan] = []
-        self.settle()
+        self.advance_attempt()
 
     @property
     def attempt(self) -> int:
@@ -68,12 +68,12 @@ class _Block:
                     lacking.append(TrialRecord(trial=address, site=self.site or "", boot=None, status=TrialStatus.LOST))
         return lacking
 
-    def take(self, records: Iterable[TrialRecord]) -> None:
+    def take_records(self, records: Iterable[TrialRecord]) -> None:
         for record in records:
             if record.trial.id not in self.progress.statuses:
-                self.progress.take(record)
+                self.progress.take_line(record)
 
-    def settle(self) -> None:
+    def advance_attempt(self) -> None:
         """Go to its next attempt, as long as one has ended and another is due."""
         while not self.attempts or self.progress.has_ended(self.attempts[-1]):
             if self.attempts and self.progress.is_done_with(self.attempts):
@@ -98,7 +98,7 @@ class Controller:
         self._fleet = fleet
         self._hosts = hosts
         self._say = say
-        self._course = Course(folder, listeners)
+        self._course = RunCourse(folder, listeners)
         self._plan = self._course.manifest.plan
         self._is_pretended = is_pretended(self._plan.resolved)
         told = self._course.happened
@@ -126,7 +126,7 @@ class Controller:
         """To the end. HostCannot if no site is left; the error of a site's block where nothing else can go on."""
         interrupted = True
         try:
-            self._course.begin(changed)
+            self._course.begin_run(changed)
             await self._gather_sites()
             self._course.stream.emit(
                 SitesJoined(
@@ -143,7 +143,7 @@ class Controller:
             await self._forget_run()
             interrupted = False
         finally:
-            self._course.end(interrupted)
+            self._course.end_run(interrupted)
         return self._course.progress
 
     # ── From where the journal ends ───────────────────────────────────────────────────────────────────────────────
@@ -172,24 +172,24 @@ class Controller:
         at_home = {piece.dispatch for piece in self._pieces}
         for index in sorted({*last, *(record.trial.block for record in self._course.records)}):
             if index >= self._next:
-                block = self._block(index)
-                block.take(record for record in self._course.records if record.trial.block == index)
+                block = self._find_block(index)
+                block.take_records(record for record in self._course.records if record.trial.block == index)
                 block.pieces.extend(piece for piece in self._pieces if piece.block == index)
                 for piece in block.pieces:
-                    block.take(piece.records())
-                block.settle()
+                    block.take_records(piece.read_records())
+                block.advance_attempt()
                 if (event := last.get(index)) and event["attempt"] == block.attempt and not block.is_over:
                     block.site = event["site"]
                     if event["dispatch"] not in at_home:
                         try:
                             await self._bring_home(block, event["dispatch"])
                         except SiteLost as lost:
-                            self._lose(block, str(lost))
-        is_over = self._commit()
+                            self._lose_attempt(block, str(lost))
+        is_over = self._commit_blocks()
         self._drawn = self._next
         return is_over
 
-    def _block(self, index: int) -> _Block:
+    def _find_block(self, index: int) -> _Block:
         if index not in self._blocks:
             self._blocks[index] = _Block(self._plan, index, self._course.progress.withdrawn)
         return self._blocks[index]
@@ -203,7 +203,7 @@ class Controller:
                 await self._fleet.find_sites()
                 looked = time.monotonic()
             self._give_blocks()
-            if self._commit():
+            if self._commit_blocks():
                 return
             if self._running:
                 began = time.monotonic()
@@ -217,7 +217,7 @@ class Controller:
 
     def _refuse_none_left(self, waited: float) -> None:
         if self._set_aside and all(site in self._set_aside for site in self._sites):
-            raise next(iter(self._set_aside.values())).error()
+            raise next(iter(self._set_aside.values())).make_error()
         if waited > self._fleet.patience:
             remedy = f"start workers again: nearmetal worker {self._fleet.scheduler}, then go on with the run"
             raise HostCannot(f"for {waited:.0f} s no site was there", self._fleet.scheduler, remedy)
@@ -232,11 +232,11 @@ class Controller:
         for site in gone:
             waiting, self._queues[site] = self._queues[site], []
             for index in waiting:
-                self._queue(index, gone)
+                self._queue_block(index, gone)
         busy = set(self._running.values())
         for site in self._sites:
             if site not in gone and site not in busy and (given := self._next_for(site, gone)) is not None:
-                task = asyncio.ensure_future(self._measure(self._block(given), site))
+                task = asyncio.ensure_future(self._measure_block(self._find_block(given), site))
                 self._running[task] = site
 
     def _next_for(self, site: str, gone: set[str]) -> int | None:
@@ -245,7 +245,7 @@ class Controller:
         while not queue and self._drawn < self._limit:
             index, self._drawn = self._drawn, self._drawn + 1
             if index not in self._blocks or not self._blocks[index].is_over:
-                self._queue(index, gone)
+                self._queue_block(index, gone)
         return queue.pop(0) if queue else None
 
     @property
@@ -254,10 +254,10 @@ class Controller:
         ahead = [look.blocks for look in self._plan.looks if look.blocks > self._next][1:2]
         return min([self._plan.blocks, *ahead])
 
-    def _queue(self, index: int, gone: set[str]) -> None:
+    def _queue_block(self, index: int, gone: set[str]) -> None:
         block = self._blocks.get(index)
         if block is not None and block.site in gone:
-            self._lose(block, f"the site {block.site} is gone")
+            self._lose_attempt(block, f"the site {block.site} is gone")
         if block is not None and block.is_over:
             return
         assign = partial(assign_site, self._plan.study, self._plan.seed, self._sites, index)
@@ -269,10 +269,10 @@ class Controller:
 
     # ── A dispatch ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _measure(self, block: _Block, site: str) -> None:
+    async def _measure_block(self, block: _Block, site: str) -> None:
         """Have a site run what is left of a block's attempt, and bring it home."""
         block.site = site
-        dispatch = block.dispatch = self._number()
+        dispatch = block.dispatch = self._number_dispatch()
         event = BlockDispatched(block=block.index, attempt=block.attempt, dispatch=dispatch, site=site)
         self._course.stream.emit(event)
         task = plan_task(
@@ -283,7 +283,7 @@ class Controller:
             images=self._course.manifest.images,
             hosts=self._hosts,
             artifacts=self._folder.artifacts.absolute(),
-        ).model_copy(update={"block": block.attempts[-1], "done": block.progress.done(block.index, block.attempt)})
+        ).model_copy(update={"block": block.attempts[-1], "done": block.progress.list_done(block.index, block.attempt)})
         order = Order(run=self._token, dispatch=dispatch, task=task, is_pretended=self._is_pretended)
         try:
             await self._give_files(site)
@@ -295,55 +295,55 @@ class Controller:
             else:
                 await self._bring_home(block, dispatch, has_ended=True)
         except SiteLost as lost:
-            self._lose(block, str(lost))
+            self._lose_attempt(block, str(lost))
         block.dispatch = None
         if not block.is_over:
-            self._queue(block.index, self._gone)
+            self._queue_block(block.index, self._gone)
 
-    def _number(self) -> int:
+    def _number_dispatch(self) -> int:
         self._dispatches += 1
         return self._dispatches
 
     async def _give_files(self, site: str) -> None:
         for file in self._folder.files.glob("*"):
             if (site, file.name) not in self._has_files:
-                await self._fleet.ask(site, on_site.keep_file, self._token, file.name, file.read_bytes())
+                await self._fleet.ask_site(site, on_site.keep_file, self._token, file.name, file.read_bytes())
                 self._has_files.add((site, file.name))
 
     async def _bring_home(self, block: _Block, dispatch: int, *, has_ended: bool = False) -> None:
         """Take what a site has of a dispatch, once its process has ended. `has_ended`: by itself, so that what it does
         not have is lost. SiteLost."""
         site = block.site or ""
-        piece = Piece.name(self._folder, block.index, block.attempt, dispatch, site)
+        piece = Piece.name_piece(self._folder, block.index, block.attempt, dispatch, site)
         try:
-            spool = await self._closed(site, dispatch)
+            spool = await self._wait_closed(site, dispatch)
             if spool.files:
                 await fetch_piece(self._fleet, self._token, piece, spool)
-                await self._fleet.ask(site, on_site.forget_dispatch, self._token, dispatch)
+                await self._fleet.ask_site(site, on_site.forget_dispatch, self._token, dispatch)
         except SiteLost:
             if not piece.folder.exists():
                 raise
         if not piece.folder.exists():
             if has_ended:
-                self._lose(block, f"the site {site} has nothing of it")
+                self._lose_attempt(block, f"the site {site} has nothing of it")
             return
-        self._take(block, piece)
-        failed = next((event for event in piece.events() if isinstance(event, BlockFailed)), None)
+        self._take_piece(block, piece)
+        failed = next((event for event in piece.read_events() if isinstance(event, BlockFailed)), None)
         if failed is not None and failed.kind in ("input", "defect"):
-            raise failed.error()
+            raise failed.make_error()
         if failed is not None:
             self._put_aside(site, failed)
-            self._lose(block, f"the site {site} could not go on: {failed.what}")
+            self._lose_attempt(block, f"the site {site} could not go on: {failed.what}")
         elif has_ended and not block.is_over and block.site == site:
-            is_finished = any(isinstance(event, BlockFinished) for event in piece.events())
+            is_finished = any(isinstance(event, BlockFinished) for event in piece.read_events())
             if not is_finished:
-                self._lose(block, "the process that ran its block is gone: it ended early", Cause.BLOCK_DIED)
+                self._lose_attempt(block, "the process that ran its block is gone: it ended early", Cause.BLOCK_DIED)
 
-    async def _closed(self, site: str, dispatch: int) -> Spool:
+    async def _wait_closed(self, site: str, dispatch: int) -> Spool:
         began = time.monotonic()
         while True:
             spool = Spool.model_validate_json(
-                await self._fleet.ask(site, on_site.close_dispatch, self._token, dispatch)
+                await self._fleet.ask_site(site, on_site.close_dispatch, self._token, dispatch)
             )
             if not spool.is_running:
                 return spool
@@ -351,32 +351,32 @@ class Controller:
                 raise SiteLost(f"the site {site} does not end a block")
             await asyncio.sleep(LOOK / 4)
 
-    def _lose(self, block: _Block, why: str, cause: Cause = Cause.WORKER_LOST) -> None:
+    def _lose_attempt(self, block: _Block, why: str, cause: Cause = Cause.WORKER_LOST) -> None:
         """What an attempt lacks is lost: it goes on nowhere else."""
         if block.is_over or block.site is None:
             return
         fault = describe_fault(Fault(cause, why))
         records = [record.model_copy(update=fault) for record in block.missing]
         # Beside what its dispatch brought home, if it did.
-        piece = Piece.name(self._folder, block.index, block.attempt, self._number(), block.site)
+        piece = Piece.name_piece(self._folder, block.index, block.attempt, self._number_dispatch(), block.site)
         write_piece(piece, [TrialEnded(record=record) for record in records])
         self._say(f"block {block.index + 1}: {why}")
-        self._take(block, piece)
+        self._take_piece(block, piece)
 
-    def _take(self, block: _Block, piece: Piece) -> None:
+    def _take_piece(self, block: _Block, piece: Piece) -> None:
         block.pieces.append(piece)
-        block.take(piece.records())
-        block.settle()
+        block.take_records(piece.read_records())
+        block.advance_attempt()
 
     def _put_aside(self, site: str, failed: BlockFailed) -> None:
         if failed.kind in ("input", "defect"):
-            raise failed.error()
-        self._say(f"the site {site} gets no more blocks: {failed.error()}")
+            raise failed.make_error()
+        self._say(f"the site {site} gets no more blocks: {failed.make_error()}")
         self._set_aside[site] = failed
 
     # ── The journal ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self) -> bool:
+    def _commit_blocks(self) -> bool:
         """Write down what is at home, in the order of the plan; whether the run has come to its end."""
         while (block := self._blocks.get(self._next)) is not None:
             while block.pieces:
@@ -397,12 +397,12 @@ class Controller:
 
     def _write_down(self, piece: Piece) -> None:
         piece.place_artifacts(self._folder)
-        for event in piece.events():
+        for event in piece.read_events():
             if isinstance(event, Said):
                 self._say(f"{piece.site}: {event.text}")
             elif event.durable and not self._is_known(event):
                 self._course.stream.emit(event)
-        piece.remove()
+        piece.remove_file()
 
     def _is_known(self, event: Event) -> bool:
         """From before the controller was killed while it wrote this down."""
@@ -427,7 +427,7 @@ class Controller:
     async def _forget_run(self) -> None:
         for site in self._fleet.sites:
             with contextlib.suppress(SiteLost):
-                await self._fleet.ask(site, on_site.forget_run, self._token)
+                await self._fleet.ask_site(site, on_site.forget_run, self._token)
         with contextlib.suppress(OSError):
             (self._folder.path / AHEAD).rmdir()
 

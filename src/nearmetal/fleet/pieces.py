@@ -34,11 +34,11 @@ class Piece:
     folder: Path
 
     @classmethod
-    def name(cls, folder: RunFolder, block: int, attempt: int, dispatch: int, site: str) -> "Piece":
+    def name_piece(cls, folder: RunFolder, block: int, attempt: int, dispatch: int, site: str) -> "Piece":
         path = folder.path / AHEAD / f"{block}-{attempt}-{dispatch}-{site}"
         return cls(block, attempt, dispatch, site, path)
 
-    def events(self) -> Iterator[Event]:
+    def read_events(self) -> Iterator[Event]:
         """In their order, each trial's record with the name of the site. A line that was cut does not count."""
         for line in (self.folder / EVENTS).read_bytes().split(b"\n")[:-1]:
             event = read_event(line)
@@ -46,8 +46,8 @@ class Piece:
                 event = event.model_copy(update={"record": event.record.model_copy(update={"site": self.site})})
             yield event
 
-    def records(self) -> Iterator[TrialRecord]:
-        return (event.record for event in self.events() if isinstance(event, TrialEnded))
+    def read_records(self) -> Iterator[TrialRecord]:
+        return (event.record for event in self.read_events() if isinstance(event, TrialEnded))
 
     def place_artifacts(self, folder: RunFolder) -> None:
         """Move its files to those of the run. Once more, it goes on where it ended."""
@@ -59,7 +59,7 @@ class Piece:
                 file.replace(target / file.name)
             sync_folder(target)
 
-    def remove(self) -> None:
+    def remove_file(self) -> None:
         """The journal has all of it."""
         shutil.rmtree(self.folder)
 
@@ -78,14 +78,14 @@ def list_pieces(folder: RunFolder) -> list[Piece]:
 
 def write_piece(piece: Piece, events: list[Event]) -> None:
     """One that the controller tells by itself."""
-    unfinished = _begin(piece)
+    unfinished = _begin_piece(piece)
     write_whole(unfinished / EVENTS, b"".join(map(write_event, events)))
     _finish(piece, unfinished)
 
 
 async def fetch_piece(fleet: Fleet, run: str, piece: Piece, spool: Spool) -> None:
     """Bring home what a site has of a dispatch that has ended. SiteLost, also if what comes is not what was hashed."""
-    unfinished = _begin(piece)
+    unfinished = _begin_piece(piece)
     for file in spool.files:
         await _fetch_file(fleet, run, piece, file, unfinished / file.path)
     _finish(piece, unfinished)
@@ -97,7 +97,7 @@ async def _fetch_file(fleet: Fleet, run: str, piece: Piece, file: SpooledFile, t
     with target.open("xb") as written:
         while written.tell() < file.size:
             asked = (run, piece.dispatch, file.path, written.tell())
-            content = await fleet.ask(piece.site, on_site.read_chunk, *asked)
+            content = await fleet.ask_site(piece.site, on_site.read_chunk, *asked)
             if not content:
                 break
             digest.update(content)
@@ -109,7 +109,7 @@ async def _fetch_file(fleet: Fleet, run: str, piece: Piece, file: SpooledFile, t
     sync_folder(target.parent)
 
 
-def _begin(piece: Piece) -> Path:
+def _begin_piece(piece: Piece) -> Path:
     unfinished = piece.folder.with_name(f"{_UNFINISHED}{piece.folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     make_folder(unfinished)

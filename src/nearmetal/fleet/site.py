@@ -66,7 +66,7 @@ def run_order(text: str) -> str:
     try:
         _run_order(order, _order_stands())
     except (NearmetalError, OSError) as error:
-        return Outcome(refused=BlockFailed.of(error)).model_dump_json()
+        return Outcome(refused=BlockFailed.from_error(error)).model_dump_json()
     return Outcome().model_dump_json()
 
 
@@ -77,11 +77,11 @@ def _order_stands() -> Callable[[], bool]:
     worker = get_worker()
     key = worker.get_current_task()
 
-    def stands() -> bool:
+    def is_standing() -> bool:
         task = worker.state.tasks.get(key)
         return worker.status is Status.running and task is not None and task.state == "executing"
 
-    return stands
+    return is_standing
 
 
 def _run_order(order: Order, stands: Callable[[], bool]) -> None:
@@ -91,7 +91,7 @@ def _run_order(order: Order, stands: Callable[[], bool]) -> None:
     files = folder.parent / "files"
     task = order.task.model_copy(update={"artifacts": str(folder / ARTIFACTS), "files": str(files)})
     with (
-        _hold(folder) as spool_lock,
+        _hold_dispatch(folder) as spool_lock,
         contextlib.nullcontext() if order.is_pretended else measuring() as measuring_lock,
         (folder / EVENTS).open("xb") as events,
         (folder / _SAID).open("xb") as said,
@@ -145,10 +145,10 @@ def _wait(child: "subprocess.Popen[bytes]", events: IO[bytes], stands: Callable[
 async def close_dispatch(run: str, dispatch: int) -> str:
     """What there is of a dispatch, a `Spool` as JSON. One that did not begin yet never will."""
     folder = _spool_of(run, dispatch)
-    return (await asyncio.to_thread(_list, folder)).model_dump_json()
+    return (await asyncio.to_thread(_list_spool, folder)).model_dump_json()
 
 
-def _list(folder: Path) -> Spool:
+def _list_spool(folder: Path) -> Spool:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     if not _close(folder):
@@ -194,7 +194,7 @@ def forget_run(run: str) -> None:
 
 
 @contextlib.contextmanager
-def _hold(folder: Path) -> Iterator[int]:
+def _hold_dispatch(folder: Path) -> Iterator[int]:
     """HostCannot if the dispatch was closed before it began."""
     descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

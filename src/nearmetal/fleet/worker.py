@@ -24,10 +24,10 @@ def run_worker(scheduler: str, name: str | None, say: Say) -> int:
         remedy = "--name NAME, of letters, digits, '.', '_' and '-'"
         raise BadInput(f"{called!r} is no name of a site", "nearmetal worker", remedy)
     configure_dask()
-    return asyncio.run(_stand(scheduler, called, say))
+    return asyncio.run(_stand_as_site(scheduler, called, say))
 
 
-async def _stand(scheduler: str, name: str, say: Say) -> int:
+async def _stand_as_site(scheduler: str, name: str, say: Say) -> int:
     from distributed import Worker
 
     await clean.clean(say)  # what an earlier worker left
@@ -39,7 +39,7 @@ async def _stand(scheduler: str, name: str, say: Say) -> int:
         async with asyncio.timeout(dask.CONNECT):
             await worker
     except Exception as error:
-        raise _explain(error, scheduler, name) from None
+        raise _explain_trouble(error, scheduler, name) from None
     say(f"the site {name} stands at {scheduler}; Ctrl-C ends it")
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ async def _stand(scheduler: str, name: str, say: Say) -> int:
     return ExitCode.DONE
 
 
-def _explain(error: Exception, scheduler: str, name: str) -> Exception:
+def _explain_trouble(error: Exception, scheduler: str, name: str) -> Exception:
     if "name taken" in str(error) or "name taken" in str(error.__cause__):
         return BadInput(f"a site called {name} stands there already", scheduler, "choose another: --name NAME")
     return describe_trouble(error, scheduler)

@@ -49,13 +49,13 @@ class Bystanders:
     movable: Mapping[str, str]
     fixed: Mapping[str, str]
 
-    def counted(self) -> Mapping[str, int]:
+    def count_movable(self) -> Mapping[str, int]:
         """Threads and interrupt lines that can be moved, and threads that the kernel has bound."""
         lines = [key for key in self.movable if re.fullmatch("irq:[0-9]+", key)]
         threads = [key for key in self.movable if key.startswith("task:")]
         return {"threads": len(threads), "interrupts": len(lines), "bound": len(self.fixed)}
 
-    def but(self, others: Collection[str]) -> "Bystanders":
+    def leave_out(self, others: Collection[str]) -> "Bystanders":
         """Without those of these keys, who are moved otherwise."""
         return Bystanders({key: name for key, name in self.movable.items() if key not in others}, self.fixed)
 
@@ -94,29 +94,29 @@ class Host:
         return tuple(cpu.number for cpu in self.cpus)
 
 
-async def survey(commands: Commands) -> Host:
+async def survey_host(commands: Commands) -> Host:
     """Read it all; changes nothing."""
     online = cpu_lists.parse((await must(commands, "cat", f"{_FOLDER}/online")).decode())
     knobs = {name: await KINDS["sysctl"].read(commands, name) for name in KNOBS}
-    if not any([await _told(commands, file) for file in _COUNTERS]):
+    if not any([await _read_told(commands, file) for file in _COUNTERS]):
         knobs[_WATCHDOG] = None
     return Host(
-        cpus=await _cpus(commands, online),
+        cpus=await _read_cpus(commands, online),
         knobs={name: value for name, value in knobs.items() if value is not None},
-        isolated=await _told(commands, f"{_FOLDER}/isolated"),
-        nohz_full=await _told(commands, f"{_FOLDER}/nohz_full"),
+        isolated=await _read_told(commands, f"{_FOLDER}/isolated"),
+        nohz_full=await _read_told(commands, f"{_FOLDER}/nohz_full"),
         arguments=tuple((await must(commands, "cat", "/proc/cmdline")).decode().split()),
         can_tell_grub=(await commands.exec(["which", "update-grub"])).status == 0,
     )
 
 
-async def _told(commands: Commands, file: str) -> str:
+async def _read_told(commands: Commands, file: str) -> str:
     """ "" where the kernel has no such file; "(null)" is how nohz_full says that there is none."""
     text = (await commands.exec(["cat", file])).text.strip()
     return "" if text == "(null)" else text
 
 
-async def _cpus(commands: Commands, online: Sequence[int]) -> tuple[Cpu, ...]:
+async def _read_cpus(commands: Commands, online: Sequence[int]) -> tuple[Cpu, ...]:
     files = [name.format(cpu=number) for number in online for name in _ABOUT_A_CPU]
     # A kernel has not all of these files; grep goes on without those that are missing.
     lines = (await commands.exec(["grep", "-H", ".", *files])).text.splitlines()
@@ -133,7 +133,7 @@ async def _cpus(commands: Commands, online: Sequence[int]) -> tuple[Cpu, ...]:
     )
 
 
-def chosen(text: str | None, host: Host) -> tuple[int, ...]:
+def choose_cpus(text: str | None, host: Host) -> tuple[int, ...]:
     """The CPUs to isolate, the last one by default. BadInput or HostCannot for what cannot be kept free."""
     if len(host.cpus) < 2:
         raise HostCannot(
@@ -156,7 +156,7 @@ def chosen(text: str | None, host: Host) -> tuple[int, ...]:
     return tuple(wanted)
 
 
-async def cpusets(commands: Commands, probe: str, cpus: Sequence[int]) -> Cpusets:
+async def read_cpusets(commands: Commands, probe: str, cpus: Sequence[int]) -> Cpusets:
     listed = await cpuset.listed(commands, probe, cpu_lists.show(cpus))
     told = json.loads(listed)
     return Cpusets(
@@ -168,7 +168,7 @@ async def cpusets(commands: Commands, probe: str, cpus: Sequence[int]) -> Cpuset
     )
 
 
-async def bystanders(commands: Commands, probe: str, cpus: Sequence[int]) -> Bystanders:
+async def find_bystanders(commands: Commands, probe: str, cpus: Sequence[int]) -> Bystanders:
     words = (probe, "bystanders", "list", "--json", "--cpus", cpu_lists.show(cpus))
     told = json.loads(await must(commands, *words))
     return Bystanders(

@@ -20,7 +20,7 @@ class Difference(Frozen):
     unit: str
 
 
-class Listened(Frozen):
+class HeardRound(Frozen):
     """What was heard of a CPU in one round."""
 
     gaps: int
@@ -35,8 +35,8 @@ class Listened(Frozen):
 class Round(Frozen):
     """The same length listened to without and with isolation."""
 
-    without: Listened
-    isolated: Listened
+    without: HeardRound
+    isolated: HeardRound
 
 
 class Proof(Document):
@@ -53,20 +53,20 @@ class Proof(Document):
     rounds: tuple[Round, ...]
 
 
-def proof(what: str, pairs: Sequence[prove.Pair]) -> Proof:
-    found = prove.differences(pairs)
+def make_proof(what: str, pairs: Sequence[prove.Pair]) -> Proof:
+    found = prove.find_differences(pairs)
     return Proof(
         what=what,
         level=prove.LEVEL,
-        verdict=prove.verdict(found["lost"]),
+        verdict=prove.find_verdict(found["lost"]),
         differences={
             name: Difference(difference=one.estimate, interval=one.interval, p=one.p, unit=KINDS[name].unit)
             for name, one in found.items()
         },
         rounds=tuple(
             Round(
-                without=Listened.model_validate(pair.without.counters),
-                isolated=Listened.model_validate(pair.isolated.counters),
+                without=HeardRound.model_validate(pair.without.counters),
+                isolated=HeardRound.model_validate(pair.isolated.counters),
             )
             for pair in pairs
         ),

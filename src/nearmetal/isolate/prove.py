@@ -10,7 +10,7 @@ from nearmetal.analysis.signed_rank import Centre, signed_rank
 from nearmetal.lab.cpus.hearing import SLACK, Heard, heard, listening
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
-from nearmetal.workloads.noise import KINDS, values
+from nearmetal.workloads.noise import KINDS, list_values
 
 LEVEL = 0.05
 DECIDING = 6
@@ -30,13 +30,13 @@ class Pair:
     isolated: Heard
 
 
-async def hear(commands: Commands, probe: str, cpu: int, seconds: float, within: Sequence[str] = ()) -> Heard:
+async def hear_cpu(commands: Commands, probe: str, cpu: int, seconds: float, within: Sequence[str] = ()) -> Heard:
     """`within`: words that start it on CPUs where others may not run."""
     document = await must(commands, *within, *listening(probe, [cpu], seconds), timeout=seconds + SLACK)
     return heard(document, f"CPU {cpu}")[cpu]
 
 
-async def rounds(count: int, without: Listen, isolated: Listen) -> list[Pair]:
+async def run_rounds(count: int, without: Listen, isolated: Listen) -> list[Pair]:
     """So many rounds, each of both in turns: every second one begins with the other, and a drift favours neither."""
     pairs = []
     for number in range(count):
@@ -49,9 +49,9 @@ async def rounds(count: int, without: Listen, isolated: Listen) -> list[Pair]:
     return pairs
 
 
-def differences(pairs: Sequence[Pair]) -> dict[str, Centre]:
+def find_differences(pairs: Sequence[Pair]) -> dict[str, Centre]:
     """Of each response of the workload `noise`, in its unit: isolated less not isolated. Those told every time."""
-    told = [(values(pair.without), values(pair.isolated)) for pair in pairs]
+    told = [(list_values(pair.without), list_values(pair.isolated)) for pair in pairs]
     names = [name for name in KINDS if all(name in one for both in told for one in both)]
     return {
         name: signed_rank(np.array([after[name] - before[name] for before, after in told]), LEVEL, _RESOLUTION)
@@ -59,7 +59,7 @@ def differences(pairs: Sequence[Pair]) -> dict[str, Centre]:
     }
 
 
-def verdict(lost: Centre) -> Verdict:
+def find_verdict(lost: Centre) -> Verdict:
     """About the share of time that is lost; undecided as long as its interval holds 0."""
     if lost.interval is None or lost.interval[0] <= 0 <= lost.interval[1]:
         return "undecided"

@@ -57,7 +57,7 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
     return next((change.target.split()[-1] for change in stands if change.kind in ("cpuset", "bystanders")), "")
 
 
-async def within(commands: Commands, stands: Sequence[Change], probe: str) -> tuple[str, ...]:
+async def list_prefix(commands: Commands, stands: Sequence[Change], probe: str) -> tuple[str, ...]:
     """The words before a command's own that start it on the isolated CPUs, in their cpuset if that could be made."""
     wanted = [cpuset.joined(one) for one in stands if one.kind == "cpuset"]
     there = [folder for folder in wanted if (await commands.exec(["test", "-d", folder])).status == 0]
@@ -65,34 +65,36 @@ async def within(commands: Commands, stands: Sequence[Change], probe: str) -> tu
     return (probe, "launch", *joined, "--cpus", isolated_cpus(stands), "--")
 
 
-def here(told: str) -> str:
+def strip_site(told: str) -> str:
     """Without the name of the site: it is this host."""
     return told.removeprefix(f"{ON}: ")
 
 
-async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
+async def isolate_cpus(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
     """Change it all, so that it stands. What is required and does not stick undoes the rest, and is HostCannot."""
-    with closing(_opened(path)) as ledger:
+    with closing(_open_ledger(path)) as ledger:
         ledger.begin_boot(await _boot_id(commands))
         told = dict(ledger.outstanding().changes)
-        if any(change.kind != "boot" or _contradicts(change, wanted) for change in told.values()):
+        if any(change.kind != "boot" or _is_contradiction(change, wanted) for change in told.values()):
             raise HostCannot("this host is isolated already", str(path), "first: nearmetal isolate off")
         new = [change for change in wanted if change.kind != "boot" or not told]
-        applied = await engine.apply(new, ledger, _reach(commands))
+        applied = await engine.apply(new, ledger, _make_reach(commands))
         if applied.refused:
-            undone = await engine.undo(ledger, _reach(commands), but=told)
-            left = [here(one.told).splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
+            undone = await engine.undo(ledger, _make_reach(commands), but=told)
+            left = [strip_site(one.told).splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
             outcome = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
-            raise HostCannot(f"{'; '.join(map(here, applied.refused))}. {outcome}", remedy=_remedy(wanted, applied))
+            raise HostCannot(
+                f"{'; '.join(map(strip_site, applied.refused))}. {outcome}", remedy=_find_remedy(wanted, applied)
+            )
         return applied
 
 
-def _contradicts(told: Change, wanted: Sequence[Change]) -> bool:
+def _is_contradiction(told: Change, wanted: Sequence[Change]) -> bool:
     """Whether the boot loader is to be told something else than it was."""
     return any(change.kind == "boot" and change.after != told.after for change in wanted)
 
 
-def _remedy(wanted: Sequence[Change], applied: Applied) -> str:
+def _find_remedy(wanted: Sequence[Change], applied: Applied) -> str:
     """What was refused is what was required: the boot loader's part when it was asked for, all with --strict."""
     boot = [KINDS[change.kind].unmet(change) for change in wanted if change.kind == "boot"]
     if any(unmet in refused for unmet in boot for refused in applied.refused):
@@ -100,27 +102,27 @@ def _remedy(wanted: Sequence[Change], applied: Applied) -> str:
     return "leave out --strict to isolate what can be"
 
 
-async def off(commands: Commands, path: Path) -> list[Undone]:
+async def release_cpus(commands: Commands, path: Path) -> list[Undone]:
     """Put everything back, as the ledger says it was. Nothing is isolated: nothing is done."""
     if not path.exists():
         return []
-    with closing(_opened(path)) as ledger:
+    with closing(_open_ledger(path)) as ledger:
         ledger.settle_other_boots(await _boot_id(commands))
-        return await engine.undo(ledger, _reach(commands))
+        return await engine.undo(ledger, _make_reach(commands))
 
 
-def _opened(path: Path) -> Ledger:
+def _open_ledger(path: Path) -> Ledger:
     try:
         return Ledger(path)
     except PermissionError:
         raise HostCannot("CPUs are isolated by root only", str(path), "run nearmetal as root") from None
 
 
-async def status(commands: Commands, path: Path) -> list[Standing]:
-    return [await _standing(change, commands) for change in await held_changes(commands, path)]
+async def list_standing(commands: Commands, path: Path) -> list[Standing]:
+    return [await _find_standing(change, commands) for change in await held_changes(commands, path)]
 
 
-async def _standing(change: Change, commands: Commands) -> Standing:
+async def _find_standing(change: Change, commands: Commands) -> Standing:
     kind = KINDS[change.kind]
     now = await kind.read(commands, change.target)
     state: State = "changed since"
@@ -135,8 +137,8 @@ async def _standing(change: Change, commands: Commands) -> Standing:
     return Standing(change, kind.shown(now), state)
 
 
-def _reach(commands: Commands) -> engine.Reach:
-    async def reach(on: str) -> Commands:
+def _make_reach(commands: Commands) -> engine.Reach:
+    async def reach_commands(on: str) -> Commands:
         return commands
 
-    return reach
+    return reach_commands

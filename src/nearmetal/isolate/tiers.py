@@ -67,7 +67,7 @@ def in_words(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) ->
             return f"the boot loader adds {change.after}: scheduler, timer tick and RCU leave the CPU alone"
         case "cpuset":
             return _cpuset_in_words(cpusets, cpus)
-    counts = (there if cpusets.unfit else there.but(cpusets.tasks)).counted()
+    counts = (there if cpusets.unfit else there.leave_out(cpusets.tasks)).count_movable()
     return (
         f"{counts['threads']} threads and {counts['interrupts']} interrupt lines that may run on CPU {cpus}, and the "
         f"kernel's unbound work, go elsewhere; {counts['bound']} kernel threads are bound there and stay"
@@ -86,7 +86,7 @@ def _cpuset_in_words(cpusets: Cpusets, cpus: str) -> str:
     )
 
 
-def way(cpusets: Cpusets) -> str:
+def describe_way(cpusets: Cpusets) -> str:
     """How programs are moved, and why so."""
     if cpusets.unfit:
         return f"programs are moved by their affinities, not by a cpuset: {cpusets.unfit}"
@@ -99,7 +99,7 @@ def _why_file(path: str) -> str:
     return "the clock rate does not follow the load"
 
 
-def notes(host: Host, cpus: Sequence[int]) -> Iterator[str]:
+def list_notes(host: Host, cpus: Sequence[int]) -> Iterator[str]:
     """What isolating these CPUs leaves to be desired."""
     for cpu in host.cpus:
         shared = [one for one in cpu.siblings if one not in cpus]

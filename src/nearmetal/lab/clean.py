@@ -29,7 +29,7 @@ from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import Sites, opener
 from nearmetal.model import Document, HostSpec
-from nearmetal.say import Say, meanwhile, silent
+from nearmetal.say import Say, ignore_text, meanwhile
 
 
 class Cleaned(Document):
@@ -46,7 +46,7 @@ class Cleaned(Document):
     """What they hold now."""
 
 
-async def clean(say: Say = silent) -> Cleaned:
+async def clean(say: Say = ignore_text) -> Cleaned:
     """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say.
 
     `say` is told of what takes long, and what that is: a guest that does not answer is waited for.
@@ -57,7 +57,7 @@ async def clean(say: Say = silent) -> Cleaned:
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))
     alive = [what for path in living for what in _holds(path)]
     cleaned = await put_right(dead, say)
-    await asyncio.to_thread(temporary.sweep)
+    await asyncio.to_thread(temporary.sweep_folders)
     await asyncio.to_thread(snapshot.sweep)
     await asyncio.to_thread(accelerator.sweep, Paths.default().state)
     return cleaned.model_copy(update={"in_use": len(living) + cleaned.in_use, "alive": tuple(alive)})
@@ -90,14 +90,14 @@ def _holds(path: Path) -> Iterator[str]:
         yield from outstanding(path).made
 
 
-async def clean_everything(say: Say = silent) -> Cleaned:
+async def clean_everything(say: Say = ignore_text) -> Cleaned:
     """`clean`, and what was asked to stand after its command: an isolation of this host."""
     folder = standing_folder()
     cleaned = await clean(say)
     return _sum([cleaned, await put_right(list(ownerless(folder)) if folder.exists() else [], say)])
 
 
-async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = silent) -> Cleaned:
+async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> Cleaned:
     """`clean_everything`, and what stands on these hosts that is ours by its name and in no ledger here.
 
     That is told and not removed: another controller may be at work there, or have died and own it.
@@ -127,7 +127,7 @@ async def _find_unknown(name: str, open_site: Sites, known: Set[str]) -> tuple[s
     return tuple(f"{line} on {name} ({why})" for line in ours)
 
 
-async def put_right(paths: Sequence[Path], say: Say = silent) -> Cleaned:
+async def put_right(paths: Sequence[Path], say: Say = ignore_text) -> Cleaned:
     """Replay these ledgers, whose owners are dead. One that cannot be, as one of another host, is told, and keeps none
     from the others."""
     return _sum([await _replay(path, say) for path in paths])

@@ -90,7 +90,7 @@ async def find_packages(environments: Sequence[str]) -> list[str]:
 
 
 def _refuse_unknown(environments: Sequence[str]) -> None:
-    known = plugins.names("environments")
+    known = plugins.list_names("environments")
     if unknown := [name for name in environments if name not in known]:
         raise BadInput(f"there is no environment {unknown[0]!r}", remedy=f"one of: {', '.join(known)}")
 
@@ -152,7 +152,7 @@ def _refused(what: str, error: OSError, *, fatal: bool = True) -> Finding:
         what=what,
         ok=False,
         detail=f"{where}{error.strerror or error}",
-        remedy=system_errors.remedy(error, otherwise="see what it says"),
+        remedy=system_errors.find_remedy(error, otherwise="see what it says"),
         fatal=fatal,
     )
 
@@ -239,7 +239,7 @@ async def _environments(site: Site, asked: Sequence[str] = (), is_built: bool = 
     """
     findings: list[Finding] = []
     try:
-        names = asked or plugins.names("environments")
+        names = asked or plugins.list_names("environments")
     except NearmetalError:
         return []  # told with what others' packages bring
     for name in names:
@@ -258,7 +258,7 @@ def _plugins_of_others() -> Iterator[Finding]:
     where a name is provided twice, nothing of its group is found."""
     for group in get_args(plugins.Group):
         try:
-            names = plugins.names(group)
+            names = plugins.list_names(group)
         except NearmetalError as error:
             yield Finding(what=group, ok=False, detail=error.what, remedy=error.remedy)
             continue

@@ -80,7 +80,7 @@ async def _as_it_is(found: Finding) -> Finding:
 
 def _list_environments() -> Iterator[str]:
     """Kinds whose machines we make and that take no option."""
-    for name in plugins.names("environments"):
+    for name in plugins.list_names("environments"):
         environment = plugins.load("environments", name)
         is_free = not any(field.is_required() for field in environment.Options.model_fields.values())
         if name != PRETENDED and is_free and environment.describe({}, MachineSpec()).is_on_switch:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nearmetal.errors import BadInput
-from nearmetal.files import claim
+from nearmetal.files import claim_file
 
 if TYPE_CHECKING:
     from nearmetal.ssh_library import asyncssh
@@ -68,7 +68,7 @@ def lab_keys(state: Path) -> LabKeys:
 
 def _secret(path: Path) -> bytes:
     if not path.exists():
-        claim(path, os.urandom(_SECRET))
+        claim_file(path, os.urandom(_SECRET))
     secret = path.read_bytes()
     if len(secret) != _SECRET:
         raise BadInput(f"this is no secret of {_SECRET} bytes", str(path), "remove it; it is made anew")
@@ -80,7 +80,7 @@ def _key(path: Path) -> KeyPair:
         from nearmetal.ssh_library import asyncssh
 
         key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nearmetal-{path.name}")
-        claim(path, key.export_private_key("openssh"))
+        claim_file(path, key.export_private_key("openssh"))
     private = path.read_bytes()
     try:
         return KeyPair(private, public_of(private))

@@ -13,7 +13,7 @@ from typing import Protocol
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import others
-from nearmetal.say import Say, silent
+from nearmetal.say import Say, ignore_text
 
 LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
@@ -48,7 +48,7 @@ def try_lock(file: int | Opened, *, shared: bool = False) -> bool:
 
 
 @contextmanager
-def measuring(say: Say = silent) -> Iterator[int]:
+def measuring(say: Say = ignore_text) -> Iterator[int]:
     """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out.
 
     The descriptor that bears the lock: a process that has it too holds the lock as long as it lives.
@@ -59,7 +59,7 @@ def measuring(say: Say = silent) -> Iterator[int]:
 
 
 @contextmanager
-def exclusive(path: Path, busy: str, say: Say = silent) -> Iterator[int]:
+def exclusive(path: Path, busy: str, say: Say = ignore_text) -> Iterator[int]:
     """Hold a lock on a file, which says who does, and give its descriptor. HostCannot, with what is busy and who, when
     somebody else has it.
 
@@ -80,13 +80,13 @@ def exclusive(path: Path, busy: str, say: Say = silent) -> Iterator[int]:
         yield file.fileno()
 
 
-def wait_for_dead_run(say: Say = silent) -> None:
+def wait_for_dead_run(say: Say = ignore_text) -> None:
     """Wait while what is left of a run whose controller is dead puts right what it made. Nobody else is waited for."""
     with contextlib.suppress(FileNotFoundError), (Paths.default().state / _MEASURING).open("r") as file:
         lock_after_the_dead(file, LIMITS.boot, say)
 
 
-def lock_after_the_dead(file: int | Opened, limit: float, say: Say = silent) -> bool:
+def lock_after_the_dead(file: int | Opened, limit: float, say: Say = ignore_text) -> bool:
     """`try_lock`, but wait for at most `limit` seconds if the process that took the lock is dead.
 
     What it started may have the lock still: what is left of its run, until all is put right, or a child that was to

@@ -16,7 +16,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.commands import process
 from nearmetal.lab.commands.refused import cannot_read, cannot_write, refuse_zero_bytes
 from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
-from nearmetal.say import Say, silent
+from nearmetal.say import Say, ignore_text
 
 _SAID = 500
 """Characters of a program's last words that are told."""
@@ -30,7 +30,7 @@ class LocalSite:
     spec: HostSpec | None = None
     underlay: str | None = None
 
-    def __init__(self, say: Say = silent) -> None:
+    def __init__(self, say: Say = ignore_text) -> None:
         self.say = say
         self.arch = platform.machine()
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nearmetal.errors import BadInput
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import HostSpec, Site
-from nearmetal.say import Say, silent
+from nearmetal.say import Say, ignore_text
 
 if TYPE_CHECKING:
     from nearmetal.lab.ssh.site import SshSite
@@ -48,5 +48,5 @@ class Sites:
         self._far.clear()
 
 
-def opener(hosts: Mapping[str, HostSpec], say: Say = silent) -> Sites:
+def opener(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> Sites:
     return Sites(hosts, say)

@@ -29,10 +29,10 @@ async def read(machine: Machine) -> Mapping[str, int]:
         ended = await machine.exec(["cat", "/proc/net/netstat", "/proc/net/snmp"])
     except (NearmetalError, OSError):
         return {}
-    return parsed(ended.text)
+    return parse_counters(ended.text)
 
 
-def parsed(text: str) -> dict[str, int]:
+def parse_counters(text: str) -> dict[str, int]:
     """Each protocol has a line of names and one of values."""
     found: dict[str, int] = {}
     told = text.splitlines()
@@ -45,7 +45,7 @@ def parsed(text: str) -> dict[str, int]:
     return found
 
 
-def between(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+def subtract_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """By how much each grew, named `kernel.NAME`; those that did not are left out."""
     return {
         f"kernel.{name}": count - before[name]

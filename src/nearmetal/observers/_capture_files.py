@@ -11,22 +11,22 @@ _MAGIC_BIG = (b"\xa1\xb2\xc3\xd4", b"\xa1\xb2\x3c\x4d")
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedCapture:
     content: bytes
     held: int
     """Packets."""
 
 
-def joined(files: Sequence[bytes]) -> Joined:
+def join_captures(files: Sequence[bytes]) -> JoinedCapture:
     """Captures of one interface as one, by the time of their first packet. A packet that is cut ends its file."""
-    walked = sorted((_walked(one) for one in files if len(one) >= _FILE_HEADER), key=lambda one: one[0])
+    walked = sorted((_walk_packets(one) for one in files if len(one) >= _FILE_HEADER), key=lambda one: one[0])
     if not walked:
-        return Joined(b"", 0)
+        return JoinedCapture(b"", 0)
     header = next(one for one in files if len(one) >= _FILE_HEADER)[:_FILE_HEADER]
-    return Joined(header + b"".join(packets for _, _, packets in walked), sum(count for _, count, _ in walked))
+    return JoinedCapture(header + b"".join(packets for _, _, packets in walked), sum(count for _, count, _ in walked))
 
 
-def _walked(content: bytes) -> tuple[tuple[int, int], int, bytes]:
+def _walk_packets(content: bytes) -> tuple[tuple[int, int], int, bytes]:
     """The time of the first packet, how many there are, and all of them."""
     header = _BIG_ENDIAN if content[:4] in _MAGIC_BIG else _PACKET_HEADER
     place, count, first = _FILE_HEADER, 0, (2**32, 0)

@@ -15,7 +15,7 @@ from nearmetal.lab.machines import kernel, scratch
 from nearmetal.lab.machines.identity import Contained
 from nearmetal.lab.networks import network
 from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
-from nearmetal.observers._capture_files import joined
+from nearmetal.observers._capture_files import join_captures
 
 READY = 10.0
 """Seconds within which tcpdump has to have opened its file: it takes packets by then."""
@@ -35,16 +35,16 @@ _ODD = re.compile(r"[^\w/-]")
 
 
 @dataclass(frozen=True)
-class Captured:
+class CaptureResult:
     """`content` is None when there is none."""
 
     content: bytes | None
     counters: dict[str, int | float | str]
 
 
-def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
+def make_tap(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     """Inside when asked for, or where no outside is known; else in a container's namespace, or at a guest's tap."""
-    bound = Bound.of(setting)
+    bound = Bound.from_setting(setting)
     site = machine.site
     if inside or (machine.peer is None and not isinstance(machine, Contained)):
         return Tap(
@@ -78,7 +78,7 @@ class Bound:
     """The millions of bytes of each of two files, which may then take one packet more."""
 
     @classmethod
-    def of(cls, setting: CaptureSpec) -> "Bound":
+    def from_setting(cls, setting: CaptureSpec) -> "Bound":
         longest = _FILE + setting.limit + _PACKET + setting.snap
         if setting.ring:
             return cls(longest, 0, (setting.limit // 2 - setting.snap - _PACKET - _FILE) // _UNIT)
@@ -88,7 +88,7 @@ class Bound:
     def words(self) -> list[str]:
         return ["-C", str(self.each), "-W", "2"] if self.each else ["-c", str(self.packets)]
 
-    def files(self, name: str) -> list[str]:
+    def list_files(self, name: str) -> list[str]:
         """What tcpdump calls them."""
         return [f"{name}{number}" for number in (0, 1)] if self.each else [name]
 
@@ -128,13 +128,13 @@ class Tap:
         """Its own."""
         return str(PurePosixPath(self.file).parent)
 
-    async def listening(self) -> None:
+    async def wait_listening(self) -> None:
         """Return once its file is there, which it opens after its socket. ToolFailed."""
         assert self.running is not None
         until = time.monotonic() + READY
         while time.monotonic() < until:
-            if (await self.on.exec(["cat", self.bound.files(self.file)[0]])).status == 0:
-                self.began = await self._used()
+            if (await self.on.exec(["cat", self.bound.list_files(self.file)[0]])).status == 0:
+                self.began = await self._read_cpu_time()
                 return
             with contextlib.suppress(TimedOut):
                 await self.running.wait(PAUSE)
@@ -142,26 +142,28 @@ class Tap:
         said = (await self.running.stop()).complaint[-300:]
         raise ToolFailed(f"tcpdump took nothing: {said}", self.where, "install tcpdump there: apt-get install tcpdump")
 
-    async def stop(self) -> Captured:
+    async def stop(self) -> CaptureResult:
         """Its packets and what it counted. What went wrong is a `problem`."""
         assert self.running is not None
         counters: dict[str, int | float | str] = {}
         try:
-            used = await self._used()
+            used = await self._read_cpu_time()
             ended = await self.running.stop()
             counters |= {
                 words.decode().replace(" ", "_"): int(count) for count, words in _COUNTER.findall(ended.stderr)
             }
-            content, held = await self._content()
+            content, held = await self._read_content()
         except (NearmetalError, OSError) as error:
-            return Captured(None, {"problem": f"the capture cannot be fetched: {error}"})
+            return CaptureResult(None, {"problem": f"the capture cannot be fetched: {error}"})
         finally:
-            await self._tidy()
+            await self._remove_files()
         if used is not None and self.began is not None:
             counters["cpu"] = round(used - self.began, 9)
-        return Captured(content, {**counters, **self._ended(ended, counters.get("captured"), held)})
+        return CaptureResult(content, {**counters, **self._describe_end(ended, counters.get("captured"), held)})
 
-    def _ended(self, ended: Completed, captured: int | float | str | None, held: int | None) -> dict[str, int | str]:
+    def _describe_end(
+        self, ended: Completed, captured: int | float | str | None, held: int | None
+    ) -> dict[str, int | str]:
         """Whether the file has all, and if not, why."""
         if held is not None and captured is not None and held != captured:
             return {"held": held, "limit_reached": 1}
@@ -172,9 +174,9 @@ class Tap:
             return {"problem": f"tcpdump ended before the trial was over, with status {ended.status}: {said}"}
         return {}
 
-    async def _content(self) -> tuple[bytes, int | None]:
+    async def _read_content(self) -> tuple[bytes, int | None]:
         """The capture; of a ring also how many packets it has."""
-        first, *others = self.bound.files(self.file)
+        first, *others = self.bound.list_files(self.file)
         with up_to(self.bound.longest):
             contents = [await self.on.get(first)]
             # A ring whose first file was never full has no other.
@@ -183,10 +185,10 @@ class Tap:
             ]
         if not others:
             return contents[0], None
-        ring = await asyncio.to_thread(joined, contents)
+        ring = await asyncio.to_thread(join_captures, contents)
         return ring.content, ring.held
 
-    async def _used(self) -> float | None:
+    async def _read_cpu_time(self) -> float | None:
         """CPU seconds that tcpdump took so far; None where that is not told, or it has ended."""
         pattern = f"^tcpdump .*-w {_ODD.sub('.', self.file)} "
         found = (await self.on.exec(["pgrep", "-f", "--", pattern])).text.split()
@@ -202,11 +204,11 @@ class Tap:
                 await self.running.stop()
         except (NearmetalError, OSError):
             return
-        await self._tidy()
+        await self._remove_files()
 
-    async def _tidy(self) -> None:
+    async def _remove_files(self) -> None:
         try:
             # Pretended machines have files alone.
-            await self.on.exec(["rm", "-rf", "--", self._folder, *self.bound.files(self.file)])
+            await self.on.exec(["rm", "-rf", "--", self._folder, *self.bound.list_files(self.file)])
         except (NearmetalError, OSError):
             return

@@ -12,7 +12,7 @@ Numbers = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SamplerLines:
     """The lines of one sampler that can be read: it may have been killed in the middle of one."""
 
     header: Mapping[str, Any] | None = None
@@ -45,7 +45,7 @@ class Own:
     """Whether memory, disks, pressure and the like are its own too."""
 
 
-def parsed(content: bytes) -> Sampled:
+def parse_samples(content: bytes) -> SamplerLines:
     """Whatever can be read of JSON lines: a header, samples, an end."""
     by_schema: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for line in content.splitlines():
@@ -56,10 +56,10 @@ def parsed(content: bytes) -> Sampled:
         if isinstance(document, dict):
             by_schema[str(document.get("schema"))].append(document)
     header, end = by_schema["sample.header.v1"], by_schema["sample.end.v1"]
-    return Sampled(header[0] if header else None, tuple(by_schema["sample.v1"]), end[0] if end else None)
+    return SamplerLines(header[0] if header else None, tuple(by_schema["sample.v1"]), end[0] if end else None)
 
 
-def averages(samples: Iterable[Mapping[str, Any]], span: Span, own: Own) -> dict[str, float | int]:
+def average_samples(samples: Iterable[Mapping[str, Any]], span: Span, own: Own) -> dict[str, float | int]:
     """Of each figure the average over the span; docs/observers.md lists them with their units.
 
     A sample counts by how much of its interval lies in the span. What did not happen at all is left out: states of a
@@ -73,18 +73,18 @@ def averages(samples: Iterable[Mapping[str, Any]], span: Span, own: Own) -> dict
         if not weight:
             continue
         seconds += weight
-        for name, value in _rates(sample, own):
+        for name, value in _list_rates(sample, own):
             rates[name] += weight * value
-        for name, value in _gauges(sample, own):
+        for name, value in _list_gauges(sample, own):
             total, over = gauges.get(name, (0.0, 0.0))
             gauges[name] = (total + weight * value, over + weight)
     if not seconds:
         return {}
-    told: dict[str, float | int] = {name: rounded(name, total / seconds) for name, total in rates.items() if total}
+    told: dict[str, float | int] = {name: round_figure(name, total / seconds) for name, total in rates.items() if total}
     return told | {name: round(total / over) for name, (total, over) in gauges.items() if total}
 
 
-def rounded(name: str, value: float) -> float | int:
+def round_figure(name: str, value: float) -> float | int:
     """As many digits as the kernel's counting deserves, so that ten thousand records stay readable in a second."""
     match name.split(".")[0]:
         case "cpu":
@@ -95,10 +95,10 @@ def rounded(name: str, value: float) -> float | int:
             return round(value, 2) if value < 100 else round(value)
 
 
-def _rates(sample: Mapping[str, Any], own: Own) -> Iterator[tuple[str, float]]:
+def _list_rates(sample: Mapping[str, Any], own: Own) -> Iterator[tuple[str, float]]:
     """What happened per second, or as a share or percentage of the time."""
     seconds = max(1, int(sample["elapsed_ns"])) / 1e9
-    yield from _cpus(sample["cpus"], own.cpus)
+    yield from _average_cpus(sample["cpus"], own.cpus)
     for name, nic in sample["interfaces"].items():
         for way in ("received", "sent"):
             yield f"nic.{name}.{way}", nic[way]["bytes"] / seconds
@@ -110,7 +110,7 @@ def _rates(sample: Mapping[str, Any], own: Own) -> Iterator[tuple[str, float]]:
         yield from _kernel_rates(sample, seconds)
 
 
-def _cpus(cpus: Mapping[str, Mapping[str, float]], own: Sequence[int] | None) -> Iterator[tuple[str, float]]:
+def _average_cpus(cpus: Mapping[str, Mapping[str, float]], own: Sequence[int] | None) -> Iterator[tuple[str, float]]:
     """Of each CPU, and of all: of those that are the machine's own, where that is not all."""
     shown = {name: cpus[name] for name in (cpus if own is None else map(str, own)) if name in cpus}
     whole = shown.pop("all", None)
@@ -144,7 +144,7 @@ def _group_rates(name: str, group: Mapping[str, float], seconds: float) -> Itera
             yield f"group.{name}.{figure}", group[key] / size / seconds
 
 
-def _gauges(sample: Mapping[str, Any], own: Own) -> Iterator[tuple[str, float]]:
+def _list_gauges(sample: Mapping[str, Any], own: Own) -> Iterator[tuple[str, float]]:
     """What was so at the end of the interval."""
     if own.kernel:
         memory = {name: sample["memory"].get(name) for name in ("total", "used", "cached", "swap_used")}

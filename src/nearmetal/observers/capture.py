@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 from nearmetal.errors import NearmetalError
 from nearmetal.model import CaptureSpec, Observation, Stage
 from nearmetal.observers import _capture_counters
-from nearmetal.observers._capture_taps import Tap, tapped
+from nearmetal.observers._capture_taps import Tap, make_tap
 from nearmetal.temporary import temporary_folder
 from nearmetal.trace import analyser, events
-from nearmetal.trace.figures import figures
+from nearmetal.trace.figures import make_figures
 
 SETTLE = 1.1
 """Seconds after the measuring until tcpdump is told to end: it is handed packets by the second."""
@@ -38,11 +38,11 @@ class Capture:
         ]
         try:
             for name, machine, inside in places:
-                watch.taps[name] = tap = tapped(machine, inside, self._setting)
+                watch.taps[name] = tap = make_tap(machine, inside, self._setting)
                 await tap.start()
             for tap in watch.taps.values():
-                await tap.listening()
-            watch.before = await watch.kernels()
+                await tap.wait_listening()
+            watch.before = await watch.read_kernels()
         except BaseException:
             await watch.drop()
             raise
@@ -57,7 +57,7 @@ class CaptureWatch:
         self.before: Mapping[str, Mapping[str, int]] = {}
         self._stage = stage
 
-    async def kernels(self) -> dict[str, Mapping[str, int]]:
+    async def read_kernels(self) -> dict[str, Mapping[str, int]]:
         """What each end's kernel has counted of TCP so far; nothing of one that cannot be asked."""
         machines = {
             **{f"client-{index}": one for index, one in enumerate(self._stage.clients)},
@@ -74,24 +74,24 @@ class CaptureWatch:
 
         an end whose capture failed, or cannot be fetched, has a `problem` in its counters.
         """
-        after = await self.kernels()
+        after = await self.read_kernels()
         await asyncio.sleep(SETTLE)
         ended = await asyncio.gather(*(tap.stop() for tap in self.taps.values()))
         artifacts: dict[str, bytes] = {}
         counters: dict[str, dict[str, Any]] = {}
         for name, taken in zip(self.taps, ended, strict=True):
-            counted = _capture_counters.between(self.before.get(name, {}), after.get(name, {}))
+            counted = _capture_counters.subtract_counters(self.before.get(name, {}), after.get(name, {}))
             counters[name] = {**taken.counters, **counted}
             if taken.content is not None:
                 artifacts[f"{name}.pcap"] = taken.content
-        for name, ends in _joins(self._stage, artifacts).items():
-            document, counters[name] = await _traced({end: artifacts[end] for end in ends})
+        for name, ends in _join_with_servers(self._stage, artifacts).items():
+            document, counters[name] = await _analyse_traces({end: artifacts[end] for end in ends})
             if document:
                 artifacts[f"{name}.json"] = document
         return Observation(artifacts=artifacts, counters=counters)
 
 
-def _joins(stage: Stage, captured: Mapping[str, bytes]) -> dict[str, Sequence[str]]:
+def _join_with_servers(stage: Stage, captured: Mapping[str, bytes]) -> dict[str, Sequence[str]]:
     """Each client's capture with its server's, whose other clients are then left out of it."""
     joins: dict[str, Sequence[str]] = {}
     is_shared = stage.connect == "shared" and len(stage.clients) > 1
@@ -104,7 +104,7 @@ def _joins(stage: Stage, captured: Mapping[str, bytes]) -> dict[str, Sequence[st
     return joins
 
 
-async def _traced(captures: Mapping[str, bytes]) -> tuple[bytes, dict[str, Any]]:
+async def _analyse_traces(captures: Mapping[str, bytes]) -> tuple[bytes, dict[str, Any]]:
     """The probe's document, and a handful of its figures for the record."""
     with temporary_folder() as folder:
         lines = Path(folder, "requests.jsonl")
@@ -112,21 +112,21 @@ async def _traced(captures: Mapping[str, bytes]) -> tuple[bytes, dict[str, Any]]
         try:
             for file, content in zip(files, captures.values(), strict=True):
                 await asyncio.to_thread(file.write_bytes, content)
-            traced = await analyser.analyse(files, lines)
-            typical = await asyncio.to_thread(_typical, lines, traced.document)
+            traced = await analyser.analyse_captures(files, lines)
+            typical = await asyncio.to_thread(_find_typical, lines, traced.document)
         except (NearmetalError, OSError) as error:
             return b"", {"problem": f"the captures cannot be analysed: {error}".replace(f"{folder}/", "")}
-    counters: dict[str, Any] = {**figures(traced.document), **typical}
+    counters: dict[str, Any] = {**make_figures(traced.document), **typical}
     if traced.problem is not None:
         counters["problem"] = traced.problem.replace(f"{folder}/", "")
     return analyser.as_text(traced.document).replace(f"{folder}/", "").encode(), counters
 
 
-def _typical(lines: Path, document: analyser.Document) -> dict[str, float]:
+def _find_typical(lines: Path, document: analyser.Document) -> dict[str, float]:
     """The median of each event, named `at.EVENT`."""
     with lines.open("rb") as file:
-        clocks = events.Clocks.of(document)
-        medians = events.typical(events.of(line, clocks) for line in events.lines(file))
+        clocks = events.Clocks.from_document(document)
+        medians = events.find_typical(events.find_events(line, clocks) for line in events.parse_lines(file))
     return {f"at.{name}": round(time, 9) for name, time in medians.items()}
 
 

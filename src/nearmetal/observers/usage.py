@@ -16,7 +16,7 @@ from nearmetal.lab.machines import groups, kernel, scratch
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
 from nearmetal.observers._usage_exits import TOTAL, read_exits
-from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
+from nearmetal.observers._usage_samples import Own, SamplerLines, Span, average_samples, parse_samples
 
 SHORTEST = 0.01
 """Seconds: CPU time is counted in ticks of this length."""
@@ -41,7 +41,7 @@ class _Clock:
     """ns of CLOCK_MONOTONIC, at the same instant."""
 
     @classmethod
-    def now(cls) -> "_Clock":
+    def read_now(cls) -> "_Clock":
         return cls(time.time_ns(), time.monotonic_ns())
 
 
@@ -83,7 +83,7 @@ class Usage:
         if failed is not None:
             await watch.stop()
             raise failed
-        await watch.begins()
+        await watch.mark_begin()
         return watch
 
     async def _on_host(self, stage: Stage) -> _Sampler:
@@ -95,30 +95,30 @@ class Usage:
             for folder in await groups.folders(server)
             for word in ("--cgroup", f"server-{index}={folder}")
         ]
-        ahead = await _ahead(site)
-        running = await site.spawn([site.probe, "launch", *site.bound, "--", *self._command(site.probe), *given])
+        ahead = await _measure_offset(site)
+        running = await site.spawn([site.probe, "launch", *site.bound, "--", *self._make_command(site.probe), *given])
         if not await running.first_line(READY):
             raise _did_not_begin(site.name, await running.stop())
 
-        async def printed(stdout: bytes) -> bytes:
+        async def take_printed(stdout: bytes) -> bytes:
             return stdout
 
-        return _Sampler(HOST, running, printed, Own(), ahead)
+        return _Sampler(HOST, running, take_printed, Own(), ahead)
 
     async def _in_machine(self, name: str, machine: Machine, own: Own) -> _Sampler:
-        ahead = await _ahead(machine)
+        ahead = await _measure_offset(machine)
         file = scratch.path(machine.name, "/run", "usage.jsonl")
-        running = await machine.spawn([*self._command(machine.probe), "--output", file])
+        running = await machine.spawn([*self._make_command(machine.probe), "--output", file])
         await _until_sampling(machine, running, file)
 
-        async def filed(stdout: bytes) -> bytes:
+        async def read_file(stdout: bytes) -> bytes:
             content = await machine.get(file)
             await machine.exec(["rm", "-f", file])
             return content
 
-        return _Sampler(name, running, filed, own, ahead)
+        return _Sampler(name, running, read_file, own, ahead)
 
-    def _command(self, probe: str) -> list[str]:
+    def _make_command(self, probe: str) -> list[str]:
         return [probe, "sample", "--json", "--interval", f"{self._interval:g}s"]
 
 
@@ -148,7 +148,7 @@ def _did_not_begin(where: str, ended: Completed) -> ToolFailed:
     return ToolFailed(f"the probe does not sample: {said}", where)
 
 
-async def _ahead(of: Machine | Site) -> int:
+async def _measure_offset(of: Machine | Site) -> int:
     """How far its clock is ahead of the controller's, in ns."""
     return (await offsets((of,)))[of.name]
 
@@ -161,33 +161,35 @@ class UsageWatch:
         self._interval = interval
         self._host = host
         self._exits: Mapping[str, int] = {}
-        self._begun = _Clock.now()
+        self._begun = _Clock.read_now()
 
-    async def begins(self) -> None:
+    async def mark_begin(self) -> None:
         """What happens from now on is measured."""
         self._exits = await read_exits(self._host)
-        self._begun = _Clock.now()
+        self._begun = _Clock.read_now()
 
     async def stop(self) -> Observation:
-        """Of each sampler its lines, and the averages of the time between `begins` and now.
+        """Of each sampler its lines, and the averages of the time between `mark_begin` and now.
 
         It raises nothing: a sampler that was killed, or cannot be reached, is a `problem` in its counters.
         """
         over = time.monotonic_ns() - self._begun.monotonic
         exits = await read_exits(self._host)
-        ended = await asyncio.gather(*map(_ended, self._samplers))
+        ended = await asyncio.gather(*map(_stop_sampler, self._samplers))
         artifacts: dict[str, bytes] = {}
         counters: dict[str, Any] = {}
         for sampler, (content, problem) in zip(self._samplers, ended, strict=True):
             artifacts[f"usage-{sampler.name}.jsonl"] = content
-            counters[sampler.name] = self._counters(sampler, parsed(content), over, problem)
+            counters[sampler.name] = self._make_counters(sampler, parse_samples(content), over, problem)
         if HOST in counters:
             counters[HOST] |= _rates(self._exits, exits, over)
         return Observation(
             artifacts={name: content for name, content in artifacts.items() if content}, counters=counters
         )
 
-    def _counters(self, sampler: _Sampler, sampled: Sampled, over: int, problem: str | None) -> dict[str, Any]:
+    def _make_counters(
+        self, sampler: _Sampler, sampled: SamplerLines, over: int, problem: str | None
+    ) -> dict[str, Any]:
         counters: dict[str, Any] = {"interval": self._interval}
         if problem is not None:
             counters["problem"] = problem
@@ -201,9 +203,9 @@ class UsageWatch:
             "began_ns": begin,
             "seconds": round(sum(map(span.shared_with, inside)), 3),
             "samples": len(inside),
-            **({} if sampled.end is None else _costs(sampled.end)),
+            **({} if sampled.end is None else _list_costs(sampled.end)),
             **({} if sampled.header.get("counts_steal", True) else {"steal": UNTOLD}),
-            **averages(inside, span, sampler.own),
+            **average_samples(inside, span, sampler.own),
         }
         return counters
 
@@ -214,21 +216,21 @@ def _rates(before: Mapping[str, int], after: Mapping[str, int], over: int) -> di
     return {name: round(count / over * 1e9, 3) for name, count in counted.items() if count or name == TOTAL}
 
 
-def _costs(end: Mapping[str, Any]) -> dict[str, float | int]:
+def _list_costs(end: Mapping[str, Any]) -> dict[str, float | int]:
     """What sampling itself took, in CPU seconds per second, and how often it came too late."""
     used = int(end["usage"]["user_ns"]) + int(end["usage"]["system_ns"])
     missed = {"missed": int(end["missed"])} if end["missed"] else {}
     return {"cost": round(used / max(1, int(end["elapsed_ns"])), 5), **missed}
 
 
-async def _ended(sampler: _Sampler) -> tuple[bytes, str | None]:
+async def _stop_sampler(sampler: _Sampler) -> tuple[bytes, str | None]:
     """What it told, and why that is not all."""
     stdout, problem = b"", None
     try:
         ended = await sampler.running.stop()
         stdout = ended.stdout
         if ended.status != 0:
-            problem = _died(ended)
+            problem = _describe_death(ended)
     except (NearmetalError, OSError) as error:
         problem = f"the sampler was lost: {error}"
     try:
@@ -237,7 +239,7 @@ async def _ended(sampler: _Sampler) -> tuple[bytes, str | None]:
         return stdout, problem or f"its samples cannot be fetched: {error}"
 
 
-def _died(ended: Completed) -> str:
+def _describe_death(ended: Completed) -> str:
     said = ended.complaint[-300:]
     how = "was killed" if ended.status == _KILLED else f"ended with status {ended.status}"
     return f"the sampler {how} before the trial was over{': ' + said if said else ''}"

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from nearmetal.analysis.results import Contrast
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Chart, Column, Panel, Table, Value
-from nearmetal.report.charts.beside import Pair, beside
+from nearmetal.report.charts.beside import Pair, draw_beside
 from nearmetal.report.reading import ReportInput
 
 PublishedRatio = Callable[[Contrast], float | None]
 """Published treatment over published reference; None where one of them was not published."""
 
 
-def table(name: str, caption: str, contrasts: Sequence[Contrast], ratio: PublishedRatio, report: ReportInput) -> Table:
+def make_table(
+    name: str, caption: str, contrasts: Sequence[Contrast], ratio: PublishedRatio, report: ReportInput
+) -> Table:
     """One row a comparison; what is compared is named where that is more than one response, and how it was asked for
     where not all of them are primary, which the caption then explains."""
     several = len({contrast.response for contrast in contrasts}) > 1
@@ -34,9 +36,9 @@ def table(name: str, caption: str, contrasts: Sequence[Contrast], ratio: Publish
     )
     rows = tuple(
         (
-            words.workload(contrast.workload),
-            *((report.labels.response(contrast.workload, contrast.response),) if several else ()),
-            *_row(contrast, ratio(contrast), report),
+            words.name_workload(contrast.workload),
+            *((report.labels.name_response(contrast.workload, contrast.response),) if several else ()),
+            *_make_row(contrast, ratio(contrast), report),
         )
         for contrast in contrasts
     )
@@ -44,23 +46,23 @@ def table(name: str, caption: str, contrasts: Sequence[Contrast], ratio: Publish
     return Table(name, told, columns, rows, folded=len(rows) > 12)
 
 
-def _row(contrast: Contrast, published: float | None, report: ReportInput) -> tuple[Value, ...]:
+def _make_row(contrast: Contrast, published: float | None, report: ReportInput) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
     return (
-        report.labels.versus(contrast),
-        words.asked(contrast),
-        words.estimate(contrast),
-        None if published is None else f"{figures.ratio(published)} ×",
+        report.labels.name_versus(contrast),
+        words.name_standing(contrast),
+        words.format_estimate(contrast),
+        None if published is None else f"{figures.format_ratio(published)} ×",
         contrast.ratio,
         low,
         high,
         published,
-        words.verdict(contrast),
-        _agreement(contrast, published),
+        words.badge_verdict(contrast),
+        _describe_agreement(contrast, published),
     )
 
 
-def _agreement(contrast: Contrast, ratio: float | None) -> str:
+def _describe_agreement(contrast: Contrast, ratio: float | None) -> str:
     """What the interval says of the published ratio, of which no interval is known."""
     if ratio is None:
         return "not published"
@@ -70,16 +72,16 @@ def _agreement(contrast: Contrast, ratio: float | None) -> str:
     return "within the interval" if low <= ratio <= high else "higher" if ratio > high else "lower"
 
 
-def chart(
+def make_charts(
     name: str, title: str, caption: str, contrasts: Sequence[Contrast], ratio: PublishedRatio, report: ReportInput
 ) -> list[Chart]:
     """The same drawn; nothing where there is no published ratio to draw."""
     several = len({(contrast.workload, contrast.response) for contrast in contrasts}) > 1
     pairs = [
         Pair(
-            heading=_heading(contrast, report, several=several),
-            label=" vs ".join(report.labels.sides(contrast)[:2]),
-            figure=f"{figures.ratio(contrast.ratio, contrast.interval)} ×",
+            heading=_make_heading(contrast, report, several=several),
+            label=" vs ".join(report.labels.name_sides(contrast)[:2]),
+            figure=f"{figures.format_ratio(contrast.ratio, contrast.interval)} ×",
             colour=report.colour(contrast.treatment),
             measured=contrast.ratio,
             interval=contrast.interval,
@@ -91,14 +93,14 @@ def chart(
     if not any(pair.published for pair in pairs):
         return []
     description = f"{title}; the table below has the same figures."
-    panel = Panel("ratios", beside(title, pairs, charts.WIDE), beside(title, pairs, charts.NARROW))
+    panel = Panel("ratios", draw_beside(title, pairs, charts.WIDE), draw_beside(title, pairs, charts.NARROW))
     return [Chart(name, caption, description, (panel,))]
 
 
-def _heading(contrast: Contrast, report: ReportInput, *, several: bool) -> str:
-    shared = report.labels.sides(contrast)[2]
+def _make_heading(contrast: Contrast, report: ReportInput, *, several: bool) -> str:
+    shared = report.labels.name_sides(contrast)[2]
     return (
-        f"{words.workload(contrast.workload)}, {report.labels.response(contrast.workload, contrast.response)}"
+        f"{words.name_workload(contrast.workload)}, {report.labels.name_response(contrast.workload, contrast.response)}"
         if several
         else shared
     )

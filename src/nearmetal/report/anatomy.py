@@ -23,7 +23,7 @@ _OF_KERNEL = "kernel."
 
 
 @dataclass(frozen=True)
-class Seen:
+class CapturedTreatment:
     """What captures show of one treatment while one workload measured."""
 
     workload: str
@@ -44,7 +44,7 @@ class Seen:
     """In how many trials kernels counted on when a capture was cut: what they counted there is left out."""
 
 
-def has_several_clients(found: Sequence[Seen]) -> bool:
+def has_several_clients(found: Sequence[CapturedTreatment]) -> bool:
     captures = [one.typical.observers[OBSERVER] for one in found]
     return any(sum(name.startswith(TRACE) for name in capture) > 1 for capture in captures)
 
@@ -53,31 +53,31 @@ def is_observed(report: ReportInput) -> bool:
     return any(OBSERVER in record.observers for record in report.records)
 
 
-def seen(report: ReportInput) -> list[Seen]:
+def list_captured(report: ReportInput) -> list[CapturedTreatment]:
     """By workload, then treatment; only those whose captures hold requests."""
-    return [_of_requests(*one) for one in _told(report, traces)]
+    return [_of_requests(*one) for one in _group_documents(report, traces)]
 
 
-def streams(report: ReportInput) -> list[Seen]:
+def list_streams(report: ReportInput) -> list[CapturedTreatment]:
     """The same of those whose captures hold bytes that are of no request. They have no events."""
     return [
-        Seen(
+        CapturedTreatment(
             workload,
             treatment,
             len(told),
-            _means([one for _, one in told]),
+            _average_figures([one for _, one in told]),
             {},
             told[0][0],
             sum("crossed" in one for _, one in told),
         )
-        for workload, treatment, _, told in _told(report, traits_of_packets.streams)
+        for workload, treatment, _, told in _group_documents(report, traits_of_packets.streams)
     ]
 
 
 _Told = list[tuple[TrialRecord, Mapping[str, Any]]]
 
 
-def _told(
+def _group_documents(
     report: ReportInput, of: Callable[[TrialRecord], list[Mapping[str, Any]]]
 ) -> Iterator[tuple[str, Assignment, list[TrialRecord], _Told]]:
     for workload in report.manifest.study.workloads:
@@ -88,23 +88,23 @@ def _told(
                 yield workload.name, treatment, trials, told
 
 
-def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord], told: _Told) -> Seen:
+def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord], told: _Told) -> CapturedTreatment:
     by_total = sorted(told, key=lambda pair: pair[1].get("total", 0.0))
     traced = [one for _, one in told]
-    means = _means(traced)
-    return Seen(
+    means = _average_figures(traced)
+    return CapturedTreatment(
         workload,
         treatment,
         len(told),
-        {**means, **_kernels(trials, means["requests"])},
-        _events(traced),
+        {**means, **_average_kernels(trials, means["requests"])},
+        _find_events(traced),
         by_total[(len(by_total) - 1) // 2][0],
         sum("crossed" in one for one in traced),
         sum(not _is_whole(record) for record in trials if traces(record)),
     )
 
 
-def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _average_figures(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Of each figure over those that have it."""
     names = dict.fromkeys(name for one in told for name in one if not name.startswith(_EVENT) and name != "problem")
     return {name: statistics.fmean(one[name] for one in told if name in one) for name in names}
@@ -114,7 +114,7 @@ def _is_whole(record: TrialRecord) -> bool:
     return is_whole(record.observers.get(OBSERVER, {}))
 
 
-def _kernels(trials: Sequence[TrialRecord], requests: float) -> dict[str, float]:
+def _average_kernels(trials: Sequence[TrialRecord], requests: float) -> dict[str, float]:
     """What kernels counted of those requests, for as many as a trial has in the mean. Only of trials whose captures are
     whole: in the others they counted on, of more requests than are known."""
     whole = [record for record in trials if traces(record) and _is_whole(record)]
@@ -125,17 +125,17 @@ def _kernels(trials: Sequence[TrialRecord], requests: float) -> dict[str, float]
     known = sum(one["requests"] for record in whole for one in traces(record))
     clients, servers = ([p[name] for p in places for name in p if name.startswith(end)] for end in ("client", "server"))
     return {
-        "kernel_retransmitted": _sum(ends, "RetransSegs") / known * requests,
-        "kernel_out_of_order": _sum(clients, "TCPOFOQueue") / known * requests,
-        "corked": _sum(servers, "TCPAutoCorking") / known,
+        "kernel_retransmitted": _sum_counter(ends, "RetransSegs") / known * requests,
+        "kernel_out_of_order": _sum_counter(clients, "TCPOFOQueue") / known * requests,
+        "corked": _sum_counter(servers, "TCPAutoCorking") / known,
     }
 
 
-def _sum(places: Sequence[Mapping[str, Any]], counter: str) -> float:
+def _sum_counter(places: Sequence[Mapping[str, Any]], counter: str) -> float:
     return float(sum(one.get(_OF_KERNEL + counter, 0) for one in places))
 
 
-def _events(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _find_events(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Of each event that at least half of them have."""
     names = dict.fromkeys(name for one in told for name in one if name.startswith(_EVENT))
     times = {name: [float(one[name]) for one in told if name in one] for name in names}
@@ -145,7 +145,7 @@ def _events(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return dict(sorted(medians.items(), key=lambda event: event[1]))
 
 
-def problems(report: ReportInput) -> Iterator[str]:
+def list_problems(report: ReportInput) -> Iterator[str]:
     """What is missing from captures, a sentence for each place and trial."""
     for record in report.records:
         for name, place in record.observers.get(OBSERVER, {}).items():
@@ -153,14 +153,14 @@ def problems(report: ReportInput) -> Iterator[str]:
                 yield f"{name}: {place['problem']}"
             if place.get("limit_reached"):
                 which = "last" if "held" in place else "first"
-                held = figures.count(place.get("held", place["captured"]), "packet")
+                held = figures.format_count(place.get("held", place["captured"]), "packet")
                 yield f"{name}: the capture reached its limit, and holds no more than the {which} {held}"
             if place.get("dropped_by_kernel"):
-                dropped = figures.count(place["dropped_by_kernel"], "packet")
+                dropped = figures.format_count(place["dropped_by_kernel"], "packet")
                 yield f"{name}: {dropped} came faster than could be written"
 
 
-def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str]:
+def without_requests(report: ReportInput, found: Sequence[CapturedTreatment]) -> Iterator[str]:
     """A sentence for each workload of requests that were not found where packets were taken."""
     kinds = {workload.name: workload.kind for workload in report.manifest.study.workloads}
     having = {(one.workload, key_of(one.treatment)) for one in found}
@@ -170,9 +170,9 @@ def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str
         is_told = any("requests" in one for place, one in record.observers.get(OBSERVER, {}).items() if TRACE in place)
         if is_told and kinds.get(name) in _OF_REQUESTS and (name, key_of(treatment)) not in having:
             capture = report.asked(treatment).observe.capture
-            lacking.setdefault(name, {})[report.labels.treatment(treatment)] = capture.snap if capture else _HEADS
+            lacking.setdefault(name, {})[report.labels.name_treatment(treatment)] = capture.snap if capture else _HEADS
     for name, treatments in lacking.items():
-        text = f"The captures of {words.workload(name)} hold no HTTP request ({figures.listing(treatments)})."
+        text = f"The captures of {words.name_workload(name)} hold no HTTP request ({figures.join_listing(treatments)})."
         snap = min(treatments.values())
         yield (
             text
@@ -181,7 +181,7 @@ def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str
         )
 
 
-def document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:
+def read_document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:
     """The `trace.v1` of a trial's first client; None where it cannot be read any more."""
     content = next(report.artifacts(record, f"{TRACE}0.json"), None)
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen
+from nearmetal.report.anatomy import CapturedTreatment
 from nearmetal.report.blocks import Badge, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
 
@@ -32,7 +32,7 @@ class _Held:
     interval: tuple[Value, ...] = ()
 
 
-def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table | Paragraph]:
+def show_injected(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Table | Paragraph]:
     """A table, if any treatment asked for such a thing: of requests, and of streams."""
     alpha = report.manifest.study.design.alpha
     shares = [held for one in found for held in _of_link(one, report, alpha)]
@@ -42,7 +42,7 @@ def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table | Par
     bounds = ("low", "high") if shares else ()
     caption = "What was asked, and what both captures show"
     if shares:
-        caption += f", with Wilson's {figures.percent(1 - alpha)} interval over all packets of both directions"
+        caption += f", with Wilson's {figures.format_percent(1 - alpha)} interval over all packets of both directions"
     columns = (
         Column("workload"),
         Column("treatment"),
@@ -50,22 +50,25 @@ def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table | Par
         *(Column(title, numeric=True) for title in ("asked", "seen", *bounds)),
         Column("confirmed"),
     )
-    yield Table("anatomy-injected", caption, columns, tuple(_row(held, len(bounds)) for held in (*shares, *writes)))
+    yield Table(
+        "anatomy-injected", caption, columns, tuple(_make_row(held, len(bounds)) for held in (*shares, *writes))
+    )
     fewer = [held.treatment for held in shares if held.what == _OVERTAKEN and held.confirmed is _FEWER]
     if fewer:
         yield Paragraph(
-            f"Of the packets of {figures.listing(dict.fromkeys(fewer))} fewer overtook each other than was asked for. "
+            f"Of the packets of {figures.join_listing(dict.fromkeys(fewer))} fewer overtook each other than was "
+            "asked for. "
             "Some always do: a frame that is held back while none follows it, or together with those that follow, is "
             "overtaken by none."
         )
 
 
-def _row(held: _Held, bounds: int) -> tuple[Value, ...]:
+def _make_row(held: _Held, bounds: int) -> tuple[Value, ...]:
     interval = held.interval or (None,) * bounds
     return (held.workload, held.treatment, held.what, held.asked, held.seen, *interval, held.confirmed)
 
 
-def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[_Held]:
+def _of_link(one: CapturedTreatment, report: ReportInput, alpha: float) -> Iterator[_Held]:
     link = report.asked(one.treatment).link
     # Means are over those that have it: not all may.
     crossed = one.figures.get("crossed", 0.0) * one.crossing
@@ -74,13 +77,13 @@ def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[_Held]:
         if asked is None or not crossed or figure not in one.figures:
             continue
         count = one.figures[figure] * one.crossing
-        low, high = wilson(count, crossed, alpha)
+        low, high = wilson_interval(count, crossed, alpha)
         confirmed = _CONFIRMED if low <= asked <= high else _MORE if asked < low else _FEWER
         share, seen, *interval = (Quantity(share, "share") for share in (asked, count / crossed, low, high))
-        yield _Held(*_named(one, report), what, share, seen, confirmed, tuple(interval))
+        yield _Held(*_name_captured(one, report), what, share, seen, confirmed, tuple(interval))
 
 
-def _of_writes(one: Seen, report: ReportInput) -> Iterator[_Held]:
+def _of_writes(one: CapturedTreatment, report: ReportInput) -> Iterator[_Held]:
     asked = report.parameter(one.treatment, one.workload, "writes")
     if not isinstance(asked, str) or asked.startswith("1x"):
         return
@@ -91,7 +94,7 @@ def _of_writes(one: Seen, report: ReportInput) -> Iterator[_Held]:
         seen = f"{count:.4g}x{size:.0f}"
         asked_count, _, asked_size = asked.partition("x")
         confirmed = _of_replies(count, int(asked_count)) if round(size) == int(asked_size) else _ANOTHER_SIZE
-    yield _Held(*_named(one, report), "writes of a reply, and their bytes", asked, seen, confirmed)
+    yield _Held(*_name_captured(one, report), "writes of a reply, and their bytes", asked, seen, confirmed)
 
 
 def _of_replies(count: float, asked: int) -> Badge:
@@ -101,11 +104,11 @@ def _of_replies(count: float, asked: int) -> Badge:
     return _MORE if count > asked else _FEWER
 
 
-def _named(one: Seen, report: ReportInput) -> tuple[str, str]:
-    return words.workload(one.workload), report.labels.treatment(one.treatment)
+def _name_captured(one: CapturedTreatment, report: ReportInput) -> tuple[str, str]:
+    return words.name_workload(one.workload), report.labels.name_treatment(one.treatment)
 
 
-def wilson(count: float, whole: float, alpha: float) -> tuple[float, float]:
+def wilson_interval(count: float, whole: float, alpha: float) -> tuple[float, float]:
     """The score interval of a share (E. B. Wilson 1927): honest also where the share is 0."""
     z = NormalDist().inv_cdf(1 - alpha / 2)
     share = count / whole

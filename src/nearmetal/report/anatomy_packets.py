@@ -6,10 +6,10 @@ from nearmetal.analysis.attribution import attributed
 from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen, has_several_clients
+from nearmetal.report.anatomy import CapturedTreatment, has_several_clients
 from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_figures import plainly, told, verdict
+from nearmetal.report.why_figures import badge_difference, list_values, show_difference
 
 _EACH = (
     ("packets", "packets"),
@@ -41,16 +41,21 @@ _WORDS = (
 )
 
 
-def packets(found: Sequence[Seen], report: ReportInput) -> Iterator[Block]:
+def show_packets(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Block]:
     means = "means over trials and clients" if has_several_clients(found) else "means over trials"
     yield Paragraph(_WORDS)
-    yield _table("anatomy-packets", f"What each request took, {means}", _EACH, 1, found, report)
+    yield _make_table("anatomy-packets", f"What each request took, {means}", _EACH, 1, found, report)
     mishaps = f"What became of it, for each thousand requests, {means}"
-    yield _table("anatomy-mishaps", mishaps, _MISHAPS, 1000, found, report)
+    yield _make_table("anatomy-mishaps", mishaps, _MISHAPS, 1000, found, report)
 
 
-def _table(
-    name: str, caption: str, listed: Sequence[tuple[str, str]], of: int, found: Sequence[Seen], report: ReportInput
+def _make_table(
+    name: str,
+    caption: str,
+    listed: Sequence[tuple[str, str]],
+    of: int,
+    found: Sequence[CapturedTreatment],
+    report: ReportInput,
 ) -> Table:
     there = [(title, key) for title, key in listed if any(key in one.figures for one in found)]
     columns = (
@@ -61,17 +66,17 @@ def _table(
     )
     rows = tuple(
         (
-            words.workload(one.workload),
-            report.labels.treatment(one.treatment),
+            words.name_workload(one.workload),
+            report.labels.name_treatment(one.treatment),
             one.figures["requests"],
-            *(_figure(one, key, of) for _, key in there),
+            *(_make_figure(one, key, of) for _, key in there),
         )
         for one in found
     )
     return Table(name, caption, columns, rows, folded=len(rows) > LONG)
 
 
-def _figure(one: Seen, key: str, of: int) -> Value:
+def _make_figure(one: CapturedTreatment, key: str, of: int) -> Value:
     """Counts of a whole trial are told for each request here."""
     if key not in one.figures:
         return None
@@ -81,15 +86,15 @@ def _figure(one: Seen, key: str, of: int) -> Value:
     return of * one.figures[key] / whole
 
 
-def contrasts(report: ReportInput) -> Iterator[Table]:
+def show_contrasts(report: ReportInput) -> Iterator[Table]:
     """How treatments differ in their packets, wherever the study asks for a verdict."""
     design = report.manifest.study.design
     rows: list[tuple[Value, ...]] = []
     for asked in (contrast for contrast in report.analysis.contrasts if contrast.primary):
-        named = (words.workload(asked.workload), report.labels.versus(asked))
+        named = (words.name_workload(asked.workload), report.labels.name_versus(asked))
         pairs = pairs_of(report.arms, asked.treatment, asked.reference, asked.workload)
         rows += [
-            (*named, one.trait.title, told(one), *plainly(one), verdict(one))
+            (*named, one.trait.title, show_difference(one), *list_values(one), badge_difference(one))
             for one in attributed(pairs, design.alpha)
             if one.trait.name in OF_PACKETS
         ]
@@ -110,6 +115,6 @@ def contrasts(report: ReportInput) -> Iterator[Table]:
     )
     caption = (
         f"How treatments differ in their packets: ratios, or differences of what may well be none, with "
-        f"{figures.percent(1 - design.alpha)} intervals over blocks, not corrected for how many they are"
+        f"{figures.format_percent(1 - design.alpha)} intervals over blocks, not corrected for how many they are"
     )
     yield Table("anatomy-contrasts", caption, columns, tuple(rows), folded=len(rows) > LONG)

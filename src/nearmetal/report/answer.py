@@ -61,14 +61,14 @@ class Answer:
     sentences: tuple[Said, ...]
 
 
-def answer(contrasts: Sequence[Contrast], plan: Plan, labels: Labels) -> list[Answer]:
+def answer_contrasts(contrasts: Sequence[Contrast], plan: Plan, labels: Labels) -> list[Answer]:
     """Contrasts by treatment and reference, in the order in which each pair is first met."""
     groups: dict[tuple[str, ...], list[Contrast]] = {}
     for contrast in contrasts:
-        groups.setdefault(labels.sides(contrast), []).append(contrast)
+        groups.setdefault(labels.name_sides(contrast), []).append(contrast)
     has_many = len({contrast.workload for contrast in contrasts if contrast.workload}) > 1
     namer = _Namer(plan, labels)
-    return [Answer(tuple(_said(group, namer, labels, has_many))) for group in groups.values()]
+    return [Answer(tuple(_write_sentences(group, namer, labels, has_many))) for group in groups.values()]
 
 
 class _Namer:
@@ -78,57 +78,63 @@ class _Namer:
         kinds = {one.environment.level: one.environment.description.family for one in plan.resolved}
         families = list(kinds.values())
         self._nouns = {
-            words.plain(level): _NOUNS[family]
+            words.strip_controls(level): _NOUNS[family]
             for level, family in kinds.items()
             if family in _NOUNS and families.count(family) == 1
         }
         self._labels = labels
 
-    def sides(self, contrast: Contrast) -> tuple[str, str]:
+    def name_sides(self, contrast: Contrast) -> tuple[str, str]:
         """ "the VM (qemu)" and "the host"; what both share stands in the brackets of the first."""
-        treatment, reference, shared = self._labels.sides(contrast)
+        treatment, reference, shared = self._labels.name_sides(contrast)
         more = [shared] if shared else []
-        return self._name(contrast.treatment, treatment, more), self._name(contrast.reference, reference, None)
+        return self._name_side(contrast.treatment, treatment, more), self._name_side(
+            contrast.reference, reference, None
+        )
 
-    def _name(self, side: Assignment, label: str, more: list[str] | None) -> str:
-        noun = self._nouns.get(label) if words.plain(str(side.get("environment", ""))) == label else None
+    def _name_side(self, side: Assignment, label: str, more: list[str] | None) -> str:
+        noun = self._nouns.get(label) if words.strip_controls(str(side.get("environment", ""))) == label else None
         if noun is None:
             return f"{label} ({', '.join(more)})" if more else label
         brackets = [] if more is None else [*([label] if label != noun else []), *more]
         return f"the {noun}" + (f" ({', '.join(brackets)})" if brackets else "")
 
 
-def _said(group: Sequence[Contrast], namer: _Namer, labels: Labels, has_many: bool) -> Iterator[Said]:
+def _write_sentences(group: Sequence[Contrast], namer: _Namer, labels: Labels, has_many: bool) -> Iterator[Said]:
     workload: str | None = None
     for place, contrast in enumerate(group):
-        treatment, reference = namer.sides(contrast)
+        treatment, reference = namer.name_sides(contrast)
         subject = "it" if place else treatment
         is_new = has_many and contrast.workload != workload
         workload = contrast.workload
-        where = f"in {words.plain(workload)}, " if is_new and workload else ""
-        text = f"{where}{subject} {_clause(contrast, reference, labels)}"
-        yield Said(contrast, f"{_capital(text) if where or text.startswith(('the ', 'it ')) else text}.")
+        where = f"in {words.strip_controls(workload)}, " if is_new and workload else ""
+        text = f"{where}{subject} {_write_clause(contrast, reference, labels)}"
+        yield Said(contrast, f"{_capitalise(text) if where or text.startswith(('the ', 'it ')) else text}.")
 
 
-def _capital(text: str) -> str:
+def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _clause(contrast: Contrast, reference: str, labels: Labels) -> str:
+def _write_clause(contrast: Contrast, reference: str, labels: Labels) -> str:
     if contrast.verdict is Verdict.WITHDRAWN:
         return f"was given up after failures, and is not compared with {reference}"
-    said = _values(contrast, reference, labels)
+    said = _describe_values(contrast, reference, labels)
     if contrast.verdict is Verdict.UNDECIDED:
-        return f"could not be told from {reference}{_undecided(contrast, said, labels)}"
+        return f"could not be told from {reference}{_describe_undecided(contrast, said, labels)}"
     if said is None or contrast.ratio is None or not _is_plain(contrast):
         return words.clause_of(contrast, reference, labels)
-    about = f"{figures.ratio(contrast.ratio, contrast.interval, contrast.equivalence or ())} ×{_brackets(contrast)}"
-    margin = words.margin(contrast)
+    about = (
+        f"{figures.format_ratio(contrast.ratio, contrast.interval, contrast.equivalence or ())} "
+        f"×{_format_brackets(contrast)}"
+    )
+    margin = words.format_margin(contrast)
     if contrast.verdict is Verdict.EQUIVALENT:
         return f"{said}: the same within {margin}, {about}"
     if contrast.verdict is Verdict.NOT_WORSE:
         return f"{said}: not worse by more than {margin}, {about}"
-    return f"{said}: {_change(contrast, verb := _verb(contrast, labels))}{_correct_for_looks(contrast, verb)}"
+    change = _describe_change(contrast, verb := _choose_verb(contrast, labels))
+    return f"{said}: {change}{_correct_for_looks(contrast, verb)}"
 
 
 def _correct_for_looks(contrast: Contrast, verb: _Verb) -> str:
@@ -136,18 +142,20 @@ def _correct_for_looks(contrast: Contrast, verb: _Verb) -> str:
     if contrast.adjusted is None:
         return ""
     seen, corrected = (  # with the decimals that the interval deserves, and without it
-        _change(contrast.model_copy(update={"ratio": ratio}), verb).partition(" (")[0]
+        _describe_change(contrast.model_copy(update={"ratio": ratio}), verb).partition(" (")[0]
         for ratio in (contrast.ratio, contrast.adjusted)
     )
     return "" if corrected == seen else f", or {corrected} corrected for the looks"
 
 
-def _undecided(contrast: Contrast, said: str | None, labels: Labels) -> str:
+def _describe_undecided(contrast: Contrast, said: str | None, labels: Labels) -> str:
     """What is known of it all the same, and what would decide it."""
-    known = f" in {labels.response(contrast.workload, contrast.response)}" if said is None else f": it {said}"
+    known = f" in {labels.name_response(contrast.workload, contrast.response)}" if said is None else f": it {said}"
     if contrast.interval is not None:
-        known += f" ({words.estimate(contrast).replace(' (', ', ', 1).removesuffix(')')})"
-    return known + "".join(f"; {why}" for why in (words.reason(contrast), *words.degree(contrast)) if why)
+        known += f" ({words.format_estimate(contrast).replace(' (', ', ', 1).removesuffix(')')})"
+    return known + "".join(
+        f"; {why}" for why in (words.explain_undecided(contrast), *words.list_degrees(contrast)) if why
+    )
 
 
 def _is_plain(contrast: Contrast) -> bool:
@@ -156,14 +164,14 @@ def _is_plain(contrast: Contrast) -> bool:
     return all(end > 0 and math.isfinite(end) for end in ends)
 
 
-def _values(contrast: Contrast, reference: str, labels: Labels) -> str | None:
+def _describe_values(contrast: Contrast, reference: str, labels: Labels) -> str | None:
     """ "serves 3,400 requests a second where the host serves 29,400": medians over the blocks that the contrast rests
     on; None where one is a bound."""
     medians = find_medians(contrast)
     if medians is None:
         return None
     mine, theirs = medians
-    verb = _verb(contrast, labels)
+    verb = _choose_verb(contrast, labels)
     if contrast.unit in ("1/s", "") and "{} " in verb.amount:
         mine, theirs = mine.removesuffix("/s"), theirs.removesuffix("/s")
     if not verb.verb:
@@ -179,15 +187,15 @@ def find_medians(contrast: Contrast) -> tuple[str, str] | None:
     sides = [pair.treatment for pair in pairs], [pair.reference for pair in pairs]
     if not all(math.isfinite(value) for side in sides for value in side):
         return None
-    mine, theirs = (figures.quantity(figures.as_known(side), contrast.unit) for side in sides)
+    mine, theirs = (figures.format_quantity(figures.as_known(side), contrast.unit) for side in sides)
     return mine, theirs
 
 
-def _verb(contrast: Contrast, labels: Labels) -> _Verb:
+def _choose_verb(contrast: Contrast, labels: Labels) -> _Verb:
     known = _VERBS.get((contrast.response, contrast.unit))
     if known is not None:
         return known
-    title = labels.response(contrast.workload, contrast.response)
+    title = labels.name_response(contrast.workload, contrast.response)
     article = "an" if title[:1].lower() in "aeiou" else "a"
     return _Verb("", f"{article} {title} of {{}}", *(_SHORTER if contrast.unit == "s" else _LESS))
 
@@ -196,7 +204,7 @@ _SHARE_OF = 2.0
 """Up to this many times a difference is told in percent, beyond it in times."""
 
 
-def _change(contrast: Contrast, verb: _Verb) -> str:
+def _describe_change(contrast: Contrast, verb: _Verb) -> str:
     """ "8.3 times fewer (6.0 to 20)", "2.6 % more (1.9 to 3.4 %)"."""
     ratio, interval = contrast.ratio or 1.0, contrast.interval
     word = verb.more if ratio > 1 else verb.less
@@ -208,17 +216,17 @@ def _change(contrast: Contrast, verb: _Verb) -> str:
     if max(ratio, *(turned or ())) <= _SHARE_OF and (turned is None or turned[0] > 1):
         # Fewer by a share of the reference, not of the treatment.
         shares = [abs(end - 1) for end in (contrast.ratio or 1.0, *(interval or ()))]
-        value, *ends = _percents(shares[0], sorted(shares[1:]))
+        value, *ends = _format_percents(shares[0], sorted(shares[1:]))
         return f"{value} % {word}" + (f" ({' to '.join(ends)} %)" if ends else "")
-    brackets = "" if turned is None else f" ({figures.interval(ratio, turned)})"
+    brackets = "" if turned is None else f" ({figures.format_interval(ratio, turned)})"
     times = "as many" if word == "more" and verb.less == "fewer" else _TIMES.get(word, word)
-    return f"{figures.ratio(ratio, turned)} times {times}{brackets}"
+    return f"{figures.format_ratio(ratio, turned)} times {times}{brackets}"
 
 
 _TIMES = {"more": "as much", "longer": "as long", "shorter": "shorter"}
 
 
-def _percents(share: float, ends: Sequence[float]) -> list[str]:
+def _format_percents(share: float, ends: Sequence[float]) -> list[str]:
     """Shares as percents, with as many decimals as their width deserves and as none of them is 0 with."""
     numbers = [100 * number for number in (share, *ends)]
     width = max(numbers) - min(numbers) or max(numbers) / 10
@@ -228,10 +236,10 @@ def _percents(share: float, ends: Sequence[float]) -> list[str]:
     return [f"{number:.{decimals}f}" for number in numbers]
 
 
-def _brackets(contrast: Contrast) -> str:
+def _format_brackets(contrast: Contrast) -> str:
     if contrast.ratio is None or contrast.interval is None:
         return ""
-    return f" ({figures.interval(contrast.ratio, contrast.interval, contrast.equivalence or ())})"
+    return f" ({figures.format_interval(contrast.ratio, contrast.interval, contrast.equivalence or ())})"
 
 
 def describe_values(contrast: Contrast) -> str:

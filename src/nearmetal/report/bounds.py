@@ -25,25 +25,25 @@ COLUMNS: Final = tuple(Column(title, numeric=True, where="data") for title in _C
 """For programs: in how many blocks no more is known than such a bound."""
 
 
-def counts(cell: Cell) -> tuple[int, ...]:
+def list_counts(cell: Cell) -> tuple[int, ...]:
     """What stands in `COLUMNS`."""
     return tuple(cell.censored.count(bound) for bound in _COUNTED.values())
 
 
-def of(cell: Cell, statistic: Statistic) -> Bound | None:
+def find_bound(cell: Cell, statistic: Statistic) -> Bound | None:
     """What is known of it; None where that is the number itself."""
     return left_open(_STATISTICS[statistic], cell.values, cell.censored) if any(cell.censored) else None
 
 
-def quantity(cell: Cell, statistic: Statistic, of_each: int = 1) -> Quantity | None:
+def make_quantity(cell: Cell, statistic: Statistic, of_each: int = 1) -> Quantity | None:
     """It, or one of so many clients' share of it, in the response's unit; None where it lies nobody knows where."""
-    bound = of(cell, statistic)
+    bound = find_bound(cell, statistic)
     if bound == "both":
         return None
-    return Quantity(getattr(cell, statistic) / of_each, cell.unit, bound=bound, place=_place(cell, of_each))
+    return Quantity(getattr(cell, statistic) / of_each, cell.unit, bound=bound, place=_find_place(cell, of_each))
 
 
-def _place(cell: Cell, of_each: int = 1) -> float | None:
+def _find_place(cell: Cell, of_each: int = 1) -> float | None:
     """How finely its values are known; see `figures.find_known_place`."""
     if any(cell.censored):
         return None
@@ -52,11 +52,11 @@ def _place(cell: Cell, of_each: int = 1) -> float | None:
     return place and place / of_each
 
 
-def deviation(cell: Cell) -> Quantity | None:
+def make_deviation(cell: Cell) -> Quantity | None:
     """The sample's standard deviation; None where there is none."""
-    return Quantity(cell.stddev, cell.unit, place=_place(cell)) if scatters(cell) else None
+    return Quantity(cell.stddev, cell.unit, place=_find_place(cell)) if has_deviation(cell) else None
 
 
-def scatters(cell: Cell) -> bool:
+def has_deviation(cell: Cell) -> bool:
     """Whether it has a standard deviation: of bounds that says nothing, and one value alone does not scatter."""
     return len(cell.values) > 1 and not any(cell.censored)

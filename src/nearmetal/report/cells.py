@@ -20,24 +20,24 @@ def for_people(value: Value) -> str:
     if isinstance(value, Quantity):
         if value.unit == "p":
             return f"{value.value:.2g}" if value.value >= _LEAST else f"< {_LEAST}"
-        text = figures.quantity(figures.round_off(value.value, value.place), value.unit, value.decimals)
+        text = figures.format_quantity(figures.round_off(value.value, value.place), value.unit, value.decimals)
         return f"{_SIGNS[value.bound]} {text}" if value.bound else text
     if isinstance(value, float):
         if 0 < abs(value) < _LEAST:
             return f"< {_LEAST}" if value > 0 else f"> −{_LEAST}"
-        return figures.rounded(value)
+        return figures.format_rounded(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return words.plain(value)
+    return words.strip_controls(value)
 
 
-def alike(rows: Iterable[tuple[Value, ...]]) -> tuple[tuple[Value, ...], ...]:
+def align_decimals(rows: Iterable[tuple[Value, ...]]) -> tuple[tuple[Value, ...], ...]:
     """Rows of which the rates of a column have one number of decimals."""
-    columns = [_alike(column) for column in zip(*rows, strict=True)]
+    columns = [_align_column(column) for column in zip(*rows, strict=True)]
     return tuple(zip(*columns, strict=True))
 
 
-def _alike(column: tuple[Value, ...]) -> list[Value]:
+def _align_column(column: tuple[Value, ...]) -> list[Value]:
     decimals = figures.common_decimals(value.value for value in column if isinstance(value, Quantity))
     return [replace(value, decimals=decimals) if isinstance(value, Quantity) else value for value in column]
 
@@ -52,18 +52,18 @@ def for_programs(value: Value) -> str:
         return repr(value.value)
     if isinstance(value, int | float):
         return repr(value)
-    text = words.plain(value)
+    text = words.strip_controls(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
 
 
-def shown(table: Table, where: str) -> list[tuple[int, Column]]:
+def list_columns(table: Table, where: str) -> list[tuple[int, Column]]:
     """The columns that people ("page") or programs ("data") see, with their places in a row."""
     return [(index, column) for index, column in enumerate(table.columns) if column.where in ("both", where)]
 
 
-def repeated(table: Table) -> list[int]:
+def count_repeated(table: Table) -> list[int]:
     """For each row, how many of its first columns say the same as in the row above: no need to read them again."""
-    columns = [index for index, column in shown(table, "page") if not column.numeric]
+    columns = [index for index, column in list_columns(table, "page") if not column.numeric]
     above: tuple[Value, ...] | None = None
     found = []
     for row in table.rows:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nearmetal import plugins
 from nearmetal.errors import NearmetalError, ToolFailed, message_of
-from nearmetal.plain import plain
+from nearmetal.plain import strip_controls
 from nearmetal.report import figures
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source
 from nearmetal.report.drawing import INSTALL_ENGINE
@@ -22,7 +22,7 @@ _TRUST = "validity"
 _NAMED = 5
 
 
-def sections(
+def make_sections(
     report: ReportInput, say: Say | None = None, take: Callable[[Section], None] | None = None
 ) -> list[Section]:
     """The chapters of a report, in order. `take` is given each as soon as it is there, in any order.
@@ -31,7 +31,7 @@ def sections(
     raising, so that a chapter of ours that breaks cannot pass unseen in a test.
     """
     found: list[tuple[float, str, Section]] = []
-    for name in plugins.names("sections"):
+    for name in plugins.list_names("sections"):
         place, title = math.inf, name  # until its plugin has told
         try:
             plugin: SectionPlugin = plugins.load("sections", name)
@@ -43,7 +43,7 @@ def sections(
             if say is None:
                 raise
             say(f"the section {name!r} broke, and the report is without it: {message_of(error)}")
-            section = _notice(name, title, error)
+            section = _make_notice(name, title, error)
         if section is not None:
             if take is not None:
                 take(section)
@@ -57,9 +57,9 @@ def _warn_of_unread(sections: Sequence[Section], unread: Mapping[str, str], say:
     vain by any of them."""
     if not unread or not sections:
         return list(sections)
-    named = [f"{plain(path)}: {why}" for path, why in sorted(unread.items())[:_NAMED]]
+    named = [f"{strip_controls(path)}: {why}" for path, why in sorted(unread.items())[:_NAMED]]
     more = len(unread) - len(named)
-    count = figures.count(len(unread), "file of a trial is", "files of trials are")
+    count = figures.format_count(len(unread), "file of a trial is", "files of trials are")
     them = "it" if len(unread) == 1 else "them"
     listed = "; ".join([*named, *([f"and {more} more"] if more else [])])
     text = f"{count} not as recorded, and nothing here is made of {them}. {listed}"
@@ -80,7 +80,9 @@ def without_charts(sections: Sequence[Section], why: Mapping[str, str], say: Say
         if say is None:
             raise ToolFailed(text, "report")
         say(text)
-    return [replace(section, blocks=tuple(_instead(block, why) for block in section.blocks)) for section in sections]
+    return [
+        replace(section, blocks=tuple(_replace_chart(block, why) for block in section.blocks)) for section in sections
+    ]
 
 
 def describe_charts(sections: Sequence[Section], say: Say | None = None) -> list[Section]:
@@ -108,13 +110,13 @@ def describe_charts(sections: Sequence[Section], say: Say | None = None) -> list
     return described
 
 
-def _instead(block: Block, why: Mapping[str, str]) -> Block:
+def _replace_chart(block: Block, why: Mapping[str, str]) -> Block:
     if not isinstance(block, Chart) or block.name not in why:
         return block
     return Notice(f"The chart {block.name} is missing, for it cannot be drawn: {why[block.name]}", "warning")
 
 
-def _notice(name: str, title: str, error: Exception) -> Section:
+def _make_notice(name: str, title: str, error: Exception) -> Section:
     """What is missing, and its trace, for whoever wrote the plugin."""
     told = error.what if isinstance(error, NearmetalError) else f"{name} raised {message_of(error)}"
     return Section(

@@ -44,12 +44,12 @@ def print_comparison(
     if min(began[1]) < max(began[0]):
         console.print("! the run named second is the older of the two", style="yellow")
     has_several = len(runs) > 2
-    for text, of in _warned([one for one in found.warnings if one.code not in _TOLD_ELSEWHERE], len(runs)):
-        console.print(Text(f"! {of}: {words.plain(text)}", style="bold yellow", overflow="fold"))
+    for text, of in _group_warnings([one for one in found.warnings if one.code not in _TOLD_ELSEWHERE], len(runs)):
+        console.print(Text(f"! {of}: {words.strip_controls(text)}", style="bold yellow", overflow="fold"))
     if found.apart or not found.alone:
         _print_apart(found.apart, console)
     labels = make_labels(found, [run for _, run in runs])
-    shared = _shared(found.changes)
+    shared = _list_shared(found.changes)
     for of, heading in _HEADINGS:
         chosen = [change for change in found.changes if change.of == of]
         if chosen:
@@ -75,14 +75,18 @@ def describe_gates(found: Compared) -> list[str]:
     name = "comparison" if of == "contrast" else "treatment"
     asked = [change for change in found.changes if change.of == of and change.primary]
     unknown = sum(change.interval is None for change in asked)
-    rest = f"; of {figures.count(unknown, name)} nothing can be said" if unknown else ""
+    rest = f"; of {figures.format_count(unknown, name)} nothing can be said" if unknown else ""
     told = [change for change in asked if change.interval is not None]
     undecided = sum(change.verdict is Verdict.UNDECIDED for change in told)
     rest += f"; {undecided} of {len(told)} {'is' if undecided == 1 else 'are'} undecided" if undecided else ""
     failing = sum(change.failed * change.blocks_before > change.failed_before * change.blocks for change in asked)
-    rest += f"; {figures.count(failing, name)} failed more often than before, though not surely" if failing else ""
+    rest += (
+        f"; {figures.format_count(failing, name)} failed more often than before, though not surely" if failing else ""
+    )
     lines = [describe_outcome(outcome, name, "before", rest) for outcome in found.gates]
-    reasons = sorted({_reason(one) for one in asked if one.interval is None or one.verdict is Verdict.UNDECIDED} - {""})
+    reasons = sorted(
+        {_explain_reason(one) for one in asked if one.interval is None or one.verdict is Verdict.UNDECIDED} - {""}
+    )
     return [
         line if outcome.met or not reasons else f"{line} ({'; '.join(reasons)})"
         for line, outcome in zip(lines, found.gates, strict=True)
@@ -93,21 +97,21 @@ def make_labels(found: Compared, runs: Sequence[Ran]) -> Labels:
     sides = [(one.treatment, one.reference) for one in found.changes]
     sides += [(one.treatment, one.reference) for one in found.alone]
     kinds = {key: kind for run in runs for key, kind in find_response_kinds(run.manifest.plan).items()}
-    return Labels.of((side for pair in sides for side in pair), kinds)
+    return Labels.from_treatments((side for pair in sides for side in pair), kinds)
 
 
 def name_change(change: Change, found: Compared, labels: Labels) -> str:
     """ "web, docker vs host"; the workload where there are several."""
     has_several = len({one.workload for one in found.changes}) > 1
-    where = f"{words.workload(change.workload)}, " if has_several else ""
-    return where + (labels.treatment(change.treatment) if change.of == "treatment" else labels.versus(change))
+    where = f"{words.name_workload(change.workload)}, " if has_several else ""
+    return where + (labels.name_treatment(change.treatment) if change.of == "treatment" else labels.name_versus(change))
 
 
 def tell_verdict(change: Change) -> tuple[str, Tone]:
     """In words, with what it means."""
     if change.verdict is Verdict.WITHDRAWN:
         return "withdrawn", "worse"
-    tone = words.tone(change)
+    tone = words.choose_tone(change)
     if change.verdict is Verdict.NOT_WORSE:
         return "not worse", tone
     return f"{change.verdict}{f', {tone}' if tone in ('better', 'worse') else ''}", tone
@@ -116,14 +120,18 @@ def tell_verdict(change: Change) -> tuple[str, Tone]:
 def describe_change(change: Change, shared: Sequence[str] = ()) -> str:
     """How large it is, why there is no verdict, and what it is warned of but for what is `shared` with others."""
     if not _has_estimate(change):
-        return _reason(change) if change.verdict is Verdict.WITHDRAWN else f"cannot be compared; {_reason(change)}"
+        return (
+            _explain_reason(change)
+            if change.verdict is Verdict.WITHDRAWN
+            else f"cannot be compared; {_explain_reason(change)}"
+        )
     texts = [warning.text for warning in change.warnings if warning.text not in shared]
-    return f"{describe_size(change)}{''.join(f'; {one}' for one in (_reason(change), *texts) if one)}"
+    return f"{describe_size(change)}{''.join(f'; {one}' for one in (_explain_reason(change), *texts) if one)}"
 
 
 def describe_size(change: Change) -> str:
     """ "0.90 × what it was (0.88 to 0.92)", "changed by +0.2 points (+0.1 to +0.3)"."""
-    number, bracket, interval = words.estimate(change).partition(" (")
+    number, bracket, interval = words.format_estimate(change).partition(" (")
     if number == figures.UNBOUNDED:
         to = "ratio to" if change.scale == "ratio" else "difference from"
         became = f"has no typical {to} what it was"  # a failure has no size
@@ -134,22 +142,22 @@ def describe_size(change: Change) -> str:
 
 def _print_run(when: str, run: Ran, state: State, console: Console) -> None:
     manifest = run.manifest
-    line = Text(f"{when}: {words.plain(manifest.study.name)} of {manifest.created}: ", overflow="fold")
+    line = Text(f"{when}: {words.strip_controls(manifest.study.name)} of {manifest.created}: ", overflow="fold")
     line.append_text(counts_line(count(run.records)))
     if state != "ended":
-        planned = figures.count(manifest.plan.trials, "trial")
+        planned = figures.format_count(manifest.plan.trials, "trial")
         line.append(f"; {state}, {'at most ' if manifest.plan.looks else ''}{planned} were planned", "yellow")
     console.print(line)
-    console.print(f"  folder: {words.plain(run.name)}", soft_wrap=True)
+    console.print(f"  folder: {words.strip_controls(run.name)}", soft_wrap=True)
 
 
-def _warned(warnings: Sequence[WarnedOf], runs: int) -> list[tuple[str, str]]:
+def _group_warnings(warnings: Sequence[WarnedOf], runs: int) -> list[tuple[str, str]]:
     """Each with those of so many runs that it is of: what is the same of several is told once."""
     runs_of: dict[str, list[str]] = {}
     for warning in warnings:
-        which = f"{warning.run} ({words.plain(warning.folder)})" if runs > 2 else warning.run
+        which = f"{warning.run} ({words.strip_controls(warning.folder)})" if runs > 2 else warning.run
         runs_of.setdefault(warning.text, []).append(which)
-    return [(text, "each run" if len(of) == runs > 2 else figures.listing(of)) for text, of in runs_of.items()]
+    return [(text, "each run" if len(of) == runs > 2 else figures.join_listing(of)) for text, of in runs_of.items()]
 
 
 def _print_apart(rows: Sequence[FairnessRow], console: Console) -> None:
@@ -158,8 +166,8 @@ def _print_apart(rows: Sequence[FairnessRow], console: Console) -> None:
         return
     console.print(Text("What else is not the same", style="bold"))
     for row in rows[:_ROWS]:
-        values = " → ".join(_short(row.values.get(when, "not there")) for when in (BEFORE, AFTER))
-        text = f"{words.plain(row.group)}, {words.plain(row.fact)}: {values}"
+        values = " → ".join(_shorten_text(row.values.get(when, "not there")) for when in (BEFORE, AFTER))
+        text = f"{words.strip_controls(row.group)}, {words.strip_controls(row.fact)}: {values}"
         console.print(Padding(text, (0, 0, 0, 2), expand=False))
     if len(rows) > _ROWS:
         console.print(f"  and {len(rows) - _ROWS} more: --json has them")
@@ -174,11 +182,11 @@ def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> Non
         sides = [one.treatment] if one.of == "treatment" else [one.treatment, one.reference]
         if one.of == "contrast" and any((one.run, one.workload, key_of(side)) in without for side in sides):
             continue
-        what = f"{one.run}: {' against '.join(labels.treatment(side) for side in sides)}"
-        why = f"; left out of the other, {words.plain(one.why)}" if one.why else ""
-        asked = words.workload(one.workload)
+        what = f"{one.run}: {' against '.join(labels.name_treatment(side) for side in sides)}"
+        why = f"; left out of the other, {words.strip_controls(one.why)}" if one.why else ""
+        asked = words.name_workload(one.workload)
         if sum(workload == one.workload for workload, _ in primaries) > 1:  # of which another response is asked
-            asked += f" ({labels.response(one.workload, one.response)})"
+            asked += f" ({labels.name_response(one.workload, one.response)})"
         rows.setdefault((what, why), []).append(asked)
     if rows:
         console.print(Text("Only one of the runs was to measure it", style="bold"))
@@ -188,12 +196,12 @@ def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> Non
         console.print(f"  and {len(rows) - _ROWS} more: --json has them")
 
 
-def _short(text: str) -> str:
-    text = words.plain(text)
+def _shorten_text(text: str) -> str:
+    text = words.strip_controls(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _shared(changes: Sequence[Change]) -> list[str]:
+def _list_shared(changes: Sequence[Change]) -> list[str]:
     """What there is to be warned of in each of several changes that something can be said of."""
     first, *others = [[warning.text for warning in one.warnings] for one in changes if _has_estimate(one)] or [[]]
     return [text for text in first if others and all(text in texts for texts in others)]
@@ -203,7 +211,7 @@ def _print_change(change: Change, what: str, shared: Sequence[str], labels: Labe
     verdict, tone = tell_verdict(change)
     line = Text.assemble(
         (f"{words.SIGNS[tone]} {verdict}", STYLES[tone]),
-        f"  {what}: {labels.response(change.workload, change.response)} {describe_change(change, shared)}",
+        f"  {what}: {labels.name_response(change.workload, change.response)} {describe_change(change, shared)}",
     )
     console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
@@ -227,7 +235,7 @@ _REASONS = {
 """Why there is no verdict, where one of the runs is the reason."""
 
 
-def _reason(change: Change) -> str:
+def _explain_reason(change: Change) -> str:
     """Why there is no verdict, or ""."""
     if change.reason == "no-margin" and not _is_of_costs(change):
         return "its median was 0, so a margin in percent of it means nothing"
@@ -237,25 +245,27 @@ def _reason(change: Change) -> str:
         return "it fails in another share of its blocks"
     if change.because_of and change.reason in _REASONS:
         return _REASONS[change.reason].format(when=change.because_of)
-    return words.reason(change)
+    return words.explain_undecided(change)
 
 
 def _small_print(changes: Sequence[Change], has_several: bool) -> str:
     having = [change for change in changes if _has_estimate(change)]
     if not having:
         return "nothing can be compared"
-    before, after = (_range(sizes) for sizes in zip(*((one.blocks_before, one.blocks) for one in having), strict=True))
+    before, after = (
+        _format_range(sizes) for sizes in zip(*((one.blocks_before, one.blocks) for one in having), strict=True)
+    )
     blocks = f"{before} and {after} blocks"
     if has_several:
-        runs = (_range(sizes) for sizes in zip(*((one.runs_before, one.runs) for one in having), strict=True))
+        runs = (_format_range(sizes) for sizes in zip(*((one.runs_before, one.runs) for one in having), strict=True))
         blocks = f"{' and '.join(runs)} runs of {blocks}; each run counts as one value"
     levels = dict.fromkeys(change.level for change in changes if change.interval is not None)
     if not levels:
         return blocks
-    intervals = figures.listing(figures.percent(1 - level) for level in levels)
+    intervals = figures.join_listing(figures.format_percent(1 - level) for level in levels)
     which = " (those by which a gate goes share the level)" if len(levels) > 1 else ""
     return f"{blocks}; in brackets the {intervals} interval{which}"
 
 
-def _range(sizes: Sequence[int]) -> str:
+def _format_range(sizes: Sequence[int]) -> str:
     return str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"

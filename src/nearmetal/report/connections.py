@@ -29,7 +29,7 @@ class Row:
     """What the load document's figure is divided by; httperf's is divided already."""
 
 
-def _times(name: str, httperf: str, load: str) -> Row:
+def _make_row(name: str, httperf: str, load: str) -> Row:
     return Row(name, "s", httperf, load, 1e-3, 1e-9)
 
 
@@ -55,10 +55,10 @@ ROWS = (
     Row("time per connection", "s", "connections.period_ms", "elapsed_ns", 1e-3, 1e-9, per="connections.opened"),
     Row("concurrent connections, at most", "", "connections.concurrent_max", "connections.concurrent_max"),
     *(
-        _times(f"connection time {name}", f"connection_ms.{key}", f"connection_ns.{key}")
+        _make_row(f"connection time {name}", f"connection_ms.{key}", f"connection_ns.{key}")
         for name, key in _SPREAD.items()
     ),
-    _times("connection time connect", "connect_ms.mean", "connect_ns.mean"),
+    _make_row("connection time connect", "connect_ms.mean", "connect_ns.mean"),
     Row("replies per connection", "", "connections.replies_each", "connections.replies_each"),
     Row("request rate", "1/s", "requests.rate", "requests.sent", load_size=1e9, per="elapsed_ns"),
     Row("time per request", "s", "requests.period_ms", "elapsed_ns", 1e-3, 1e-9, per="requests.sent"),
@@ -69,8 +69,8 @@ ROWS = (
         if name != "median"
     ),
     Row("reply rate samples", "", "reply_rate.samples", "reply_rate.samples"),
-    _times("reply time response", "first_byte_ms.mean", "first_byte_ns.mean"),
-    _times("reply time transfer", "transfer_ms.mean", "transfer_ns.mean"),
+    _make_row("reply time response", "first_byte_ms.mean", "first_byte_ns.mean"),
+    _make_row("reply time transfer", "transfer_ms.mean", "transfer_ns.mean"),
     Row("reply size header", "B", "reply_bytes.header", "bytes.header", per="requests.completed"),
     Row("reply size content", "B", "reply_bytes.content", "bytes.body", per="requests.completed"),
     Row("reply size footer", "B", "reply_bytes.footer", ""),
@@ -102,7 +102,7 @@ def of_httperf(found: Mapping[str, Any]) -> dict[str, float]:
 
 def of_load(document: Mapping[str, Any]) -> dict[str, float]:
     """The rows of a `load.v1` document, and the percentiles of its latency in s."""
-    told = _flat(document)
+    told = _flatten_document(document)
     rows: dict[str, float] = {}
     for row in ROWS:
         by = told.get(row.per, 0.0) if row.per else 1.0
@@ -112,9 +112,12 @@ def of_load(document: Mapping[str, Any]) -> dict[str, float]:
     return rows | {name: told[place] * 1e-9 for name, place in latency.items() if place in told}
 
 
-def _flat(document: Mapping[str, Any]) -> dict[str, float]:
+def _flatten_document(document: Mapping[str, Any]) -> dict[str, float]:
     """Every number by "PART.NAME", with the sums that httperf prints."""
-    places = {**document, **{f"{part}.{name}": value for part in document for name, value in _inside(document[part])}}
+    places = {
+        **document,
+        **{f"{part}.{name}": value for part in document for name, value in _list_items(document[part])},
+    }
     told = {name: float(value) for name, value in places.items() if _is_number(value)}
     told["bytes.replies"] = told.get("bytes.header", 0.0) + told.get("bytes.body", 0.0)
     told["bytes.all"] = told["bytes.replies"] + told.get("bytes.sent", 0.0)
@@ -123,7 +126,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, float]:
     return told
 
 
-def _inside(part: object) -> Iterable[tuple[str, Any]]:
+def _list_items(part: object) -> Iterable[tuple[str, Any]]:
     return part.items() if isinstance(part, Mapping) else ()
 
 
@@ -134,24 +137,24 @@ def _is_number(value: object) -> bool:
 _READERS = {"load-*.json": of_load, "httperf-*.json": of_httperf}
 
 
-def means(records: Iterable[TrialRecord], report: ReportInput) -> dict[str, float]:
+def average_rows(records: Iterable[TrialRecord], report: ReportInput) -> dict[str, float]:
     """Each row's mean over clients and trials; a document that cannot be read any more is passed over."""
     told: dict[str, list[float]] = defaultdict(list)
-    for rows in _rows(records, report):
+    for rows in _read_rows(records, report):
         for name, value in rows.items():
             told[name].append(value)
     return {name: statistics.fmean(some) for name, some in told.items()}
 
 
-def _rows(records: Iterable[TrialRecord], report: ReportInput) -> Iterator[Mapping[str, float]]:
+def _read_rows(records: Iterable[TrialRecord], report: ReportInput) -> Iterator[Mapping[str, float]]:
     """Of each document that can be read."""
     for record in records:
         for pattern, rows_of in _READERS.items():
-            documents = map(_document, report.artifacts(record, pattern))
+            documents = map(_parse_document, report.artifacts(record, pattern))
             yield from (rows_of(document) for document in documents if document)
 
 
-def _document(content: bytes | None) -> Mapping[str, Any]:
+def _parse_document(content: bytes | None) -> Mapping[str, Any]:
     """Nothing where it cannot be read."""
     try:
         document = json.loads(content or b"")

@@ -7,11 +7,11 @@ from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment
 from nearmetal.report import words
-from nearmetal.report.charts.by_number import Course, Point
+from nearmetal.report.charts.by_number import CourseLine, Point
 from nearmetal.report.reading import ReportInput
 
 
-def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
+def make_courses(cells: Iterable[Cell], report: ReportInput) -> list[CourseLine]:
     """The lines, in the order of the cells; dashed for UDP. Where only a bound is known they have no point."""
     study = report.manifest.study
     along: dict[tuple[str, str], list[tuple[int, Cell]]] = {}
@@ -19,13 +19,13 @@ def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
         if any(cell.censored):
             continue
         clients = report.asked(cell.treatment).clients.count
-        along.setdefault((cell.workload, label(cell, report)), []).append((clients, cell))
+        along.setdefault((cell.workload, name_treatment(cell, report)), []).append((clients, cell))
     several = len({workload for workload, _ in along}) > 1
     return [
-        Course(
-            label=f"{name}, {words.plain(workload)}" if several else name,
+        CourseLine(
+            label=f"{name}, {words.strip_controls(workload)}" if several else name,
             colour=report.colour(members[0][1].treatment),
-            dashed=protocol(members[0][1], report) == "udp",
+            dashed=find_protocol(members[0][1], report) == "udp",
             points=tuple(
                 Point(clients, found.estimate, found.interval)
                 for clients, cell in sorted(members, key=lambda member: member[0])
@@ -36,17 +36,17 @@ def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
     ]
 
 
-def of_each(lines: Sequence[Course]) -> list[Course]:
+def of_each(lines: Sequence[CourseLine]) -> list[CourseLine]:
     """Lines of sums over all clients as lines of one client's share."""
-    return [replace(line, points=tuple(_share(point) for point in line.points)) for line in lines]
+    return [replace(line, points=tuple(_divide_point(point) for point in line.points)) for line in lines]
 
 
-def _share(point: Point) -> Point:
+def _divide_point(point: Point) -> Point:
     spread = None if point.interval is None else (point.interval[0] / point.number, point.interval[1] / point.number)
     return Point(point.number, point.value / point.number, spread)
 
 
-def label(cell: Cell, report: ReportInput) -> str:
+def name_treatment(cell: Cell, report: ReportInput) -> str:
     """A treatment's name without its number of clients."""
     return label_without_clients(cell.treatment, report)
 
@@ -54,9 +54,11 @@ def label(cell: Cell, report: ReportInput) -> str:
 def label_without_clients(treatment: Assignment, report: ReportInput) -> str:
     """The same of a treatment."""
     keys = {one.factor: one.key for one in report.asked(treatment).settings}
-    return report.labels.treatment({name: of for name, of in treatment.items() if keys.get(name) != "clients.count"})
+    return report.labels.name_treatment(
+        {name: of for name, of in treatment.items() if keys.get(name) != "clients.count"}
+    )
 
 
-def protocol(cell: Cell, report: ReportInput) -> str:
+def find_protocol(cell: Cell, report: ReportInput) -> str:
     """ "udp" where the workload says so, else "tcp"."""
     return str(report.parameter(cell.treatment, cell.workload, "protocol") or "tcp")

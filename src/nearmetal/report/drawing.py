@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any
 
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.plain import plain
+from nearmetal.plain import strip_controls
 
 Spec = Mapping[str, Any]
 
@@ -82,44 +82,44 @@ def require_engine() -> None:
         raise HostCannot("vl-convert-python, which draws pictures, is not installed", remedy=INSTALL_ENGINE)
 
 
-def draw(spec: Spec) -> Picture:
+def draw_picture(spec: Spec) -> Picture:
     """Draw a Vega-Lite specification. Nothing is loaded: a specification that names an address is an error.
 
     HostCannot if the engine is not installed.
     """
-    picture = svg(spec)
-    return Picture(picture, _png(picture))
+    picture = draw_svg(spec)
+    return Picture(picture, _convert_to_png(picture))
 
 
-def svg(spec: Spec) -> str:
+def draw_svg(spec: Spec) -> str:
     """A Vega-Lite specification as SVG. HostCannot if the engine is not installed."""
     require_engine()
     import vl_convert
 
-    return _unique(vl_convert.vegalite_to_svg(_plain(spec), allowed_base_urls=[]))
+    return _make_unique(vl_convert.vegalite_to_svg(_strip_characters(spec), allowed_base_urls=[]))
 
 
-def _plain(part: Any) -> Any:
+def _strip_characters(part: Any) -> Any:
     """A specification without characters that XML has not: the engine ends its process where it meets one in a text."""
     if isinstance(part, str):
-        return plain(part)
+        return strip_controls(part)
     if isinstance(part, Mapping):
-        return {_plain(name): _plain(value) for name, value in part.items()}
-    return [_plain(value) for value in part] if isinstance(part, list | tuple) else part
+        return {_strip_characters(name): _strip_characters(value) for name, value in part.items()}
+    return [_strip_characters(value) for value in part] if isinstance(part, list | tuple) else part
 
 
-def _png(svg: str) -> bytes:
+def _convert_to_png(svg: str) -> bytes:
     import vl_convert
 
-    return bytes(vl_convert.svg_to_png(svg, scale=1 if _area(svg) > _LARGE else _SHARP))
+    return bytes(vl_convert.svg_to_png(svg, scale=1 if _measure_area(svg) > _LARGE else _SHARP))
 
 
-def _area(svg: str) -> float:
+def _measure_area(svg: str) -> float:
     size = _SIZE.match(svg)
     return float(size[1]) * float(size[2]) if size else 0.0
 
 
-def _unique(svg: str) -> str:
+def _make_unique(svg: str) -> str:
     """Identifiers that stay apart when several drawings stand in one page."""
     mark = hashlib.sha256(svg.encode()).hexdigest()[:8]
     return _IDENTIFIER.sub(rf"\g<1>{mark}-\g<2>", svg)
@@ -143,7 +143,7 @@ class _Drawer:
         assert self._process.stdout is not None
         return bool(self._process.stdout.readline())
 
-    def draw(self, spec: Spec, png: bool) -> Picture | Undrawn:
+    def draw_picture(self, spec: Spec, png: bool) -> Picture | Undrawn:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps((dict(spec), png), default=str).encode() + b"\n")
@@ -157,9 +157,9 @@ class _Drawer:
             said = self._said.read().decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {code}"]
             raise ToolFailed(f"the charts could not be drawn: {said[0]}", "report", "is vl-convert-python installed?")
         one = json.loads(drawn)
-        return Undrawn(one["why"]) if "why" in one else _unpacked(**one)
+        return Undrawn(one["why"]) if "why" in one else _unpack_picture(**one)
 
-    def kill(self) -> None:
+    def kill_process(self) -> None:
         self._process.kill()
 
     def close(self) -> None:
@@ -202,24 +202,24 @@ class Drawers:
             self._is_over = True
         self._waiting.shutdown(wait=False, cancel_futures=True)
         for drawer in self._drawers:
-            drawer.kill()  # or whoever waits for its picture would wait on
+            drawer.kill_process()  # or whoever waits for its picture would wait on
         self._waiting.shutdown()
         for drawer in self._drawers:
             drawer.close()
 
-    def begin(self, spec: Spec, png: bool) -> Begun:
+    def begin_drawing(self, spec: Spec, png: bool) -> Begun:
         """Have a picture drawn meanwhile; `png` says whether a PNG is wanted too."""
-        return self._waiting.submit(self._draw, spec, png)
+        return self._waiting.submit(self._draw_picture, spec, png)
 
-    def _draw(self, spec: Spec, png: bool) -> Picture | Undrawn:
+    def _draw_picture(self, spec: Spec, png: bool) -> Picture | Undrawn:
         drawer = self._idle.get()
         try:
-            return drawer.draw(spec, png)
+            return drawer.draw_picture(spec, png)
         finally:
             self._idle.put(drawer)
 
 
-def drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
+def collect_drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
     """What was begun, once all of it is there, in its order. ToolFailed when an engine fails."""
     end = time.monotonic() + _PATIENCE
     try:
@@ -230,26 +230,28 @@ def drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
         ) from None
 
 
-def _packed(spec: Spec, png: bool) -> Mapping[str, str]:
+def _pack_picture(spec: Spec, png: bool) -> Mapping[str, str]:
     """For the way back, as JSON."""
     try:
-        drawing = svg(spec)
-        picture = Picture(drawing, _png(drawing) if png and _area(drawing) <= _TOO_LARGE else b"")
+        drawing = draw_svg(spec)
+        picture = Picture(drawing, _convert_to_png(drawing) if png and _measure_area(drawing) <= _TOO_LARGE else b"")
     except ValueError as error:  # which is what the engine raises, whatever a specification lacks
         return {"why": " ".join(str(error).splitlines()[:2])}  # a trace follows
     return {"svg": picture.svg, "png": base64.b64encode(picture.png).decode()}
 
 
-def _unpacked(svg: str, png: str) -> Picture:
+def _unpack_picture(svg: str, png: str) -> Picture:
     return Picture(svg, base64.b64decode(png))
 
 
 def _main() -> None:
-    draw({"mark": "point", "data": {"values": []}})  # the engine starts while the specifications are on their way
+    draw_picture(
+        {"mark": "point", "data": {"values": []}}
+    )  # the engine starts while the specifications are on their way
     print(flush=True)
     for line in sys.stdin.buffer:
         spec, png = json.loads(line)
-        print(json.dumps(_packed(spec, png)), flush=True)
+        print(json.dumps(_pack_picture(spec, png)), flush=True)
 
 
 if __name__ == "__main__":

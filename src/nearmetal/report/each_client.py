@@ -10,8 +10,8 @@ from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
-from nearmetal.report.charts.by_number import Course, Point, by_number
-from nearmetal.report.courses import label, protocol
+from nearmetal.report.charts.by_number import CourseLine, Point, by_number
+from nearmetal.report.courses import find_protocol, name_treatment
 from nearmetal.report.reading import ReportInput
 
 
@@ -34,16 +34,17 @@ def render_each_client(cells: Sequence[Cell], responses: Sequence[str], report: 
         return []
     alpha = report.manifest.study.design.alpha
     panels = tuple(
-        _panel(response, chosen, report)
+        _make_panel(response, chosen, report)
         for response in responses
         if (chosen := [one for one in found if one.cell.response == response])
     )
     caption = (
         "Each client by itself, with as many clients as there were at most. Each point is the centre of the blocks on "
-        f"its {figures.percent(1 - alpha)} interval, if there are blocks enough. UDP has dashes and hollow points."
+        f"its {figures.format_percent(1 - alpha)} interval, if there are blocks enough. UDP has dashes and "
+        "hollow points."
     )
     description = "What each client had, by its number; the table has the figures, for fewer clients too."
-    return [Chart("each-client", caption, description, panels), _table(found, report)]
+    return [Chart("each-client", caption, description, panels), _make_table(found, report)]
 
 
 def _of_clients(cells: Sequence[Cell], report: ReportInput) -> Iterator[_OfClient]:
@@ -58,19 +59,19 @@ def _of_clients(cells: Sequence[Cell], report: ReportInput) -> Iterator[_OfClien
             )
 
 
-def _panel(response: str, found: Sequence[_OfClient], report: ReportInput) -> Panel:
+def _make_panel(response: str, found: Sequence[_OfClient], report: ReportInput) -> Panel:
     lines: dict[tuple[str, str], list[_OfClient]] = {}
     for one in found:
-        lines.setdefault((one.cell.workload, label(one.cell, report)), []).append(one)
+        lines.setdefault((one.cell.workload, name_treatment(one.cell, report)), []).append(one)
     several = len({workload for workload, _ in lines}) > 1
     courses = []
     for (workload, name), members in lines.items():
         most = max(one.clients for one in members)
         courses.append(
-            Course(
-                label=f"{name}, {words.plain(workload)}" if several else name,
+            CourseLine(
+                label=f"{name}, {words.strip_controls(workload)}" if several else name,
                 colour=report.colour(members[0].cell.treatment),
-                dashed=protocol(members[0].cell, report) == "udp",
+                dashed=find_protocol(members[0].cell, report) == "udp",
                 points=tuple(
                     Point(one.client, one.centre.estimate, one.centre.interval)
                     for one in members
@@ -79,11 +80,11 @@ def _panel(response: str, found: Sequence[_OfClient], report: ReportInput) -> Pa
             )
         )
     first = found[0].cell
-    title = f"{report.labels.response(first.workload, response)}, each client".capitalize()
-    return Panel(response, by_number(title, words.direction(first.better), "client", first.unit, courses))
+    title = f"{report.labels.name_response(first.workload, response)}, each client".capitalize()
+    return Panel(response, by_number(title, words.name_direction(first.better), "client", first.unit, courses))
 
 
-def _table(found: Sequence[_OfClient], report: ReportInput) -> Table:
+def _make_table(found: Sequence[_OfClient], report: ReportInput) -> Table:
     columns = (
         Column("workload"),
         Column("response"),
@@ -101,10 +102,10 @@ def _table(found: Sequence[_OfClient], report: ReportInput) -> Table:
         low, high = one.centre.interval or (None, None)
         rows.append(
             (
-                words.workload(one.cell.workload),
-                report.labels.response(one.cell.workload, one.cell.response),
+                words.name_workload(one.cell.workload),
+                report.labels.name_response(one.cell.workload, one.cell.response),
                 one.cell.unit,
-                label(one.cell, report),
+                name_treatment(one.cell, report),
                 one.clients,
                 one.client,
                 *(Quantity(value, one.cell.unit) for value in (one.mean, one.centre.estimate)),

@@ -85,7 +85,7 @@ def _lines_of_latex(table: TidyTable, numeric: Sequence[bool]) -> Iterator[str]:
     yield "% needs \\usepackage{booktabs}"
     yield f"\\begin{{tabular}}{{{''.join('r' if one else 'l' for one in numeric)}}}"
     yield "\\toprule"
-    yield " & ".join(map(_escape, table.columns)) + r" \\"
+    yield " & ".join(map(_escape_latex, table.columns)) + r" \\"
     yield "\\midrule"
     for row in table.rows:
         yield " & ".join(map(_write_latex, row)) + r" \\"
@@ -98,10 +98,10 @@ def _write_latex(value: Cell) -> str:
         return "--"
     if isinstance(value, float) and not isinstance(value, bool):
         return f"{value:.{_DIGITS}g}" if math.isfinite(value) else "unbounded" if math.isinf(value) else "--"
-    return _escape(str(value))
+    return _escape_latex(str(value))
 
 
-def _escape(text: str) -> str:
+def _escape_latex(text: str) -> str:
     """Nothing in it that LaTeX would act on."""
     plain = " ".join(text.split())
     return _LATEX.sub(lambda found: _LATEX_NAMES.get(found[0], _escape_one(found[0])), plain)

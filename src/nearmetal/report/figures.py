@@ -9,22 +9,22 @@ from nearmetal import units
 from nearmetal.analysis.responses import find_deviation
 
 
-def quantity(value: float, unit: str, decimals: int | None = None) -> str:
+def format_quantity(value: float, unit: str, decimals: int | None = None) -> str:
     """ "1.2 ms", "512 MiB", "12,340/s": a value of a response for people; of a rate with so many decimals if given."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
     if abs(value) >= _LARGEST:
         text = f"{value:.3g}{'' if unit == '1/s' else ' '}{unit.removeprefix('1')}".rstrip()
     elif unit == "1/s":
-        text = f"{rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
+        text = f"{format_rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
     elif not unit and abs(value) < 10_000_000:  # a count, as it stands on an axis
-        text = rounded(value)
+        text = format_rounded(value)
     else:
-        text = units.show(value, unit).replace(" us", " µs")
+        text = units.show_unit(value, unit).replace(" us", " µs")
     return text.replace("-", "−")
 
 
-def rounded(value: float) -> str:
+def format_rounded(value: float) -> str:
     """Four digits or, above 1000, none after the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
@@ -62,16 +62,16 @@ def common_decimals(values: Iterable[float]) -> int:
     return max(0, min(3, max(3 - large, 1 - small)))
 
 
-def ratio(value: float, spread: tuple[float, float] | None = None, bounds: Sequence[float] = ()) -> str:
+def format_ratio(value: float, spread: tuple[float, float] | None = None, bounds: Sequence[float] = ()) -> str:
     """A ratio with as many decimals as its interval deserves: 0.97, 0.098, 12.3.
 
     Of `bounds`, as of 1, an end of the interval tells on which side it lies. A ratio of 0 or of infinity is unbounded.
     """
     if not _is_bounded(value):
         return UNBOUNDED
-    decimals = _decimals(value, _bounded(value, spread), (1, *bounds))
+    decimals = _count_decimals(value, _bound_spread(value, spread), (1, *bounds))
     is_apart = spread is not None and not spread[0] <= 1 <= spread[1]
-    return _never_1(value, decimals) if is_apart else _plainly(value, decimals)
+    return _never_1(value, decimals) if is_apart else _format_plainly(value, decimals)
 
 
 UNBOUNDED = "unbounded"
@@ -82,7 +82,7 @@ def _is_bounded(ratio: float) -> bool:
     return ratio != 0 and not math.isinf(ratio)
 
 
-def _bounded(value: float, spread: tuple[float, float] | None) -> tuple[float, float] | None:
+def _bound_spread(value: float, spread: tuple[float, float] | None) -> tuple[float, float] | None:
     """The interval of a ratio, without unbounded ends: the estimate stands for those. None if none is left."""
     if spread is None or all(map(_is_bounded, spread)):
         return spread
@@ -91,7 +91,7 @@ def _bounded(value: float, spread: tuple[float, float] | None) -> tuple[float, f
     return (min([*known, middle]), max([*known, middle])) if known else None
 
 
-def _plainly(value: float, decimals: int) -> str:
+def _format_plainly(value: float, decimals: int) -> str:
     """With so many decimals, or as many as it takes not to be 0, unless nobody would count its zeros: 3e+300."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
@@ -106,7 +106,7 @@ def _never_0(value: float, decimals: int, sign: str = "") -> str:
     """With so many decimals; what would be 0 and is not has two digits of its own: 0.031, or 4.9e-09."""
     if not value or round(value, decimals):
         return f"{value:{sign},.{decimals}f}"
-    own = 1 - _magnitude(value)
+    own = 1 - _find_magnitude(value)
     return f"{value:{sign}.{own}f}" if own <= _FINEST else f"{value:{sign}.2g}"
 
 
@@ -114,10 +114,10 @@ _SMALLEST, _LARGEST = 1e-24, 1e24
 """What lies beyond is not what it seems, or of a value that is not: it is told, at no great length."""
 
 
-def interval(value: float, spread: tuple[float, float], bounds: Sequence[float] = ()) -> str:
+def format_interval(value: float, spread: tuple[float, float], bounds: Sequence[float] = ()) -> str:
     """The interval of a ratio, with the same decimals: "0.95 to 0.99"."""
-    known = _bounded(value, spread)
-    decimals = _decimals(value if _is_bounded(value) or known is None else known[0], known, (1, *bounds))
+    known = _bound_spread(value, spread)
+    decimals = _count_decimals(value if _is_bounded(value) or known is None else known[0], known, (1, *bounds))
     return " to ".join(_never_1(end, decimals) if _is_bounded(end) else UNBOUNDED for end in spread)
 
 
@@ -125,14 +125,14 @@ def _never_1(value: float, decimals: int) -> str:
     """With so many decimals, or as many as it takes to lie beyond 1 where it does: "1.00007"."""
     apart = abs(value - 1)
     is_hidden = math.isfinite(value) and apart > _SAME and round(value, decimals) == 1
-    return _plainly(value, math.ceil(-math.log10(apart)) if is_hidden else decimals)
+    return _format_plainly(value, math.ceil(-math.log10(apart)) if is_hidden else decimals)
 
 
 _SAME = 1e-13
 """A ratio that is no farther from 1 is 1: verdicts are by what is ten times as far."""
 
 
-def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence[float] = ()) -> int:
+def _count_decimals(value: float, spread: tuple[float, float] | None, beside: Sequence[float] = ()) -> int:
     """Those of an estimate and of both ends of its interval, whose width is 2 to 20 units of the last place.
 
     They are more where that would not tell the estimate, as long as the width has two digits at most. Nobody needs more
@@ -142,9 +142,11 @@ def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence
     of 0, unless an end is small beyond all proportion: that one is then written with decimals of its own.
     """
     if not spread or not all(map(math.isfinite, (value, *spread))):
-        return max(0, _most(value) - 1)
-    most, half = _most(max(map(abs, (value, *spread)))), abs(spread[1] - spread[0]) / 2
-    fits = max(math.ceil(-math.log10(half)), min(_telling(value), 1 - _magnitude(2 * half))) if half else most
+        return max(0, _count_most(value) - 1)
+    most, half = _count_most(max(map(abs, (value, *spread)))), abs(spread[1] - spread[0]) / 2
+    fits = (
+        max(math.ceil(-math.log10(half)), min(_count_telling(value), 1 - _find_magnitude(2 * half))) if half else most
+    )
     more = 3 if spread[1] - spread[0] < 10.0**-most else 1
     places = range(max(0, min(most, fits)), most + more + 1)
     # Where an end cannot tell its side of all, it tells its side of the first of them.
@@ -169,17 +171,17 @@ def _beside_first(spread: tuple[float, float], beside: Sequence[float], places: 
     return next((digits for digits in finer if all(_is_told(end, digits, beside[:1]) for end in spread)), None)
 
 
-def _most(value: float) -> int:
-    magnitude = _magnitude(value)
+def _count_most(value: float) -> int:
+    magnitude = _find_magnitude(value)
     return 3 - magnitude - (magnitude < 0)
 
 
-def _telling(value: float) -> int:
+def _count_telling(value: float) -> int:
     """Decimals that tell about a hundredth of a value or, below 1, two digits of it."""
-    return 2 - round(math.log10(abs(value))) if abs(value) >= 1 else 1 - _magnitude(value)
+    return 2 - round(math.log10(abs(value))) if abs(value) >= 1 else 1 - _find_magnitude(value)
 
 
-def _magnitude(value: float) -> int:
+def _find_magnitude(value: float) -> int:
     """0 of 1 to 9.99, -1 of 0.1 to 0.999; 0 of what has none."""
     return math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
 
@@ -188,40 +190,42 @@ def _is_told(end: float, digits: int, beside: Sequence[float]) -> bool:
     return all(end == at or round(end, digits) != round(at, digits) for at in (0, *beside))
 
 
-def difference(value: float, spread: tuple[float, float] | None, unit: str) -> str:
+def format_difference(value: float, spread: tuple[float, float] | None, unit: str) -> str:
     """ "+5.9 MiB (+5.8 to +6.2)", with its interval where there is one; a share becomes percentage points."""
-    divisor, name = axis(unit, [value, *(spread or ())])
+    divisor, name = choose_axis(unit, [value, *(spread or ())])
     named = {"%": "points", "per second": "per second"}.get(name, name)
-    change, *ends = _signed(value / divisor, *(end / divisor for end in spread or ()))
+    change, *ends = _format_signed(value / divisor, *(end / divisor for end in spread or ()))
     text = change if change == UNBOUNDED else f"{change} {named}".rstrip()
     return f"{text} ({' to '.join(ends)})" if ends else text
 
 
-def _signed(value: float, *ends: float) -> list[str]:
+def _format_signed(value: float, *ends: float) -> list[str]:
     """A difference and its ends, without the zeros in which all of them end."""
     numbers = (value, *ends)
     if any(map(math.isinf, numbers)):
-        known = iter(_signed(*finite) if (finite := [number for number in numbers if math.isfinite(number)]) else ())
+        known = iter(
+            _format_signed(*finite) if (finite := [number for number in numbers if math.isfinite(number)]) else ()
+        )
         return [UNBOUNDED if math.isinf(number) else next(known) for number in numbers]
     if not all(math.isfinite(number) and _is_usual(number) for number in numbers):
         return [f"{number:+.3g}".replace("-", "−") if number else "0" for number in numbers]
-    most = _decimals(value, (min(numbers), max(numbers)) if ends else None)
+    most = _count_decimals(value, (min(numbers), max(numbers)) if ends else None)
     decimals = next(few for few in range(most + 1) if all(round(n, few) == round(n, most) for n in numbers))
     # A change that is next to none within an interval on both sides of 0 may be 0; what tells a side may not.
     is_none = ends and min(ends) < 0 < max(ends) and not round(value, decimals)
     return [_never_0(n, decimals, "+").replace("-", "−") if n else "0" for n in (0.0 if is_none else value, *ends)]
 
 
-def probability(p: float) -> str:
+def format_probability(p: float) -> str:
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """ "2 %", "98.75 %": a share with no more digits than it has, four at most unless it would be 100 %."""
     return units.show_share(share, digits=4)
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
+def format_count(number: int, one: str, many: str | None = None) -> str:
     """ "1 block", "8 blocks"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
@@ -229,7 +233,7 @@ def count(number: int, one: str, many: str | None = None) -> str:
 _UNDIVIDED = re.compile(r"\([^()]*\)|,(?=\d)")
 
 
-def listing(words: Iterable[str]) -> str:
+def join_listing(words: Iterable[str]) -> str:
     """ "a", "a and b", "a, b and c"; where one of them has a comma itself: "a; b, on; and c".
 
     Commas in brackets, and between digits, divide nothing.
@@ -247,7 +251,7 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 }
 
 
-def axis(unit: str, values: Iterable[float]) -> tuple[float, str]:
+def choose_axis(unit: str, values: Iterable[float]) -> tuple[float, str]:
     """What to divide by, and the unit's name, so that an axis has short numbers."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if largest >= _LARGEST:  # no unit is fit for it, and a smaller one might take it out of the floats

@@ -26,21 +26,21 @@ def comma_separated(table: Table) -> str:
     """One header line, one line a row, numbers in full."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = cells.shown(table, "data")
+    columns = cells.list_columns(table, "data")
     writer.writerow(cells.for_programs(column.title) for _, column in columns)
     writer.writerows([cells.for_programs(row[index]) for index, _ in columns] for row in table.rows)
     return out.getvalue()
 
 
-def markdown(title: str, question: str, sections: Sequence[Section]) -> str:
+def render_markdown(title: str, question: str, sections: Sequence[Section]) -> str:
     parts = [f"# {escape_markdown(title)}", escape_markdown(question)]
     for section in sections:
         parts += [f"## {escape_markdown(section.title)}", escape_markdown(section.lead)]
-        parts += [_block(block) for block in section.blocks]
+        parts += [_render_block(block) for block in section.blocks]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _block(block: Block) -> str:
+def _render_block(block: Block) -> str:
     match block:
         case Paragraph(text):
             return escape_markdown(text)
@@ -48,12 +48,12 @@ def _block(block: Block) -> str:
             listed = (f"> - **{escape_markdown(term)}** {escape_markdown(told)}" for term, told in items)
             return "\n".join((f"> **{tone.title()}:** {escape_markdown(text)}", *(">" for _ in items[:1]), *listed))
         case Statements(items):
-            return "\n".join(map(_statement, items))
+            return "\n".join(map(_render_statement, items))
         case Terms(items):
             return "\n".join(f"- **{escape_markdown(term)}**: {escape_markdown(text)}" for term, text in items)
         case Source(text):
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-            return f"{fence}\n{words.plain(text).rstrip()}\n{fence}"
+            return f"{fence}\n{words.strip_controls(text).rstrip()}\n{fence}"
         case Chart():
             pictures = "\n".join(
                 f"![{escape_markdown(panel.name)}](report/{picture_name(block, panel.name)}.svg)"
@@ -61,10 +61,10 @@ def _block(block: Block) -> str:
             )
             return f"{pictures}\n\n{escape_markdown(block.caption)}"
         case Table():
-            return "" if block.where == "data" else _table(block)
+            return "" if block.where == "data" else _render_table(block)
 
 
-def _statement(item: Statement) -> str:
+def _render_statement(item: Statement) -> str:
     sentences = ((f"{item.about}: {item.text}" if item.about else item.text, item.badge), *item.also)
     said = " ".join(f"{escape_markdown(text)} **{escape_markdown(badge.text)}**" for text, badge in sentences)
     return f"- {said}" + (f" ({escape_markdown(item.detail)})" if item.detail else "")
@@ -80,8 +80,8 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-") or "unnamed"
 
 
-def _table(table: Table) -> str:
-    columns = cells.shown(table, "page")
+def _render_table(table: Table) -> str:
+    columns = cells.list_columns(table, "page")
     lines = [
         f"**{escape_markdown(table.caption)}**\n",
         "| " + " | ".join(escape_markdown(column.title) for _, column in columns) + " |",
@@ -96,4 +96,4 @@ def _table(table: Table) -> str:
 
 def escape_markdown(text: str) -> str:
     """On one line, and with nothing that Markdown or HTML would act on."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(words.plain(text).split()))
+    return _MARKDOWN.sub(r"\\\1", " ".join(words.strip_controls(text).split()))

@@ -11,7 +11,7 @@ from nearmetal.analysis.gates import Case, GateOutcome
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Concluded, Contrast
 from nearmetal.analysis.two_runs import Compared
-from nearmetal.plain import plain
+from nearmetal.plain import strip_controls
 from nearmetal.report import words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.comparison import describe_change, describe_gates, describe_size, name_change, tell_verdict
@@ -66,11 +66,11 @@ def describe_compared(found: Compared, labels: Labels, study: str) -> GatePage:
         rest = describe_change(change, [warning.text for warning in change.warnings])
         rows.append(
             GateRow(
-                key=_key(change),
+                key=_make_key(change),
                 verdict=verdict,
                 tone=tone,
                 name=name_change(change, found, labels),
-                response=labels.response(change.workload, change.response),
+                response=labels.name_response(change.workload, change.response),
                 size=size,
                 rest=rest.removeprefix(size).removeprefix("; "),
                 told=describe_change(change),
@@ -96,16 +96,20 @@ def describe_judged(
     has_several = len({one.workload for one in contrasts}) > 1
     rows = []
     for one in contrasts:
-        size = words.estimate(one) if one.ratio is not None or one.difference is not None else ""
-        rest = "; ".join(filter(None, (words.reason(one), *words.degree(one), *words.failures(one, labels))))
-        badge = words.verdict(one)
+        size = words.format_estimate(one) if one.ratio is not None or one.difference is not None else ""
+        rest = "; ".join(
+            filter(None, (words.explain_undecided(one), *words.list_degrees(one), *words.list_failures(one, labels)))
+        )
+        badge = words.badge_verdict(one)
         rows.append(
             GateRow(
-                key=_key(one),
+                key=_make_key(one),
                 verdict=badge.text,
-                tone=words.tone(one),
-                name=f"{words.workload(one.workload)}, {labels.versus(one)}" if has_several else labels.versus(one),
-                response=labels.response(one.workload, one.response),
+                tone=words.choose_tone(one),
+                name=f"{words.name_workload(one.workload)}, {labels.name_versus(one)}"
+                if has_several
+                else labels.name_versus(one),
+                response=labels.name_response(one.workload, one.response),
                 size=size,
                 rest=rest,
                 told="; ".join(filter(None, (size, rest, *(warning.text for warning in one.warnings)))),
@@ -136,18 +140,18 @@ def _tell_warnings(compared: Sequence[Concluded | Contrast], names: Sequence[str
 
 def render_markdown(page: GatePage) -> str:
     """Gates, then a row for each comparison, then what it is warned of. GitHub and GitLab show it."""
-    lines = [f"### nearmetal: {_escape(page.study)}", ""]
+    lines = [f"### nearmetal: {_escape_text(page.study)}", ""]
     for outcome, line in zip(page.outcomes, page.lines, strict=True):
-        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape(_make_sentence(line))}")
+        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape_text(_make_sentence(line))}")
     if levels := _describe_levels(page.rows):
-        lines += ["", _escape(levels)]
+        lines += ["", _escape_text(levels)]
     lines += ["", f"| verdict | comparison | response | {page.heading} | |", "| --- | --- | --- | --- | --- |"]
     for row in page.rows:
         cells = (f"{SIGNS[row.tone]} {row.verdict}", row.name, row.response, row.size, row.rest)
-        lines.append("| " + " | ".join(map(_escape, cells)) + " |")
+        lines.append("| " + " | ".join(map(_escape_text, cells)) + " |")
     if page.notes:
         lines += ["", "<details><summary>What to know of it</summary>", ""]
-        lines += [f"- {_escape(text)}" for text in page.notes]
+        lines += [f"- {_escape_text(text)}" for text in page.notes]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
@@ -166,18 +170,18 @@ def _describe_levels(rows: Sequence[GateRow]) -> str:
     return " ".join(f"Judged at {level}: {'; '.join(of)}." for level, of in having.items())
 
 
-def _escape(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Also so that nobody is notified whose name stands behind an @."""
     return escape_markdown(text).replace("@", "@\N{WORD JOINER}")
 
 
 def render_junit(page: GatePage) -> str:
     """A suite for each gate, in which each comparison is a test case."""
-    root = ElementTree.Element("testsuites", name=plain(f"nearmetal {page.study}"))
+    root = ElementTree.Element("testsuites", name=strip_controls(f"nearmetal {page.study}"))
     rows = {row.key: row for row in page.rows}
     for outcome in page.outcomes:
         _add_suite(root, outcome, rows, page)
-    _count(root, [case for outcome in page.outcomes for case in outcome.cases])
+    _count_cases(root, [case for outcome in page.outcomes for case in outcome.cases])
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -185,28 +189,31 @@ def render_junit(page: GatePage) -> str:
 def _add_suite(
     root: ElementTree.Element, outcome: GateOutcome, rows: Mapping[tuple[str, ...], GateRow], page: GatePage
 ) -> None:
-    suite = ElementTree.SubElement(root, "testsuite", name=plain(describe_gate(outcome)))
-    _count(suite, outcome.cases)
+    suite = ElementTree.SubElement(root, "testsuite", name=strip_controls(describe_gate(outcome)))
+    _count_cases(suite, outcome.cases)
     for case in outcome.cases:
-        row = rows.get(_key(case))
-        what = row.name if row else page.labels.treatment(case.treatment)
-        response = page.labels.response(case.workload, case.response)
+        row = rows.get(_make_key(case))
+        what = row.name if row else page.labels.name_treatment(case.treatment)
+        response = page.labels.name_response(case.workload, case.response)
         test = ElementTree.SubElement(
-            suite, "testcase", classname=plain(f"{page.study}.{case.workload}"), name=plain(f"{what}: {response}")
+            suite,
+            "testcase",
+            classname=strip_controls(f"{page.study}.{case.workload}"),
+            name=strip_controls(f"{what}: {response}"),
         )
-        told = plain(row.told) if row else ""
+        told = strip_controls(row.told) if row else ""
         if case.why is not None:
             at = f" ({row.level})" if row else ""
-            message = plain(f"{response} of {what} {describe_why(case.why, page.before)}{at}.")
+            message = strip_controls(f"{response} of {what} {describe_why(case.why, page.before)}{at}.")
             ElementTree.SubElement(test, "failure", type=case.why, message=message).text = told
         elif told:
             ElementTree.SubElement(test, "system-out").text = f"{told} ({row.level})" if row else told
 
 
-def _key(one: Concluded | Case) -> tuple[str, ...]:
+def _make_key(one: Concluded | Case) -> tuple[str, ...]:
     return one.workload, one.response, key_of(one.treatment), key_of(one.reference)
 
 
-def _count(element: ElementTree.Element, cases: Sequence[Case]) -> None:
+def _count_cases(element: ElementTree.Element, cases: Sequence[Case]) -> None:
     element.set("tests", str(len(cases)))
     element.set("failures", str(sum(case.why is not None for case in cases)))

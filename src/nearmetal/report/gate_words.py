@@ -39,7 +39,7 @@ WHY: Mapping[Why, tuple[str, str]] = {
 
 def describe_gate(outcome: GateOutcome) -> str:
     """ "gate", "gate strict", "gate throughput > -3%"."""
-    return "gate" if outcome.gate == WORSE else f"gate {words.plain(outcome.gate)}"
+    return "gate" if outcome.gate == WORSE else f"gate {words.strip_controls(outcome.gate)}"
 
 
 def describe_outcome(outcome: GateOutcome, name: str, before: str, rest: str = "") -> str:
@@ -48,12 +48,14 @@ def describe_outcome(outcome: GateOutcome, name: str, before: str, rest: str = "
     gate = describe_gate(outcome)
     if not outcome.met:
         by_why = Counter(case.why for case in outcome.cases if case.why is not None)
-        missed = [f"{figures.count(count, name)} {describe_why(why, before, count)}" for why, count in by_why.items()]
+        missed = [
+            f"{figures.format_count(count, name)} {describe_why(why, before, count)}" for why, count in by_why.items()
+        ]
         return f"{gate} not met: {'; '.join(missed) or 'there is nothing to judge'}"
     if outcome.gate == WORSE:
         return f"{gate} met: no {name} is surely worse than {before}, by more than the margin{rest}"
     shown = "not to be worse" if outcome.gate == STRICT else "to keep it"
-    return f"{gate} met: {figures.count(len(outcome.cases), name)} shown {shown}"
+    return f"{gate} met: {figures.format_count(len(outcome.cases), name)} shown {shown}"
 
 
 def describe_why(why: Why, before: str, count: int = 1) -> str:

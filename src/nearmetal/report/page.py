@@ -16,10 +16,12 @@ _FOLDED = ("exploratory", "method", "study-file")
 """Chapters that are closed until somebody asks for them."""
 
 
-def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str, bool], Picture]) -> str:
+def render_html(
+    report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str, bool], Picture]
+) -> str:
     """The page. `pictures` holds a drawing for (chart's name, panel's name, whether it is the narrow one)."""
     return (
-        environment()
+        make_environment()
         .get_template("report.html.j2")
         .render(
             manifest=report.manifest,
@@ -29,36 +31,36 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
             legend=report.colours,
             folded=_FOLDED,
             drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
-            style=Markup(style()),
+            style=Markup(render_style()),
         )
     )
 
 
-def environment(*packages: str) -> Environment:
+def make_environment(*packages: str) -> Environment:
     """Templates of these packages, and the report's: whatever they write is escaped, unless it is markup of ours."""
     found = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "nearmetal.report")]),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
-        finalize=_harmless,
+        finalize=_make_harmless,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     found.filters["people"] = cells.for_people
-    found.filters["breakable"] = breakable
-    found.filters["prose"] = prose
-    found.globals |= {"shown": cells.shown, "repeated": cells.repeated, "count": figures.count}
+    found.filters["breakable"] = make_breakable
+    found.filters["prose"] = keep_units
+    found.globals |= {"shown": cells.list_columns, "repeated": cells.count_repeated, "count": figures.format_count}
     return found
 
 
-def _harmless(value: object) -> object:
+def _make_harmless(value: object) -> object:
     """Whatever the template writes: text from a study without characters that steer or reorder."""
-    return words.plain(value) if type(value) is str else value
+    return words.strip_controls(value) if type(value) is str else value
 
 
-def breakable(text: str) -> Markup:
+def make_breakable(text: str) -> Markup:
     """A name or a path of more than 20 characters is broken behind its marks where it does not fit, not in a word."""
-    names = re.split(r"(\S{21,})", str(escape(words.plain(text))))
+    names = re.split(r"(\S{21,})", str(escape(words.strip_controls(text))))
     names[1::2] = [re.sub(r"(?<=\w)[_./](?=[A-Za-z])", r"\g<0><wbr>", name) for name in names[1::2]]
     return Markup("".join(names))  # escaped
 
@@ -66,12 +68,12 @@ def breakable(text: str) -> Markup:
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|×|[nµm]?s|min|h|(?:[KMGT]i)?B|[kMG]?bit)(?!\w))")
 
 
-def prose(text: object) -> object:
+def keep_units(text: object) -> object:
     """Text of which no line begins with the unit of a figure that ends the line above."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text) if type(text) is str else text
 
 
-def style() -> str:
+def render_style() -> str:
     """The style sheet, with a rule for each colour that means something else in the dark."""
     rules = [
         f'.picture [{attribute}="{colour}"]{{{attribute}:var(--{role})}}'

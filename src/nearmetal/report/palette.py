@@ -24,7 +24,7 @@ _OF_NAMES: Mapping[str, str] = {
 }
 
 
-def environments(levels: Iterable[str]) -> dict[str, str]:
+def colour_environments(levels: Iterable[str]) -> dict[str, str]:
     """Environment to colour, by its name: the same in every study and in whatever order it is named.
 
     Names that no built-in environment has are given a colour by their letters, or the next that is free.
@@ -38,7 +38,7 @@ def environments(levels: Iterable[str]) -> dict[str, str]:
     return {name: found[name] for name in names}
 
 
-def mix(colour: str, share: float) -> str:
+def mix_colour(colour: str, share: float) -> str:
     """A share of a colour, #rrggbb, on paper."""
     parts = zip((colour[1:3], colour[3:5], colour[5:7]), (PAPER[1:3], PAPER[3:5], PAPER[5:7]), strict=True)
     return "#" + "".join(f"{round(share * int(ink, 16) + (1 - share) * int(bare, 16)):02x}" for ink, bare in parts)

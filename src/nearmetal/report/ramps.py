@@ -59,22 +59,22 @@ class Ramp:
     """Documents that the run's folder should hold and does not, or that cannot be read."""
 
 
-def ramps(report: ReportInput, workloads: Sequence[str]) -> list[Ramp]:
+def list_ramps(report: ReportInput, workloads: Sequence[str]) -> list[Ramp]:
     """The ramps of these workloads, in the order of the study; of trials that count, as in the analysis."""
     return [
-        _ramp(workload, treatment, records, report)
+        _make_ramp(workload, treatment, records, report)
         for workload in workloads
         for treatment in report.manifest.plan.treatments
         if (records := report.trials(workload, treatment))
     ]
 
 
-def _ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], report: ReportInput) -> Ramp:
+def _make_ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], report: ReportInput) -> Ramp:
     at: dict[float, list[_Step]] = defaultdict(list)
     left_out = missing = 0
     for record in records:
         for content in report.artifacts(record, "load-*.json"):
-            steps = _steps(content)
+            steps = _read_steps(content)
             if steps is None:
                 missing += 1
             for step in steps or ():
@@ -82,10 +82,10 @@ def _ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], 
                     left_out += 1
                 else:
                     at[step.offered].append(step)
-    return Ramp(workload, treatment, tuple(_rungs(at)), left_out, missing)
+    return Ramp(workload, treatment, tuple(_list_rungs(at)), left_out, missing)
 
 
-def _steps(content: bytes | None) -> tuple[_Step, ...] | None:
+def _read_steps(content: bytes | None) -> tuple[_Step, ...] | None:
     """None of a document that cannot be read."""
     try:
         return _Document.model_validate_json(content or b"").steps
@@ -93,7 +93,7 @@ def _steps(content: bytes | None) -> tuple[_Step, ...] | None:
         return None
 
 
-def _rungs(at: Mapping[float, Sequence[_Step]]) -> Iterable[Rung]:
+def _list_rungs(at: Mapping[float, Sequence[_Step]]) -> Iterable[Rung]:
     for offered, steps in sorted(at.items()):
         yield Rung(
             offered=offered,

@@ -41,7 +41,7 @@ class ReportInput:
     def blocks(self) -> str:
         """Those that are planned; of a sequential run, how many of the most it took."""
         plan = self.manifest.plan
-        planned = figures.count(plan.blocks, "block")
+        planned = figures.format_count(plan.blocks, "block")
         return f"{len({record.trial.block for record in self.records})} of at most {planned}" if plan.looks else planned
 
     @cached_property
@@ -51,7 +51,7 @@ class ReportInput:
         levels = [str(treatment.get("environment", "")) for treatment in self.manifest.plan.treatments]
         reference = study.reference.get("environment")
         # A treatment that was left out may be the reference, and the legend begins with it.
-        return palette.environments(levels if reference is None else [str(reference), *levels])
+        return palette.colour_environments(levels if reference is None else [str(reference), *levels])
 
     def asked(self, treatment: Assignment) -> Resolved:
         """What a treatment comes down to."""
@@ -75,9 +75,9 @@ class ReportInput:
         for artifact in record.artifacts:
             if PurePosixPath(artifact.path).match(pattern):
                 try:
-                    yield self.folder.artifact(artifact)
+                    yield self.folder.read_artifact(artifact)
                 except (OSError, ValueError) as error:
-                    self.unread[artifact.path] = _why(error)
+                    self.unread[artifact.path] = _explain_error(error)
                     yield None
 
     @cached_property
@@ -86,7 +86,7 @@ class ReportInput:
         return frozenset((c.workload, c.response) for c in self.analysis.contrasts if c.primary)
 
 
-def _why(error: OSError | ValueError) -> str:
+def _explain_error(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
@@ -107,7 +107,7 @@ def read(folder: RunFolder) -> ReportInput:
     """Read a run and analyse it. BadInput when the folder cannot be read."""
     from nearmetal.analysis.analyse import analyse
 
-    manifest = folder.manifest()
+    manifest = folder.read_manifest()
     trials, happened = journal.read(folder.journal)
     manifest = manifest.with_facts(happened)
     arms = arms_of_study(trials, manifest.study.design)

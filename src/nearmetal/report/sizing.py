@@ -10,7 +10,7 @@ from nearmetal.units import show_share
 
 def describe_source(one: Sight | Sizing) -> str:
     """ "the pilot of 28 Nov 2026", "2 runs of …", "the calibration of … (host)"."""
-    dates = figures.listing(list(dict.fromkeys(_date(made) for made in one.made)))
+    dates = figures.join_listing(list(dict.fromkeys(_show_date(made) for made in one.made)))
     if one.source == "pilot":
         return f"the pilot of {dates}"
     if one.source == "runs":
@@ -24,7 +24,7 @@ def about_sizing(sizing: Sizing, design: DesignSpec) -> str:
     """ "blocks = "auto": 17, by the pilot of 28 Nov 2026 (detect 5 % with a power of 0.8; web takes the most)"."""
     return (
         f'blocks = "auto": {sizing.blocks}, by {describe_source(sizing)} '
-        f"({show_aim(design)} with a power of {sizing.power:g}; {words.workload(sizing.workload)} takes the most)"
+        f"({show_aim(design)} with a power of {sizing.power:g}; {words.name_workload(sizing.workload)} takes the most)"
     )
 
 
@@ -34,6 +34,6 @@ def show_aim(design: DesignSpec) -> str:
     return f"precision {show_share(design.precision or 0.0)}"
 
 
-def _date(made: str) -> str:
+def _show_date(made: str) -> str:
     when = datetime.datetime.fromisoformat(made)
     return f"{when.day} {when:%b %Y}"

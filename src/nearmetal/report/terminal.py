@@ -40,21 +40,23 @@ def verdict_table(analysis: Analysis, width: int, kinds: ResponseKinds | None = 
     For a console `width` columns wide. `kinds` say what responses are called.
     """
     primary = [contrast for contrast in analysis.contrasts if contrast.primary]
-    first = words.first(analysis)
+    first = words.list_first(analysis)
     parts: list[RenderableType] = [
-        Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold") for warning in first
+        Text(f"! {words.strip_controls(warning.text)}", style="bold yellow", overflow="fold") for warning in first
     ]
     if not primary:
         return Group(*parts, Text("Nothing was compared: the study has no treatment beside its reference."))
-    labels = Labels.of([side for contrast in primary for side in (contrast.treatment, contrast.reference)], kinds)
+    labels = Labels.from_treatments(
+        [side for contrast in primary for side in (contrast.treatment, contrast.reference)], kinds
+    )
     for workload in dict.fromkeys(contrast.workload for contrast in primary):
         chosen = [contrast for contrast in primary if contrast.workload == workload]
-        parts.append(Text(words.plain(workload), style="bold", overflow="fold"))
-        parts.append(_beside(chosen, labels) if width >= _BESIDE else _under(chosen, labels))
+        parts.append(Text(words.strip_controls(workload), style="bold", overflow="fold"))
+        parts.append(_make_wide(chosen, labels) if width >= _BESIDE else _make_narrow(chosen, labels))
     parts.append(_small_print(primary))
-    lines, codes = _warned(primary, analysis)
+    lines, codes = _list_warned(primary, analysis)
     parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in lines]
-    if told := [words.plain(code) for code in dict.fromkeys([*(one.code for one in first), *codes])]:
+    if told := [words.strip_controls(code) for code in dict.fromkeys([*(one.code for one in first), *codes])]:
         others = f" (or {', '.join(told[1:])})" if told[1:] else ""
         parts.append(Text(f"what each ! means: nearmetal explain {told[0]}{others}", style="dim", overflow="fold"))
     return Group(*parts)
@@ -69,7 +71,7 @@ def why_lines(report: ReportInput) -> RenderableType | None:
     table.add_column(width=1)
     table.add_column(overflow="fold")
     for one in head:
-        about = f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}"
+        about = f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}"
         doubt = "; not plausible by itself: see the report" if is_implausible(one.contrast, report) else ""
         table.add_row("", Text(f"{about}: {one.most_unlike}{doubt}"))
     alpha = report.manifest.study.design.alpha
@@ -85,44 +87,44 @@ def why_lines(report: ReportInput) -> RenderableType | None:
 
 def counts_line(counts: TrialCounts) -> Text:
     """ "58 trials ok, 1 invalid, 1 lost": nothing is said of what did not happen."""
-    line = Text(f"{figures.count(counts.ok, 'trial')} ok")
+    line = Text(f"{figures.format_count(counts.ok, 'trial')} ok")
     for number, what in ((counts.invalid, "invalid"), (counts.failed, "failed"), (counts.lost, "lost")):
         if number:
             line.append(f", {number:,} {what}", style="yellow")
     return line
 
 
-def _beside(contrasts: Sequence[Contrast], labels: Labels) -> Table:
+def _make_wide(contrasts: Sequence[Contrast], labels: Labels) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0), expand=False)
     table.add_column(width=1)
     table.add_column(width=18)
     table.add_column(overflow="fold")
     for contrast in contrasts:
-        style = STYLES[words.tone(contrast)]
-        sign = Text(words.SIGNS[words.tone(contrast)], style=style)
-        table.add_row(sign, Text(words.verdict(contrast).text, style=style), _said(contrast, labels))
+        style = STYLES[words.choose_tone(contrast)]
+        sign = Text(words.SIGNS[words.choose_tone(contrast)], style=style)
+        table.add_row(sign, Text(words.badge_verdict(contrast).text, style=style), _write_contrast(contrast, labels))
     return table
 
 
-def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
+def _make_narrow(contrasts: Sequence[Contrast], labels: Labels) -> Table:
     table = Table.grid(padding=(0, 1, 0, 0), expand=False)
     table.add_column(width=1)
     table.add_column(overflow="fold")
     for contrast in contrasts:
-        style = STYLES[words.tone(contrast)]
-        text = Text.assemble((words.verdict(contrast).text, style), ": ", _said(contrast, labels))
-        table.add_row(Text(words.SIGNS[words.tone(contrast)], style=style), text)
+        style = STYLES[words.choose_tone(contrast)]
+        text = Text.assemble((words.badge_verdict(contrast).text, style), ": ", _write_contrast(contrast, labels))
+        table.add_row(Text(words.SIGNS[words.choose_tone(contrast)], style=style), text)
     return table
 
 
-def _said(contrast: Contrast, labels: Labels) -> Text:
-    text = Text(words.sentence(contrast, labels))
+def _write_contrast(contrast: Contrast, labels: Labels) -> Text:
+    text = Text(words.write_sentence(contrast, labels))
     for detail in (
         describe_values(contrast),
-        words.reason(contrast),
-        *words.degree(contrast),
-        *words.looks(contrast),
-        *words.failures(contrast, labels),
+        words.explain_undecided(contrast),
+        *words.list_degrees(contrast),
+        *words.list_looks(contrast),
+        *words.list_failures(contrast, labels),
     ):
         text.append(f"; {detail}" if detail else "", style="dim")
     return text
@@ -131,27 +133,28 @@ def _said(contrast: Contrast, labels: Labels) -> Text:
 def _small_print(primary: Sequence[Contrast]) -> Text:
     """What is the same for all of them, said once."""
     blocks = sorted({contrast.blocks for contrast in primary})
-    number = figures.count(blocks[0], "block") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} blocks"
+    number = figures.format_count(blocks[0], "block") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} blocks"
     if all(contrast.interval is None for contrast in primary):
         return Text(number, style="dim")
     levels = [contrast.level for contrast in primary]
-    ends = dict.fromkeys(figures.percent(1 - level) for level in (max(levels), min(levels)))
+    ends = dict.fromkeys(figures.format_percent(1 - level) for level in (max(levels), min(levels)))
     return Text(f"{number}; in brackets the {' to '.join(ends)} interval", style="dim")
 
 
-def _warned(primary: Sequence[Contrast], analysis: Analysis) -> tuple[list[str], list[str]]:
+def _list_warned(primary: Sequence[Contrast], analysis: Analysis) -> tuple[list[str], list[str]]:
     """What its contrasts are warned of, the most frequent first, in a few lines; and the codes of these warnings.
 
     The report has all of them.
     """
     groups = grouped(
-        (index, warning) for index, contrast in enumerate(primary) for warning in words.warned(contrast, analysis)
+        (index, warning) for index, contrast in enumerate(primary) for warning in words.list_warned(contrast, analysis)
     )
     groups.sort(key=lambda group: -len(set(group.about)))
     lines = [
-        f"{len(set(group.about))} of {figures.count(len(primary), 'comparison')}: {words.plain(group.text)}"
+        f"{len(set(group.about))} of {figures.format_count(len(primary), 'comparison')}: "
+        f"{words.strip_controls(group.text)}"
         for group in groups
     ]
     more = len(lines) - _WARNED
-    rest = [f"{figures.count(more, 'other warning')}: see the report"] if more > 0 else []
+    rest = [f"{figures.format_count(more, 'other warning')}: see the report"] if more > 0 else []
     return lines[:_WARNED] + rest, [group.code for group in groups[:_WARNED]]

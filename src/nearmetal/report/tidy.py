@@ -25,7 +25,7 @@ class TidyTable:
     columns: tuple[str, ...]
     rows: Sequence[tuple[Cell, ...]]
 
-    def dicts(self) -> list[dict[str, Cell]]:
+    def to_dicts(self) -> list[dict[str, Cell]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -76,7 +76,7 @@ def _table_of_blocks(report: ReportInput) -> TidyTable:
     factors = list_factors(report.manifest.plan)
     rows: list[tuple[Cell, ...]] = []
     for one in report.analysis.contrasts:
-        before = (one.workload, one.response, _describe(one.treatment, one.reference), one.primary)
+        before = (one.workload, one.response, _describe_contrast(one.treatment, one.reference), one.primary)
         levels = tuple(one.treatment.get(factor) for factor in factors)
         for pair in one.pairs:
             values = (pair.block, pair.attempt, pair.treatment, pair.reference)
@@ -108,7 +108,7 @@ def _name_factors(factors: Sequence[str], taken: Sequence[str]) -> tuple[str, ..
     return tuple(f"factor_{factor}" if factor in taken else factor for factor in factors)
 
 
-def _describe(treatment: Assignment, reference: Assignment) -> str:
+def _describe_contrast(treatment: Assignment, reference: Assignment) -> str:
     return f"{format_assignment(treatment)} against {format_assignment(reference)}"
 
 

@@ -24,7 +24,7 @@ _NOT_AVERAGES = frozenset({"interval", "began_ns", "missed", "samples"})
 
 
 @dataclass(frozen=True)
-class Used:
+class UsedResources:
     """What one treatment used while one workload measured."""
 
     workload: str
@@ -38,28 +38,28 @@ class Used:
     """The trial whose server was as busy as the middle one."""
 
 
-def observed(report: ReportInput) -> list[Used]:
+def list_observed(report: ReportInput) -> list[UsedResources]:
     """By workload, then treatment; only those that were observed."""
     found = []
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
             trials = report.trials(workload.name, treatment)
-            observed = [record for record in trials if _places(record, SERVER)]
+            observed = [record for record in trials if _list_places(record, SERVER)]
             if observed:
                 found.append(
-                    Used(
+                    UsedResources(
                         workload.name,
                         treatment,
-                        _means(place for record in observed for place in _places(record, SERVER)),
-                        _means(place for record in observed for place in _places(record, HOST)),
-                        _means(place for record in observed for place in _places(record, CLIENT)),
-                        sorted(observed, key=_busy)[(len(observed) - 1) // 2],
+                        _average_places(place for record in observed for place in _list_places(record, SERVER)),
+                        _average_places(place for record in observed for place in _list_places(record, HOST)),
+                        _average_places(place for record in observed for place in _list_places(record, CLIENT)),
+                        sorted(observed, key=_measure_busy)[(len(observed) - 1) // 2],
                     )
                 )
     return found
 
 
-def problems(report: ReportInput) -> list[str]:
+def list_problems(report: ReportInput) -> list[str]:
     """What went wrong with samplers, one sentence for each, over all trials."""
     return [
         str(place["problem"])
@@ -69,13 +69,13 @@ def problems(report: ReportInput) -> list[str]:
     ]
 
 
-def _places(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
+def _list_places(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
     """The figures of the places of this name, as far as there are any."""
     observed = record.observers.get(OBSERVER, {})
     return [place for name, place in observed.items() if name.startswith(prefix) and place.get("seconds")]
 
 
-def _means(places: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def _average_places(places: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """What a record leaves out was nothing, and counts as such."""
     sums: dict[str, float] = defaultdict(float)
     count = 0
@@ -87,28 +87,28 @@ def _means(places: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return {name: value / count for name, value in sums.items() if name not in _NOT_AVERAGES}
 
 
-def _busy(record: TrialRecord) -> float:
+def _measure_busy(record: TrialRecord) -> float:
     """Percent of the servers' CPUs that did not idle."""
-    return 100 - statistics.fmean(place.get("cpu.all.idle", 0.0) for place in _places(record, SERVER))
+    return 100 - statistics.fmean(place.get("cpu.all.idle", 0.0) for place in _list_places(record, SERVER))
 
 
 # ── Courses over time ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def course(record: TrialRecord, place: str, report: ReportInput) -> list[Interval]:
+def read_course(record: TrialRecord, place: str, report: ReportInput) -> list[Interval]:
     """The shares of a place's CPUs over the measuring; nothing where its samples cannot be read any more."""
     counters = record.observers[OBSERVER].get(place, {})
-    samples = _samples(record, place, report)
+    samples = _read_samples(record, place, report)
     if "began_ns" not in counters or not samples:
         return []
     cpus = sorted({name.split(".")[1] for name in counters if name.startswith("cpu.")} - {"all"})
-    intervals = [_interval(sample, int(counters["began_ns"]), cpus) for sample in samples]
+    intervals = [_make_interval(sample, int(counters["began_ns"]), cpus) for sample in samples]
     whole = float(counters["seconds"])
     inside = [one for one in intervals if one.end > 0 and one.begin < whole]
-    return _joined([Interval(max(0.0, one.begin), min(whole, one.end), one.shares) for one in inside])
+    return _join_intervals([Interval(max(0.0, one.begin), min(whole, one.end), one.shares) for one in inside])
 
 
-def _samples(record: TrialRecord, place: str, report: ReportInput) -> list[Mapping[str, Any]]:
+def _read_samples(record: TrialRecord, place: str, report: ReportInput) -> list[Mapping[str, Any]]:
     content = next(report.artifacts(record, f"usage-{place}.jsonl"), None)
     try:
         lines = [json.loads(line) for line in (content or b"").splitlines()]
@@ -117,7 +117,7 @@ def _samples(record: TrialRecord, place: str, report: ReportInput) -> list[Mappi
     return [line for line in lines if isinstance(line, dict) and line.get("schema") == "sample.v1"]
 
 
-def _interval(sample: Mapping[str, Any], began: int, cpus: Sequence[str]) -> Interval:
+def _make_interval(sample: Mapping[str, Any], began: int, cpus: Sequence[str]) -> Interval:
     end = (int(sample["monotonic_ns"]) - began) / 1e9
     states = [sample["cpus"][cpu] for cpu in cpus if cpu in sample["cpus"]] or [sample["cpus"]["all"]]
     summed = {
@@ -126,7 +126,7 @@ def _interval(sample: Mapping[str, Any], began: int, cpus: Sequence[str]) -> Int
     return Interval(end - int(sample["elapsed_ns"]) / 1e9, end, summed)
 
 
-def _joined(intervals: Sequence[Interval]) -> list[Interval]:
+def _join_intervals(intervals: Sequence[Interval]) -> list[Interval]:
     """Neighbours as one, where there are more than can be seen."""
     together = -(-len(intervals) // _MOST_INTERVALS) if intervals else 1
     groups = [intervals[start : start + together] for start in range(0, len(intervals), together)]

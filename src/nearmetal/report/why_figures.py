@@ -7,14 +7,14 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Value
 
 
-def told(one: Attributed) -> str:
+def show_difference(one: Attributed) -> str:
     """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
-    return words.size(one.estimate, one.interval, one.scale, one.trait.unit)
+    return words.format_size(one.estimate, one.interval, one.scale, one.trait.unit)
 
 
-def clause(one: Attributed) -> str:
+def write_clause(one: Attributed) -> str:
     """ "2.1 × the packets for each request (1.9 to 2.3)", "+0.4 super-segments for each request (+0.2 to +0.5)"."""
-    change, bracket, spread = told(one).partition(" (")
+    change, bracket, spread = show_difference(one).partition(" (")
     if one.scale == "ratio":
         what = f"the {one.trait.title}"
     else:
@@ -22,7 +22,7 @@ def clause(one: Attributed) -> str:
     return f"{change} {what}{bracket}{spread}"
 
 
-def plainly(one: Attributed) -> tuple[Value, ...]:
+def list_values(one: Attributed) -> tuple[Value, ...]:
     """For programs: estimate, low and high end of the interval, scale, unit, blocks."""
     ends = (one.estimate, *(one.interval or (None, None)))
     estimate, low, high = (figures.UNBOUNDED if end is not None and math.isinf(end) else end for end in ends)
@@ -31,7 +31,7 @@ def plainly(one: Attributed) -> tuple[Value, ...]:
 
 def by_chance(level: float) -> str:
     """What intervals that are not corrected for their number do to a table of many."""
-    return f"where nothing differs, up to {figures.percent(level)} of the figures look as if they did"
+    return f"where nothing differs, up to {figures.format_percent(level)} of the figures look as if they did"
 
 
 def count_by_chance(compared: int, level: float) -> str:
@@ -39,7 +39,7 @@ def count_by_chance(compared: int, level: float) -> str:
     return f"by chance alone {compared * level:.2g} would on average, at most"
 
 
-def verdict(one: Attributed) -> Badge:
+def badge_difference(one: Attributed) -> Badge:
     if one.interval is None:
         return Badge("too few blocks")
     if one.is_same:

@@ -15,7 +15,7 @@ from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.traits import Trait
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_figures import clause
+from nearmetal.report.why_figures import write_clause
 
 _LARGEST = 3
 """So many verdicts are told at the head."""
@@ -26,7 +26,7 @@ _EVENTS = "events"
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     contrast: Contrast
     found: Sequence[Attributed]
     nil: Sequence[Trait]
@@ -40,11 +40,11 @@ class Explained:
     @property
     def most_unlike(self) -> str:
         """ "most unlike: 9.5 × the packets for each request (9.2 to 9.8); 3.1 × the interrupts …"."""
-        named = [clause(one) for one in self.found if one.differs][:_UNLIKE]
+        named = [write_clause(one) for one in self.found if one.differs][:_UNLIKE]
         return f"most unlike: {'; '.join(named)}" if named else "no difference shows in what was observed"
 
 
-def explain(contrast: Contrast, report: ReportInput) -> Explained:
+def explain_contrast(contrast: Contrast, report: ReportInput) -> Explanation:
     pairs = pairs_of(report.arms, contrast.treatment, contrast.reference, contrast.workload)
     found = [
         one for one in attributed(pairs, report.manifest.study.design.alpha) if one.trait.name != contrast.response
@@ -53,43 +53,45 @@ def explain(contrast: Contrast, report: ReportInput) -> Explained:
     if any(_EVENTS in record.responses for record in report.records if record.trial.workload == contrast.workload):
         found = [replace(one, trait=one.trait.of_events) for one in found]
         never = [trait.of_events for trait in never]
-    return Explained(contrast, found, never)
+    return Explanation(contrast, found, never)
 
 
 def is_observed(report: ReportInput) -> bool:
     return any(name in record.observers for record in report.records for name in ("capture", "usage"))
 
 
-def different(report: ReportInput) -> list[Contrast]:
+def list_different(report: ReportInput) -> list[Contrast]:
     """What the study asked for and found different, the largest difference first."""
-    return sorted((one for one in asked(report) if one.verdict is Verdict.DIFFERENT), key=_size, reverse=True)
+    return sorted(
+        (one for one in list_asked(report) if one.verdict is Verdict.DIFFERENT), key=_measure_size, reverse=True
+    )
 
 
-def asked(report: ReportInput) -> list[Contrast]:
+def list_asked(report: ReportInput) -> list[Contrast]:
     """Of primary responses: a headline is of the same trials, and what goes along with it is told of them once."""
     primaries = report.manifest.plan.primaries.items()
     return [one for one in report.analysis.contrasts if one.primary and (one.workload, one.response) in primaries]
 
 
-def largest(explained: Iterable[Explained]) -> list[Explained]:
+def list_largest(explained: Iterable[Explanation]) -> list[Explanation]:
     """The first few that anything was observed of."""
     return list(islice((one for one in explained if one.observed), _LARGEST))
 
 
-def largest_of(report: ReportInput) -> list[Explained]:
+def largest_of(report: ReportInput) -> list[Explanation]:
     """The same, of a run: nothing is compared that is not told."""
     if not is_observed(report):
         return []
-    return largest(explain(one, report) for one in different(report))
+    return list_largest(explain_contrast(one, report) for one in list_different(report))
 
 
 def more_different(told: int, report: ReportInput) -> str:
     """ "4 more are different"; "" when these were all."""
-    more = len(different(report)) - told
+    more = len(list_different(report)) - told
     return f"{more} more {'is' if more == 1 else 'are'} different" if more > 0 else ""
 
 
-def _size(contrast: Contrast) -> float:
+def _measure_size(contrast: Contrast) -> float:
     """From 0 to 2, on either scale: the difference as a share of the mean. For ranking alone."""
     if contrast.ratio is not None and math.isinf(contrast.ratio):
         return 2.0

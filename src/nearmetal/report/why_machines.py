@@ -19,16 +19,16 @@ _OBSERVED = {
 }
 
 
-def clocks(contrast: Contrast, report: ReportInput) -> str:
+def describe_clocks(contrast: Contrast, report: ReportInput) -> str:
     """Which clock the server's kernel reads on either side; "" where it is the same, or not known."""
-    treatment, reference = _source(contrast.treatment, report), _source(contrast.reference, report)
+    treatment, reference = _find_source(contrast.treatment, report), _find_source(contrast.reference, report)
     if None in (treatment, reference) or treatment == reference:
         return ""
-    sides = report.labels.sides(contrast)
+    sides = report.labels.name_sides(contrast)
     return f"The server's kernel takes its time from {treatment} with {sides[0]}, and from {reference} with {sides[1]}."
 
 
-def _source(treatment: Assignment, report: ReportInput) -> str | None:
+def _find_source(treatment: Assignment, report: ReportInput) -> str | None:
     """What the server's kernel took its time from in the first boot of a treatment; None where it did not tell."""
     for machine in report.manifest.fairness:
         if machine.role == "server" and dict(machine.treatment) == dict(treatment):
@@ -39,11 +39,12 @@ def _source(treatment: Assignment, report: ReportInput) -> str | None:
 
 def foreign_time(sides: Iterable[Assignment], report: ReportInput) -> str:
     """Of which sides the time of CPUs is not the server's alone; "" where there is none."""
-    named = _named(sides, has_foreign_time, report)
+    named = _name_sides(sides, has_foreign_time, report)
     if not named:
         return ""
     return (
-        f"With {figures.listing(named)} the server runs on its host's kernel: the time of its CPUs is that of all that "
+        f"With {figures.join_listing(named)} the server runs on its host's kernel: the time of its CPUs is that "
+        "of all that "
         "ran on them, others' programs and interrupts too, and what interrupts and context switches were the server's "
         "alone nobody counts. What it alone cost is the CPU time of the host."
     )
@@ -51,19 +52,20 @@ def foreign_time(sides: Iterable[Assignment], report: ReportInput) -> str:
 
 def untold_steal(sides: Iterable[Assignment], report: ReportInput) -> str:
     """Of which sides no row tells what was stolen, and why; "" where there is none."""
-    named = _named(sides, lambda record: not is_told_of_steal(record), report)
+    named = _name_sides(sides, lambda record: not is_told_of_steal(record), report)
     if not named:
         return ""
     return (
-        f"With {figures.listing(named)} the hypervisor does not tell the server's kernel of time that it takes from "
+        f"With {figures.join_listing(named)} the hypervisor does not tell the server's kernel of time that it "
+        "takes from "
         "it: no emulation does. What was stolen is in no row; the CPU time of the host is what it really got."
     )
 
 
-def _named(sides: Iterable[Assignment], so: Callable[[TrialRecord], bool], report: ReportInput) -> list[str]:
+def _name_sides(sides: Iterable[Assignment], so: Callable[[TrialRecord], bool], report: ReportInput) -> list[str]:
     """Those sides of whose trials at least one is so."""
-    found = {report.labels.treatment(one.trial.treatment) for one in report.records if so(one)}
-    return [name for name in dict.fromkeys(map(report.labels.treatment, sides)) if name in found]
+    found = {report.labels.name_treatment(one.trial.treatment) for one in report.records if so(one)}
+    return [name for name in dict.fromkeys(map(report.labels.name_treatment, sides)) if name in found]
 
 
 def untold_exits(report: ReportInput) -> str:
@@ -72,17 +74,17 @@ def untold_exits(report: ReportInput) -> str:
     return _UNTOLD if hosts and not any("exits" in host for host in hosts) else ""
 
 
-def unobserved(sides: Sequence[Assignment], report: ReportInput) -> list[str]:
+def list_unobserved(sides: Sequence[Assignment], report: ReportInput) -> list[str]:
     """What is in no table because the study does not observe it, or not of all sides."""
     missing, partly = [], []
     for observer, (what, key) in _OBSERVED.items():
-        watched, there = (_named(sides, so, report) for so in (_watched_by(observer), lambda _: True))
+        watched, there = (_name_sides(sides, so, report) for so in (_watched_by(observer), lambda _: True))
         lacking = [name for name in there if name not in watched]
         if not any(observer in record.observers for record in report.records):
             missing.append(f"{what} (in [observe]: {key})")
         elif lacking:
-            partly.append(f"Not observed with {figures.listing(lacking)}, and so compared with nothing: {what}.")
-    return [*([f"Not observed, and so in no table: {figures.listing(missing)}."] if missing else []), *partly]
+            partly.append(f"Not observed with {figures.join_listing(lacking)}, and so compared with nothing: {what}.")
+    return [*([f"Not observed, and so in no table: {figures.join_listing(missing)}."] if missing else []), *partly]
 
 
 def _watched_by(observer: str) -> Callable[[TrialRecord], bool]:

@@ -11,7 +11,7 @@ from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.symmetry import is_lopsided
 from nearmetal.levels import format_level, is_same_level
 from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
-from nearmetal.plain import plain as plain
+from nearmetal.plain import strip_controls as strip_controls
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 from nearmetal.store import version_1
@@ -63,14 +63,14 @@ SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "no-wors
 """Of what a verdict means, so that nothing is told by a colour alone."""
 
 
-def workload(name: str) -> str:
+def name_workload(name: str) -> str:
     """A workload's name, or what has the responses of a boot that several workloads share."""
-    return plain(name) or "every boot"
+    return strip_controls(name) or "every boot"
 
 
-def response(name: str) -> str:
+def name_response(name: str) -> str:
     """A response's name for people, where its workload cannot be asked: of a calibration, or of manifest version 1."""
-    return _COSTS.get(name) or version_1.TITLES.get(name) or plain(name).replace("_", " ")
+    return _COSTS.get(name) or version_1.TITLES.get(name) or strip_controls(name).replace("_", " ")
 
 
 ResponseKinds = Mapping[tuple[str, str], ResponseKind]
@@ -83,13 +83,13 @@ def find_response_kinds(plan: Plan) -> ResponseKinds:
     return {(one.name, name): kind for one in workloads.values() for name, kind in one.responses.items()}
 
 
-def level(name: str, value: Level) -> str:
+def name_level(name: str, value: Level) -> str:
     """ "qemu", "offload off", "workers 4": a factor's level as part of a name."""
     if name == "environment":
-        return plain(str(value))
+        return strip_controls(str(value))
     if isinstance(value, bool):
-        return f"{plain(name)} {'on' if value else 'off'}"
-    return f"{plain(name)} {plain(format_level(value))}"
+        return f"{strip_controls(name)} {'on' if value else 'off'}"
+    return f"{strip_controls(name)} {strip_controls(format_level(value))}"
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,10 @@ class Labels:
 
     @classmethod
     def of_plan(cls, plan: Plan) -> "Labels":
-        return cls.of(plan.treatments, find_response_kinds(plan))
+        return cls.from_treatments(plan.treatments, find_response_kinds(plan))
 
     @classmethod
-    def of(cls, treatments: Iterable[Assignment], kinds: ResponseKinds | None = None) -> "Labels":
+    def from_treatments(cls, treatments: Iterable[Assignment], kinds: ResponseKinds | None = None) -> "Labels":
         levels: dict[str, set[tuple[type, Level] | None]] = {}
         listed = list(treatments)
         names = list(dict.fromkeys(name for treatment in listed for name in treatment))
@@ -119,27 +119,27 @@ class Labels:
         names.sort(key=lambda name: name != "environment")
         return cls(tuple(name for name in names if name == "environment" or len(levels[name]) > 1), kinds or {})
 
-    def response(self, workload: str, name: str) -> str:
+    def name_response(self, workload: str, name: str) -> str:
         """A response's name for people."""
         kind = self.kinds.get((workload, name))
         if kind is None:
-            return response(name)
-        return plain(kind.title) or plain(name).replace("_", " ")
+            return name_response(name)
+        return strip_controls(kind.title) or strip_controls(name).replace("_", " ")
 
-    def clause(self, workload: str, name: str) -> str:
+    def name_clause(self, workload: str, name: str) -> str:
         """How a sentence compares two treatments by a response."""
         kind = self.kinds.get((workload, name))
         if kind is None:
             return _CLAUSES_OF_COSTS.get(name) or version_1.CLAUSES.get(name) or _USUAL_CLAUSE
-        return plain(kind.clause) or _USUAL_CLAUSE
+        return strip_controls(kind.clause) or _USUAL_CLAUSE
 
-    def treatment(self, treatment: Assignment) -> str:
-        return self._named(treatment, self.telling) or "the treatment"
+    def name_treatment(self, treatment: Assignment) -> str:
+        return self._name_levels(treatment, self.telling) or "the treatment"
 
-    def _named(self, treatment: Assignment, names: Iterable[str]) -> str:
-        return ", ".join(level(name, treatment[name]) for name in names if name in treatment)
+    def _name_levels(self, treatment: Assignment, names: Iterable[str]) -> str:
+        return ", ".join(name_level(name, treatment[name]) for name in names if name in treatment)
 
-    def sides(self, contrast: Contrast) -> tuple[str, str, str]:
+    def name_sides(self, contrast: Contrast) -> tuple[str, str, str]:
         """A contrast as (what the treatment is, what the reference is, what both share; "" when nothing telling)."""
         shared = {
             name
@@ -151,69 +151,71 @@ class Labels:
         apart = [name for name in self.telling if name not in shared]
         common = [name for name in self.telling if name in shared]
         return (
-            self._named(contrast.treatment, apart) or self.treatment(contrast.treatment),
-            self._named(contrast.reference, apart) or self.treatment(contrast.reference),
-            self._named(contrast.treatment, common),
+            self._name_levels(contrast.treatment, apart) or self.name_treatment(contrast.treatment),
+            self._name_levels(contrast.reference, apart) or self.name_treatment(contrast.reference),
+            self._name_levels(contrast.treatment, common),
         )
 
-    def versus(self, contrast: Contrast) -> str:
+    def name_versus(self, contrast: Contrast) -> str:
         """ "docker vs host (workers 4)"."""
-        treatment, reference, shared = self.sides(contrast)
+        treatment, reference, shared = self.name_sides(contrast)
         return f"{treatment} vs {reference}" + (f" ({shared})" if shared else "")
 
 
-def estimate(contrast: Contrast) -> str:
+def format_estimate(contrast: Contrast) -> str:
     """The estimate and its interval: "0.97 × (0.95 to 0.99)", "+0.2 points (+0.1 to +0.3)", "no estimate"."""
     value = contrast.ratio if contrast.ratio is not None else contrast.difference
-    return size(value, contrast.interval, contrast.scale, contrast.unit, contrast.equivalence or ())
+    return format_size(value, contrast.interval, contrast.scale, contrast.unit, contrast.equivalence or ())
 
 
-def margin(contrast: Contrast) -> str | None:
+def format_margin(contrast: Contrast) -> str | None:
     """ "2 %", "±0.4 ms": within what it is equivalent; None where a margin means nothing."""
     if contrast.equivalence is None:
         return None
     most = contrast.equivalence[1]
     if contrast.scale == "ratio":
-        return figures.percent(most - 1)
-    return f"±{figures.difference(most, None, contrast.unit).removeprefix('+')}"
+        return figures.format_percent(most - 1)
+    return f"±{figures.format_difference(most, None, contrast.unit).removeprefix('+')}"
 
 
-def sentence(contrast: Contrast, labels: Labels) -> str:
+def write_sentence(contrast: Contrast, labels: Labels) -> str:
     """A contrast in plain words, without its verdict: "docker carries 0.97 × the requests of host (0.95 to 0.99)"."""
-    treatment, reference, shared = labels.sides(contrast)
+    treatment, reference, shared = labels.name_sides(contrast)
     where = f" ({shared})" if shared else ""
     return f"{treatment}{where} {clause_of(contrast, reference, labels)}"
 
 
 def clause_of(contrast: Contrast, reference: str, labels: Labels) -> str:
     """ "carries 0.97 × the requests of host (0.95 to 0.99)": a contrast without its treatment."""
-    name = labels.response(contrast.workload, contrast.response)
+    name = labels.name_response(contrast.workload, contrast.response)
     if contrast.scale == "difference" and contrast.difference is not None:
         if math.isinf(contrast.difference):
-            _, bracket, ends = figures.difference(contrast.difference, contrast.interval, contrast.unit).partition(" (")
+            _, bracket, ends = figures.format_difference(
+                contrast.difference, contrast.interval, contrast.unit
+            ).partition(" (")
             return f"has no typical difference from {reference} in {name}{bracket}{ends}"
-        change = figures.difference(contrast.difference, contrast.interval, contrast.unit)
+        change = figures.format_difference(contrast.difference, contrast.interval, contrast.unit)
         return f"differs from {reference} in {name} by {change}"
     if contrast.ratio is None:
         return f"cannot be compared with {reference} in {name}"
     bounds = contrast.equivalence or ()
     if contrast.ratio == 0 or math.isinf(contrast.ratio):
-        ends = f" ({figures.interval(contrast.ratio, contrast.interval, bounds)})" if contrast.interval else ""
+        ends = f" ({figures.format_interval(contrast.ratio, contrast.interval, bounds)})" if contrast.interval else ""
         return f"has no typical ratio to {reference} in {name}{ends}"
-    ratio = figures.ratio(contrast.ratio, contrast.interval, bounds)
+    ratio = figures.format_ratio(contrast.ratio, contrast.interval, bounds)
     filled = {"ratio": ratio, "response": name, "reference": reference}
-    clause = _IN_CLAUSES.sub(lambda found: filled[found[1]], labels.clause(contrast.workload, contrast.response))
+    clause = _IN_CLAUSES.sub(lambda found: filled[found[1]], labels.name_clause(contrast.workload, contrast.response))
     if contrast.interval is None:
         return clause
-    return f"{clause} ({figures.interval(contrast.ratio, contrast.interval, bounds)})"
+    return f"{clause} ({figures.format_interval(contrast.ratio, contrast.interval, bounds)})"
 
 
-def apart(side: Assignment, other: Assignment) -> str:
+def name_difference(side: Assignment, other: Assignment) -> str:
     """ "again", "amount 2100": by what a treatment is another than the one it is compared with."""
-    return ", ".join(level(name, one) for name, one in side.items() if not is_same_level(one, other[name]))
+    return ", ".join(name_level(name, one) for name, one in side.items() if not is_same_level(one, other[name]))
 
 
-def size(
+def format_size(
     value: float | None,
     interval: tuple[float, float] | None,
     scale: Scale,
@@ -224,20 +226,20 @@ def size(
     if value is None:
         return "no estimate"
     if scale == "difference":
-        return figures.difference(value, interval, unit)
-    text = f"{figures.ratio(value, interval, bounds)} ×".replace(f"{figures.UNBOUNDED} ×", figures.UNBOUNDED)
-    return text if interval is None else f"{text} ({figures.interval(value, interval, bounds)})"
+        return figures.format_difference(value, interval, unit)
+    text = f"{figures.format_ratio(value, interval, bounds)} ×".replace(f"{figures.UNBOUNDED} ×", figures.UNBOUNDED)
+    return text if interval is None else f"{text} ({figures.format_interval(value, interval, bounds)})"
 
 
 def known_truth(truth: tuple[float, float], scale: Scale, unit: str) -> str:
     """ "1.05 ×", "+1 ms, give or take 50 µs": the size of a difference that was injected."""
     about = (truth[1] - truth[0]) / 2
     middle = sum(truth) / 2
-    size = f"{middle:.4g} ×" if scale == "ratio" else figures.difference(middle, None, unit)
-    return size + (f", give or take {figures.quantity(about, unit)}" if about else "")
+    size = f"{middle:.4g} ×" if scale == "ratio" else figures.format_difference(middle, None, unit)
+    return size + (f", give or take {figures.format_quantity(about, unit)}" if about else "")
 
 
-def tone(contrast: Contrast) -> Tone:
+def choose_tone(contrast: Contrast) -> Tone:
     """What a verdict means: better and worse only where the data say that there is a difference."""
     if contrast.verdict is Verdict.EQUIVALENT:
         return "same"
@@ -263,7 +265,7 @@ def is_same(contrast: Contrast) -> bool:
     )
 
 
-def verdict(contrast: Contrast) -> Badge:
+def badge_verdict(contrast: Contrast) -> Badge:
     """ "different, worse", "equivalent", "undecided"; with a caveat if it depends on what blocks may not be.
 
     A colour only for what the study asked beforehand. A margin around 0 means nothing, so that errors of which there
@@ -271,14 +273,14 @@ def verdict(contrast: Contrast) -> Badge:
     """
     if not contrast.primary and contrast.verdict is Verdict.UNDECIDED and is_same(contrast):
         return Badge(SAME)
-    meaning = tone(contrast)
+    meaning = choose_tone(contrast)
     suffix = f", {meaning}" if contrast.verdict is Verdict.DIFFERENT and meaning != "unknown" else ""
     suffix += ", if blocks are independent" if is_dependent(contrast) else ""
     suffix += ", if blocks are symmetric" if is_lopsided(contrast) else ""
     return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
-def asked(contrast: Contrast) -> str:
+def name_standing(contrast: Contrast) -> str:
     """Whether a study asked for it beforehand: "primary", or else "exploratory"."""
     return "primary" if contrast.primary else "exploratory"
 
@@ -286,14 +288,14 @@ def asked(contrast: Contrast) -> str:
 def asked_at(alpha: float) -> str:
     """What a caption says of a table that has both kinds of comparisons."""
     return (
-        f"intervals of primary comparisons share the {figures.percent(alpha)} of the study, "
-        f"exploratory ones are each at {figures.percent(1 - alpha)} and are hints, not findings"
+        f"intervals of primary comparisons share the {figures.format_percent(alpha)} of the study, "
+        f"exploratory ones are each at {figures.format_percent(1 - alpha)} and are hints, not findings"
     )
 
 
-def reason(contrast: Contrast) -> str:
+def explain_undecided(contrast: Contrast) -> str:
     """Why a contrast is undecided, or ""."""
-    return f"{why(contrast.reason)}{_of_ramp(contrast)}" if contrast.reason else ""
+    return f"{explain_reason(contrast.reason)}{_of_ramp(contrast)}" if contrast.reason else ""
 
 
 def _of_ramp(contrast: Contrast) -> str:
@@ -307,17 +309,17 @@ def _of_ramp(contrast: Contrast) -> str:
     return f"; {' and '.join(ends)} of the ramp" if ends else ""
 
 
-def why(code: str) -> str:
+def explain_reason(code: str) -> str:
     """A contrast's `reason` for people."""
-    return _REASONS.get(code, plain(code))
+    return _REASONS.get(code, strip_controls(code))
 
 
-def first(analysis: Analysis) -> tuple[Warned, ...]:
+def list_first(analysis: Analysis) -> tuple[Warned, ...]:
     """What the whole run is warned of before any verdict."""
     return tuple(warning for warning in analysis.warnings if _comes_first(warning))
 
 
-def later(analysis: Analysis) -> tuple[Warned, ...]:
+def list_later(analysis: Analysis) -> tuple[Warned, ...]:
     """What else it is warned of."""
     return tuple(warning for warning in analysis.warnings if not _comes_first(warning))
 
@@ -326,9 +328,9 @@ def _comes_first(warning: Warned) -> bool:
     return warning.code in FIRST or warning.code in ELSEWHERE
 
 
-def warned(contrast: Contrast, analysis: Analysis) -> tuple[Warned, ...]:
+def list_warned(contrast: Contrast, analysis: Analysis) -> tuple[Warned, ...]:
     """What a contrast is warned of beside the reason for which it is undecided, and what is told of the whole run."""
-    told = {contrast.reason, *(warning.code for warning in first(analysis))}
+    told = {contrast.reason, *(warning.code for warning in list_first(analysis))}
     return tuple(warning for warning in contrast.warnings if warning.code not in told)
 
 
@@ -336,17 +338,17 @@ def small_print(contrast: Contrast) -> str:
     """How sure, and on what: "98.75 % interval, p = 0.008, 8 blocks"."""
     parts = []
     if contrast.interval is not None:
-        parts.append(f"{figures.percent(1 - contrast.level)} interval")
+        parts.append(f"{figures.format_percent(1 - contrast.level)} interval")
     # Of several looks, p of one says less than it seems to.
     if contrast.p is not None and contrast.look is None:
-        parts.append(figures.probability(contrast.p))
-    parts.append(figures.count(contrast.blocks, "block") + (f" (look {contrast.look})" if contrast.look else ""))
+        parts.append(figures.format_probability(contrast.p))
+    parts.append(figures.format_count(contrast.blocks, "block") + (f" (look {contrast.look})" if contrast.look else ""))
     if contrast.verdict is Verdict.UNDECIDED and contrast.reason:
-        parts.append(reason(contrast))
-    return ", ".join([*parts, *degree(contrast)])
+        parts.append(explain_undecided(contrast))
+    return ", ".join([*parts, *list_degrees(contrast)])
 
 
-def degree(contrast: Contrast) -> list[str]:
+def list_degrees(contrast: Contrast) -> list[str]:
     """ "beyond the margin", "about 24 blocks would decide it": how much a primary verdict says, or what it lacks."""
     if not contrast.primary or contrast.verdict is Verdict.WITHDRAWN:
         return []
@@ -360,51 +362,53 @@ def degree(contrast: Contrast) -> list[str]:
     return [*told, f"about {contrast.needs:,} blocks would decide it"]
 
 
-def looks(contrast: Contrast) -> list[str]:
+def list_looks(contrast: Contrast) -> list[str]:
     """ "decided at look 1", "1.02 × corrected for the looks", "1.01 × (1 to 1.03) in all 40 blocks": what an early
     verdict leaves out."""
     is_decided = contrast.look is not None and contrast.verdict is not Verdict.UNDECIDED
     told = [f"decided at look {contrast.look}"] if is_decided else []
     size_seen, size_adjusted = (
-        size(value, None, contrast.scale, contrast.unit)
+        format_size(value, None, contrast.scale, contrast.unit)
         for value in (contrast.difference if contrast.ratio is None else contrast.ratio, contrast.adjusted)
     )
     if contrast.adjusted is not None and size_adjusted != size_seen:
         told.append(f"{size_adjusted} corrected for the looks")
     last = contrast.last_look
     if last is not None:
-        size_at_last = size(last.estimate, last.interval, contrast.scale, contrast.unit)
-        told.append(f"{size_at_last} in all {figures.count(last.blocks, 'block')}")
+        size_at_last = format_size(last.estimate, last.interval, contrast.scale, contrast.unit)
+        told.append(f"{size_at_last} in all {figures.format_count(last.blocks, 'block')}")
     return told
 
 
-def failures(contrast: Contrast, labels: Labels) -> list[str]:
+def list_failures(contrast: Contrast, labels: Labels) -> list[str]:
     """ "docker failed in 10 of 30 blocks and host in none", and what is told of those in which both worked."""
     found = contrast.failures
     if found is None:
         return []
-    treatment, reference, _ = labels.sides(contrast)
-    of = figures.count(found.blocks, "block")
+    treatment, reference, _ = labels.name_sides(contrast)
+    of = figures.format_count(found.blocks, "block")
     mine, others = (
         f"{number + found.both:,}" if number + found.both else "none" for number in (found.treatment, found.reference)
     )
     told = [f"{treatment} failed in {mine} of {of} and {reference} in {others}"]
     if contrast.worked:
         worked = contrast.worked
-        size_of_those = size(worked.estimate, worked.interval, contrast.scale, contrast.unit)
-        told.append(f"{size_of_those} in the {figures.count(worked.blocks, 'block')} in which both worked")
+        size_of_those = format_size(worked.estimate, worked.interval, contrast.scale, contrast.unit)
+        told.append(f"{size_of_those} in the {figures.format_count(worked.blocks, 'block')} in which both worked")
     return told
 
 
-def means(contrast: Contrast, labels: Labels) -> list[str]:
+def list_means(contrast: Contrast, labels: Labels) -> list[str]:
     """ "mean of boots 0.95 × (0.9 to 1), 2 of 12 boots worse than the worst of host, scatter 8.3 ×"."""
     found = contrast.means
     if found is None or not contrast.primary:
         return []
-    _, reference, _ = labels.sides(contrast)
-    mean = f"mean of boots {size(found.ratio, found.interval, 'ratio', '')}"
-    worse = f"{found.worse or 'none'} of {figures.count(found.blocks, 'boot')} worse than the worst of {reference}"
-    scatter = f", scatter {figures.ratio(found.spread)} ×" if found.spread else ""
+    _, reference, _ = labels.name_sides(contrast)
+    mean = f"mean of boots {format_size(found.ratio, found.interval, 'ratio', '')}"
+    worse = (
+        f"{found.worse or 'none'} of {figures.format_count(found.blocks, 'boot')} worse than the worst of {reference}"
+    )
+    scatter = f", scatter {figures.format_ratio(found.spread)} ×" if found.spread else ""
     return [f"{mean}, {worse}{scatter}"]
 
 
@@ -414,5 +418,5 @@ def failure_counts(contrast: Contrast) -> str | None:
     return f"{found.treatment + found.both} : {found.reference + found.both}" if found else None
 
 
-def direction(better: str) -> str:
+def name_direction(better: str) -> str:
     return f"{better} is better"

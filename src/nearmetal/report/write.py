@@ -13,8 +13,17 @@ from nearmetal.errors import BadInput
 from nearmetal.files import write_whole
 from nearmetal.report import exports, formats, page
 from nearmetal.report.blocks import Chart, Section, Table
-from nearmetal.report.chapters import describe_charts, sections, without_charts
-from nearmetal.report.drawing import Begun, Drawers, Picture, Undrawn, draw, drawn, has_engine, require_engine
+from nearmetal.report.chapters import describe_charts, make_sections, without_charts
+from nearmetal.report.drawing import (
+    Begun,
+    Drawers,
+    Picture,
+    Undrawn,
+    collect_drawn,
+    draw_picture,
+    has_engine,
+    require_engine,
+)
 from nearmetal.report.reading import ReportInput, read, without_collection
 from nearmetal.report.tidy import make_table
 from nearmetal.say import Say
@@ -35,20 +44,22 @@ class _Chapters:
     sections: Sequence[Section]
 
     @classmethod
-    def of(cls, folder: RunFolder, say: Say | None, take: Callable[[Section], None] | None = None) -> "_Chapters":
+    def from_folder(
+        cls, folder: RunFolder, say: Say | None, take: Callable[[Section], None] | None = None
+    ) -> "_Chapters":
         report = read(folder)
-        return cls(report, sections(report, say, take))
+        return cls(report, make_sections(report, say, take))
 
     @property
     def charts(self) -> list[Chart]:
-        return [chart for section in self.sections for chart in _charts(section)]
+        return [chart for section in self.sections for chart in _list_charts(section)]
 
     @property
     def tables(self) -> list[Table]:
         return [block for section in self.sections for block in section.blocks if isinstance(block, Table)]
 
 
-def _charts(section: Section) -> list[Chart]:
+def _list_charts(section: Section) -> list[Chart]:
     return [block for block in section.blocks if isinstance(block, Chart)]
 
 
@@ -65,8 +76,10 @@ def write(folder: RunFolder, say: Say | None = None) -> Path:
 
 def _write(folder: RunFolder, say: Say | None) -> Path:
     files: dict[str, bytes] = {}
-    chapters, pictures = _drawn(folder, say, also_png=True, meanwhile=lambda report: files.update(_data(report)))
-    files |= _files(chapters, pictures)
+    chapters, pictures = _draw_charts(
+        folder, say, also_png=True, meanwhile=lambda report: files.update(_make_data_files(report))
+    )
+    files |= _make_files(chapters, pictures)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     try:
@@ -75,8 +88,8 @@ def _write(folder: RunFolder, say: Say | None) -> Path:
         shutil.rmtree(fresh, ignore_errors=True)
         error.filename = str(folder.report)
         raise
-    _replace(fresh, folder.report)
-    write_whole(folder.page, page.html(chapters.report, chapters.sections, pictures).encode())
+    _replace_folder(fresh, folder.report)
+    write_whole(folder.page, page.render_html(chapters.report, chapters.sections, pictures).encode())
     return folder.page
 
 
@@ -91,19 +104,19 @@ def render(folder: RunFolder, format: Format, say: Say | None = None) -> str | b
 
 def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
     if format == "json":
-        return _json(read(folder))
+        return _render_json(read(folder))
     if format == "png":
         require_engine()
     if format == "html":
-        chapters, pictures = _drawn(folder, say, also_png=False)
-        return page.html(chapters.report, chapters.sections, pictures)
-    chapters = _Chapters.of(folder, say)
+        chapters, pictures = _draw_charts(folder, say, also_png=False)
+        return page.render_html(chapters.report, chapters.sections, pictures)
+    chapters = _Chapters.from_folder(folder, say)
     if not has_engine():
         chapters = replace(chapters, sections=describe_charts(chapters.sections))
     match format:
         case "md":
             study = chapters.report.manifest.study
-            return formats.markdown(study.name, study.question, chapters.sections)
+            return formats.render_markdown(study.name, study.question, chapters.sections)
         case "csv":
             return next((formats.comma_separated(table) for table in chapters.tables if table.name == "verdicts"), "")
         case "png":
@@ -113,11 +126,11 @@ def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
 def _verdicts_png(chapters: _Chapters, folder: RunFolder) -> bytes:
     for chart in chapters.charts:
         if chart.name == "verdicts" and chart.panels:
-            return draw(chart.panels[0].spec).png
+            return draw_picture(chart.panels[0].spec).png
     raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
 
 
-def _drawn(
+def _draw_charts(
     folder: RunFolder, say: Say | None, also_png: bool, meanwhile: Callable[[ReportInput], None] | None = None
 ) -> tuple[_Chapters, Pictures]:
     """Every picture of every chart, and the chapters with a notice for each chart that cannot be drawn.
@@ -128,41 +141,41 @@ def _drawn(
     while other processes draw.
     """
     if not has_engine():
-        chapters = _Chapters.of(folder, say)
+        chapters = _Chapters.from_folder(folder, say)
         if meanwhile:
             meanwhile(chapters.report)
         return replace(chapters, sections=describe_charts(chapters.sections, say)), {}
     begun: dict[tuple[str, str, bool], Begun] = {}
     with Drawers() as drawers:
 
-        def begin(section: Section) -> None:
-            for chart in _charts(section):
+        def begin_charts(section: Section) -> None:
+            for chart in _list_charts(section):
                 for panel in chart.panels:
                     for narrow, spec in ((False, panel.spec), (True, panel.narrow)):
                         if spec is not None:
-                            begun[chart.name, panel.name, narrow] = drawers.begin(spec, also_png and not narrow)
+                            begun[chart.name, panel.name, narrow] = drawers.begin_drawing(spec, also_png and not narrow)
 
-        chapters = _Chapters.of(folder, say, begin)
+        chapters = _Chapters.from_folder(folder, say, begin_charts)
         if meanwhile:
             meanwhile(chapters.report)
-        all_drawn = dict(zip(begun, drawn(begun.values()), strict=True))
+        all_drawn = dict(zip(begun, collect_drawn(begun.values()), strict=True))
     pictures = {key: one for key, one in all_drawn.items() if isinstance(one, Picture)}
     why = {key[0]: one.why for key, one in all_drawn.items() if isinstance(one, Undrawn)}
     return replace(chapters, sections=without_charts(chapters.sections, why, say)), pictures
 
 
-def _json(report: ReportInput) -> str:
+def _render_json(report: ReportInput) -> str:
     return report.analysis.model_dump_json(indent=1) + "\n"
 
 
-def _data(report: ReportInput) -> dict[str, bytes]:
-    content = {"analysis.json": _json(report).encode()}
+def _make_data_files(report: ReportInput) -> dict[str, bytes]:
+    content = {"analysis.json": _render_json(report).encode()}
     for tidy in ("trials", "blocks"):
         content[f"{tidy}.csv"] = exports.write_csv(make_table(report, tidy)).encode()
     return content
 
 
-def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
+def _make_files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
     content: dict[str, bytes] = {}
     for table in (one for one in chapters.tables if one.where != "page"):
         content[f"{formats.file_name(table.name)}.csv"] = formats.comma_separated(table).encode()
@@ -189,7 +202,7 @@ def _write_new(fresh: Path, files: Mapping[str, bytes]) -> None:
         os.close(folder)
 
 
-def _replace(fresh: Path, place: Path) -> None:
+def _replace_folder(fresh: Path, place: Path) -> None:
     """Put a folder in another's place. A crash in between leaves one of the two, and the next report mends it."""
     old = place.with_name(f".{place.name}.old")
     shutil.rmtree(old, ignore_errors=True)

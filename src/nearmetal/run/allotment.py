@@ -22,7 +22,7 @@ _SAME_MEMORY = 0.01
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedMachine:
     """A machine of ours on its site, with the CPUs that it was put on ("" for all)."""
 
     handle: Handle
@@ -45,7 +45,7 @@ class Found:
 class Allotment:
     """What the machines of a boot have."""
 
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedMachine, ...]
     limits: tuple[Limits | None, ...]
     """Of those placed, in their order; None for one of which its site's kernel tells nothing."""
     found: tuple[Found, ...]
@@ -53,21 +53,21 @@ class Allotment:
     where: tuple[Readback | None, ...]
     """Whether each of those placed is on its CPUs, in their order; None for one that is not ours to place."""
 
-    def why(self, stage: Stage, now: "Allotment") -> str | None:
+    def explain_change(self, stage: Stage, now: "Allotment") -> str | None:
         """Why what was measured does not count: of the first machine that has something else now. Pure."""
         for placed, before, after, where in zip(self.placed, self.limits, now.limits, now.where, strict=True):
             problems = limits_changed(before, after)
             if where is not None and not where.ok:
                 problems.append(f"it is not where it was put: {where.reason}")
             if problems:
-                return _changed(placed.handle.role or "machine", placed.handle.name, problems)
-        for machine, had, has in zip(_machines(stage), self.found, now.found, strict=True):
+                return _describe_change(placed.handle.role or "machine", placed.handle.name, problems)
+        for machine, had, has in zip(_list_machines_of(stage), self.found, now.found, strict=True):
             if problems := found_changed(had, has):
-                return _changed(machine.role, machine.name, problems)
+                return _describe_change(machine.role, machine.name, problems)
         return None
 
 
-async def read(placed: Sequence[Placed], vitals: Sequence[Vitals]) -> Allotment:
+async def read(placed: Sequence[PlacedMachine], vitals: Sequence[Vitals]) -> Allotment:
     """With what was read of the servers, then the clients. MachineLost; HostCannot of a host that does not tell."""
     sites = {one.site.name: one.site for one in placed}
     read_sites = (_read_site(site, [one for one in placed if one.site.name == name]) for name, site in sites.items())
@@ -78,12 +78,12 @@ async def read(placed: Sequence[Placed], vitals: Sequence[Vitals]) -> Allotment:
     return Allotment(tuple(placed), limits, tuple(_find_found(one.lines or {}) for one in vitals), where)
 
 
-async def _read_site(site: Site, placed: Sequence[Placed]) -> dict[str, tuple[Limits | None, Readback | None]]:
-    pids = await asyncio.gather(*(placement.processes(one.handle, site) for one in placed))
+async def _read_site(site: Site, placed: Sequence[PlacedMachine]) -> dict[str, tuple[Limits | None, Readback | None]]:
+    pids = await asyncio.gather(*(placement.list_processes(one.handle, site) for one in placed))
     threads = await placement.read_threads(pids, site)
     limits = await cgroup_limits.limits([one.groups for one in threads], site)
     return {
-        one.handle.name: (limit if its else None, placement.judge(told, one.handle, one.cpuset, one.kept))
+        one.handle.name: (limit if its else None, placement.judge_threads(told, one.handle, one.cpuset, one.kept))
         for one, its, told, limit in zip(placed, pids, threads, limits, strict=True)
     }
 
@@ -97,7 +97,7 @@ def _find_found(lines: Lines) -> Found:
     )
 
 
-def _machines(stage: Stage) -> tuple[Machine, ...]:
+def _list_machines_of(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
 
 
@@ -129,5 +129,5 @@ def found_changed(had: Found, has: Found) -> list[str]:
     return problems
 
 
-def _changed(role: str, name: str, problems: Sequence[str]) -> str:
+def _describe_change(role: str, name: str, problems: Sequence[str]) -> str:
     return f"the {role} {name} did not keep what it was given while it was measured: {'; '.join(problems)}"

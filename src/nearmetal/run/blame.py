@@ -80,7 +80,7 @@ class PluginBroke(Exception):
 
 
 @contextmanager
-def by(who: str) -> Iterator[None]:
+def blame_plugin(who: str) -> Iterator[None]:
     """Whatever is raised in here, beside what nearmetal's own errors say, is that plugin's."""
     try:
         yield
@@ -90,7 +90,7 @@ def by(who: str) -> Iterator[None]:
         raise PluginBroke(who, error) from error
 
 
-def blamed(error: Exception, otherwise: str) -> tuple[str, Exception]:
+def find_blamed(error: Exception, otherwise: str) -> tuple[str, Exception]:
     """Who broke, and by which error. `otherwise`: whose it is where no plugin's."""
     return (error.who, error.what) if isinstance(error, PluginBroke) else (otherwise, error)
 
@@ -100,7 +100,7 @@ def find_fault(error: Exception, otherwise: str, clients: Collection[str] = (), 
 
     `clients` and `hosts` are the names of these, by which errors tell where they happened.
     """
-    who, what = blamed(error, otherwise)
+    who, what = find_blamed(error, otherwise)
     if isinstance(what, NearmetalError):
         return Fault(find_cause(what, clients, hosts), str(what))
     return Fault(find_cause(what), f"{who} broke: {type(what).__name__}: {what}")

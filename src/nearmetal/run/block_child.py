@@ -93,13 +93,13 @@ async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, _tell_to_end, work)
     loop.add_reader(tasks, _end_with, tasks, work)
-    beating = asyncio.ensure_future(_beat(sink))
+    beating = asyncio.ensure_future(_keep_beating(sink))
     try:
         await work
     except asyncio.CancelledError:
         return ExitCode.INTERRUPTED
     except (NearmetalError, OSError) as error:
-        sink.emit(BlockFailed.of(error))
+        sink.emit(BlockFailed.from_error(error))
         return ExitCode.OWN_FAILURE
     except Exception:
         traceback.print_exc()
@@ -130,9 +130,9 @@ def _tell_to_end(work: "asyncio.Task[None]") -> None:
         work.cancel()
 
 
-async def _beat(sink: PipeSink) -> None:
+async def _keep_beating(sink: PipeSink) -> None:
     while True:
-        pulse.note(BEAT)
+        pulse.note_pulse(BEAT)
         await asyncio.sleep(BEAT)
         with contextlib.suppress(BrokenPipeError):
             sink.emit(Beat())
@@ -141,10 +141,10 @@ async def _beat(sink: PipeSink) -> None:
 async def run_task(task: BlockTask, sink: BlockSink) -> None:
     """Run a block on a lab of its own, of which nothing remains but what is told."""
 
-    def say(text: str) -> None:
+    def emit_text(text: str) -> None:
         sink.emit(Said(text=text))
 
-    async with aclosing(opener(task.hosts, say)) as open_site:
+    async with aclosing(opener(task.hosts, emit_text)) as open_site:
         with held_anew() as (token, ledger):
             lab = Lab(token, ledger, open_site, task.mtu)
             try:

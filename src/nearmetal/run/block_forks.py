@@ -43,7 +43,7 @@ def main() -> None:
             os.read(woken, 4096)
             _tell_ended(order)
         if order.fileno() in readable:
-            taken = _take(order)
+            taken = _receive_order(order)
             if taken is None:
                 return
             request, descriptors = taken
@@ -59,7 +59,7 @@ def main() -> None:
             _send(order, {"forked": process})
 
 
-def _take(order: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+def _receive_order(order: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """The next order, with the descriptors that came along; None at the end."""
     try:
         content, ancillary, _, _ = order.recvmsg(_LONGEST, socket.CMSG_SPACE(2 * array.array("i").itemsize))

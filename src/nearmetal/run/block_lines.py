@@ -42,14 +42,14 @@ class BlockFailed(Event):
     errno: int | None = None
 
     @classmethod
-    def of(cls, error: NearmetalError | OSError) -> "BlockFailed":
+    def from_error(cls, error: NearmetalError | OSError) -> "BlockFailed":
         if isinstance(error, OSError):
             where = str(error.filename or "")
             return cls(kind="system", what=error.strerror or str(error), where=where, errno=error.errno)
         kind = next((name for name, its in _KINDS.items() if isinstance(error, its)), "own")
         return cls(kind=kind, what=error.what, where=error.where, remedy=error.remedy)
 
-    def error(self) -> Exception:
+    def make_error(self) -> Exception:
         """The error as it was raised there."""
         if self.kind == "system":
             return OSError(self.errno or 0, self.what, self.where or None)
@@ -72,7 +72,7 @@ def read_event(line: bytes) -> Event:
     """An event from its line. ValueError when it is none."""
     try:
         name, content = json.loads(line)
-        kind = _events()[name]
+        kind = _list_event_kinds()[name]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise ValueError(f"this is no event: {line[:100]!r}") from None
     try:
@@ -82,7 +82,7 @@ def read_event(line: bytes) -> Event:
     return event
 
 
-def _events() -> Mapping[str, type[Event]]:
+def _list_event_kinds() -> Mapping[str, type[Event]]:
     return {kind.__name__: kind for kind in Event.__subclasses__()}
 
 

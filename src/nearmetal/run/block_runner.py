@@ -44,43 +44,43 @@ class BlockProcesses:
 
         The error that ended the block there, as of a disk that is full, is raised here.
         """
-        heard = _Heard(task, sink, self._say)
-        process = await self._fork(task, heard)
+        heard = _BlockListener(task, sink, self._say)
+        process = await self._fork_block(task, heard)
         why = None
         try:
-            why = await heard.listen()
+            why = await heard.read_lines()
         except BaseException as error:
             # Told to end, or the disk of the journal is full: first it is to put right what it made.
-            _signal(process.pid, signal.SIGTERM)
+            _send_signal(process.pid, signal.SIGTERM)
             if not isinstance(error, asyncio.CancelledError):
-                heard.mute()
+                heard.ignore_rest()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(heard.listen(), LIMITS.boot)
+                await asyncio.wait_for(heard.read_lines(), LIMITS.boot)
             raise
         finally:
             if heard.is_open:  # it hangs, or says what nobody understands
-                _signal(process.pid, signal.SIGKILL)
+                _send_signal(process.pid, signal.SIGKILL)
             status = await process.wait(self._order)
             if status is None:
                 await self._forget_forks()
             heard.close()
         self._preload = heard.modules or self._preload
         if heard.failed is not None:
-            raise heard.failed.error()
+            raise heard.failed.make_error()
         if why is None and not heard.is_finished:
             why = f"it was killed by signal {-status}" if status is not None and status < 0 else "it ended early"
         if why is not None:
             await clean.clean(self._say)  # what it had made, and not removed
-            heard.lose(f"the process that ran its block is gone: {why}")
+            heard.record_lost(f"the process that ran its block is gone: {why}")
 
     async def close(self) -> Iterable[Left]:
         """Nothing remains of a block but what was told."""
         await self._forget_forks()
         return ()
 
-    async def _fork(self, task: BlockTask, heard: "_Heard") -> "_Forked":
+    async def _fork_block(self, task: BlockTask, heard: "_BlockListener") -> "_ForkedBlock":
         for _ in range(2):
-            order = await self._started()
+            order = await self._ensure_started()
             tasks, to_tasks = os.pipe2(os.O_CLOEXEC)
             from_events, events = os.pipe2(os.O_CLOEXEC)
             request = json.dumps({"controller": os.getpid(), "preload": self._preload}).encode()
@@ -91,10 +91,10 @@ class BlockProcesses:
                 os.close(tasks)
                 os.close(events)
             await heard.open(to_tasks, from_events)
-            answer = await _Forked.answered(order, "forked")
+            answer = await _ForkedBlock.receive_answer(order, "forked")
             if answer is not None:
-                await heard.give(task)
-                return _Forked(int(answer["forked"]))
+                await heard.give_task(task)
+                return _ForkedBlock(int(answer["forked"]))
             # It was killed, between two blocks or just now. A process that it forked meanwhile is given no task.
             heard.close()
             await self._forget_forks()
@@ -113,7 +113,7 @@ class BlockProcesses:
                 await self._forks.wait()
         self._forks = self._order = None
 
-    async def _started(self) -> socket.socket:
+    async def _ensure_started(self) -> socket.socket:
         if self._order is None:
             self._order, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._order.setblocking(False)
@@ -130,7 +130,7 @@ class BlockProcesses:
         return self._order
 
 
-class _Forked:
+class _ForkedBlock:
     """A process that was forked for a block."""
 
     def __init__(self, pid: int) -> None:
@@ -138,13 +138,13 @@ class _Forked:
 
     async def wait(self, order: socket.socket | None) -> int | None:
         """Its exit status, negative for a signal; None where whoever forked it is gone, or stopped, and cannot tell."""
-        while order is not None and (answer := await self.answered(order, "ended")) is not None:
+        while order is not None and (answer := await self.receive_answer(order, "ended")) is not None:
             if answer["ended"] == self.pid:  # another is a block's that was given up
                 return int(answer["status"])
         return None
 
     @staticmethod
-    async def answered(order: socket.socket, what: str) -> dict[str, int] | None:
+    async def receive_answer(order: socket.socket, what: str) -> dict[str, int] | None:
         """The next such answer; None when there comes none, or none in time."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):  # a TimeoutError is one
@@ -156,12 +156,12 @@ class _Forked:
         return None
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _send_signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
-class _Heard:
+class _BlockListener:
     """What a block's process says, passed on to the sink; and the trials that it has not told of."""
 
     def __init__(self, task: BlockTask, sink: BlockSink, say: Say) -> None:
@@ -189,15 +189,15 @@ class _Heard:
         self._writer = writing
         self.is_open = True
 
-    async def give(self, task: BlockTask) -> None:
+    async def give_task(self, task: BlockTask) -> None:
         assert self._writer is not None
         self._writer.write(task.model_dump_json().encode() + b"\n")
 
-    def mute(self) -> None:
+    def ignore_rest(self) -> None:
         """Pass nothing on any more."""
         self._is_muted = True
 
-    async def listen(self) -> str | None:
+    async def read_lines(self) -> str | None:
         """Until it has nothing more to say; why it cannot be listened to any more, if that is so."""
         assert self._reader is not None
         while True:
@@ -233,7 +233,7 @@ class _Heard:
                     self._ended.add(event.record.trial.id)
                 self._sink.emit(event)
 
-    def lose(self, why: str) -> None:
+    def record_lost(self, why: str) -> None:
         """A record for each trial that the process has not told of."""
         places = {identify_assignment(one.assignment): one for one in self._task.resolved}
         for boot in self._task.block.boots:

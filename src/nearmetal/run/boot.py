@@ -41,12 +41,12 @@ from nearmetal.model import (
     Warned,
 )
 from nearmetal.run import looking, making
-from nearmetal.run.blame import Fault, Invalid, blamed, by, describe_fault, find_fault
-from nearmetal.run.booted import Booted, BootTask
+from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, find_blamed, find_fault
+from nearmetal.run.booted import BootTask, ProvisionedBoot
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
 from nearmetal.run.kernels import align_kernels
 from nearmetal.run.services import ServiceSet
-from nearmetal.run.trial import TrialTask, kept, run_trial
+from nearmetal.run.trial import TrialTask, keep_artifacts, run_trial
 
 _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 """Errors of a disk that end the run: what it has recorded stands, and it can go on once that is mended."""
@@ -54,11 +54,13 @@ _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 
 async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
     """Run what is left of a boot. Its events, a record per trial among them, are the outcome."""
-    booted = Booted(task.resolved, services=ServiceSet(task.resolved.services, task.files, task.resolved.assignment))
+    booted = ProvisionedBoot(
+        task.resolved, services=ServiceSet(task.resolved.services, task.files, task.resolved.assignment)
+    )
     sink.emit(BootStarted(block=task.block, attempt=task.attempt, treatment=task.boot.treatment))
     left = list(task.trials)
     try:
-        await _provision(task, booted, lab, sink)
+        await _provision_boot(task, booted, lab, sink)
         while left:
             heed_cancellation()
             sink.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), sink)))
@@ -77,7 +79,7 @@ async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
 
 def _of_a_disk(error: Exception) -> OSError | None:
     """What a disk of this host said that ends the run; a site of ours tells it as the cause of its own error."""
-    _, error = blamed(error, "")
+    _, error = find_blamed(error, "")
     said = error.__cause__ if isinstance(error, NearmetalError) else error
     return said if isinstance(said, OSError) and said.errno in _NO_MORE_IS_WRITTEN else None
 
@@ -92,19 +94,19 @@ def heed_cancellation() -> None:
 # ── Create, attach, change, verify ────────────────────────────────────────────────────────────────────────────────
 
 
-async def _provision(task: BootTask, booted: Booted, lab: Lab, sink: BlockSink) -> None:
+async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None:
     if task.resumed:
         booted.warnings.append(Warned(code="interrupted", text="the run was interrupted within this boot's block"))
-    with _step(booted, sink, "create"):
+    with _emit_step(booted, sink, "create"):
         share = await making.share_out(booted, lab)
         environment = booted.asked.environment
         is_elsewhere = environment.description.placement == "elsewhere"
-        clients = [] if is_elsewhere else await _clients(booted, share, lab, ())
+        clients = [] if is_elsewhere else await _make_clients(booted, share, lab, ())
         began = time.monotonic_ns()
-        with by(_environment(environment)):
-            servers = await making.servers(booted, share, lab)
-    with _step(booted, sink, "attach"):
-        with by(_environment(environment)):
+        with blame_plugin(_name_environment(environment)):
+            servers = await making.make_servers(booted, share, lab)
+    with _emit_step(booted, sink, "attach"):
+        with blame_plugin(_name_environment(environment)):
             machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
         if environment.provision == "restart":
             began = time.monotonic_ns()  # what it took to have one that can be restarted is nothing to a restart
@@ -115,30 +117,30 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, sink: BlockSink) 
         if booted.spec.brings_image:
             await asyncio.gather(*(require_programs(machine, booted.spec.image) for machine in machines))
         if is_elsewhere:
-            clients = await _clients(booted, share, lab, machines)
-        stage = booted.stage = await making.stage(booted, lab, machines, clients)
-    with _step(booted, sink, "surround"):
-        booted.readback |= await booted.surroundings.join(booted.asked, lab)
-        await booted.surroundings.lay(booted.asked, lab, stage, share.clients, seed=_seed(task))
-        await making.neighbours(booted, share, lab)
-    with _step(booted, sink, "change"):
-        kernels = await _change(task, booted, lab, stage)
-    with _step(booted, sink, "facts"):
-        await looking.look(task, booted, lab, stage, sink)
-    with _step(booted, sink, "verify"):
-        for called, treatment, level, those in _treatments(booted.asked, stage):
-            with by(f"the treatment {treatment.name!r}"):
+            clients = await _make_clients(booted, share, lab, machines)
+        stage = booted.stage = await making.make_stage(booted, lab, machines, clients)
+    with _emit_step(booted, sink, "surround"):
+        booted.readback |= await booted.surroundings.join_hosts(booted.asked, lab)
+        await booted.surroundings.lay_link(booted.asked, lab, stage, share.clients, seed=_derive_seed(task))
+        await making.start_neighbours(booted, share, lab)
+    with _emit_step(booted, sink, "change"):
+        kernels = await _change_machines(task, booted, lab, stage)
+    with _emit_step(booted, sink, "facts"):
+        await looking.inspect_machines(task, booted, lab, stage, sink)
+    with _emit_step(booted, sink, "verify"):
+        for called, treatment, level, those in _list_treatments(booted.asked, stage):
+            with blame_plugin(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(those, level)
-            booted.note(called, readback)
+            booted.note_readback(called, readback)
         if kernels.values or not kernels.ok:
-            booted.note("kernels", kernels)
+            booted.note_readback("kernels", kernels)
         for name, readback in await booted.surroundings.verify():
-            booted.note(name, readback)
+            booted.note_readback(name, readback)
 
 
-async def _clients(booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
-    with _of_clients(), by(_environment(booted.asked.clients.environment)):
-        return await making.clients(booted, share, lab, servers)
+async def _make_clients(booted: ProvisionedBoot, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
+    with _of_clients(), blame_plugin(_name_environment(booted.asked.clients.environment)):
+        return await making.make_clients(booted, share, lab, servers)
 
 
 @contextmanager
@@ -151,11 +153,11 @@ def _of_clients() -> Iterator[None]:
         raise
 
 
-def _environment(environment: ResolvedEnvironment) -> str:
+def _name_environment(environment: ResolvedEnvironment) -> str:
     return f"the environment {environment.kind!r}"
 
 
-def _treatments(resolved: Resolved, stage: LabStage) -> Iterator[tuple[str, Treatment, Level, LabStage]]:
+def _list_treatments(resolved: Resolved, stage: LabStage) -> Iterator[tuple[str, Treatment, Level, LabStage]]:
     """The treatments to carry out: what each is called in the record, its level, and the machines that have it."""
     of_clients = resolved.clients.treatments
     for name, level in resolved.treatments.items():
@@ -165,16 +167,16 @@ def _treatments(resolved: Resolved, stage: LabStage) -> Iterator[tuple[str, Trea
         yield f"clients.{name}", plugins.load("treatments", name), level, replace(stage, servers=())
 
 
-def _seed(task: BootTask) -> int:
+def _derive_seed(task: BootTask) -> int:
     """Of what chance decides in this boot and no other: 32 bits of what its first trial is named after."""
     return int(task.boot.trials[0].id[:8], 16)
 
 
-async def _change(task: BootTask, booted: Booted, lab: Lab, stage: LabStage) -> Readback:
+async def _change_machines(task: BootTask, booted: ProvisionedBoot, lab: Lab, stage: LabStage) -> Readback:
     """Make the changes of treatments, then kernels alike; what is read back of the latter."""
     wanted: list[Change] = []
-    for _, treatment, level, machines in _treatments(booted.asked, stage):
-        with by(f"the treatment {treatment.name!r}"):
+    for _, treatment, level, machines in _list_treatments(booted.asked, stage):
+        with blame_plugin(f"the treatment {treatment.name!r}"):
             wanted += treatment.changes(machines, level)
     applied = await lab.apply(wanted)
     booted.warnings += applied.warnings
@@ -192,7 +194,7 @@ async def _change(task: BootTask, booted: Booted, lab: Lab, stage: LabStage) -> 
 
 
 @contextmanager
-def _step(booted: Booted, sink: BlockSink, name: str) -> Iterator[None]:
+def _emit_step(booted: ProvisionedBoot, sink: BlockSink, name: str) -> Iterator[None]:
     sink.emit(Step(name=name, state="begins"))
     began = time.monotonic_ns()
     try:
@@ -205,15 +207,15 @@ def _step(booted: Booted, sink: BlockSink, name: str) -> Iterator[None]:
 # ── Undo, destroy ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _tear_down(booted: Booted, lab: Lab, sink: BlockSink) -> None:
+async def _tear_down(booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None:
     """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records.
 
     NotNoted, when all that is done.
     """
-    await booted.services.end()
-    with _step(booted, sink, "undo"):
+    await booted.services.end_services()
+    with _emit_step(booted, sink, "undo"):
         left = [undone.left for undone in await lab.undo_first() if undone.outcome == "left"]
-    with _step(booted, sink, "destroy"):
+    with _emit_step(booted, sink, "destroy"):
         left += await lab.take_up()
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         left += await lab.destroy_all(lab.machines())
@@ -245,7 +247,7 @@ def address_trial(block: int, attempt: int, treatment: Assignment, trial: TrialP
     )
 
 
-def _address(task: BootTask, trial: TrialPlan) -> TrialAddress:
+def _address_of_trial(task: BootTask, trial: TrialPlan) -> TrialAddress:
     return address_trial(task.block, task.attempt, task.boot.treatment, trial)
 
 
@@ -257,28 +259,28 @@ def trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) 
     return int(hashlib.sha256(repr((plan, block, attempt, workload, repeat)).encode()).hexdigest()[:8], 16)
 
 
-def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
+def _trial_task(task: BootTask, booted: ProvisionedBoot, trial: TrialPlan) -> TrialTask:
     if booted.stage is None or booted.liveness is None:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
-        address=_address(task, trial),
+        address=_address_of_trial(task, trial),
         workload=(workload := booted.asked.workload(trial.workload)),
         under=None if workload.under is None else booted.asked.workload(workload.under),
         stage=replace(booted.stage, seed=trial_seed(task.plan, task.block, task.attempt, trial.workload, trial.repeat)),
         observe=booted.asked.observe,
-        treatments=tuple(_treatments(booted.asked, booted.stage)),
+        treatments=tuple(_list_treatments(booted.asked, booted.stage)),
         services=booted.services,
         surroundings=booted.surroundings,
         kernels=booted.kernels,
         liveness=booted.liveness,
         clocks=booted.asked.clients.clocks,
-        hosts=_hosts(booted),
+        hosts=_list_hosts(booted),
         artifacts=task.artifacts,
-        record=_record(task, booted, trial, TrialStatus.OK),
+        record=_draft_record(task, booted, trial, TrialStatus.OK),
     )
 
 
-def _hosts(booted: Booted) -> frozenset[str]:
+def _list_hosts(booted: ProvisionedBoot) -> frozenset[str]:
     """Other hosts on which machines lie; one that is itself a machine of the trial is no host of it."""
     environment, clients = booted.asked.environment, booted.asked.clients
     placed = {
@@ -288,16 +290,16 @@ def _hosts(booted: Booted) -> frozenset[str]:
     return frozenset(host for host, placement in placed.items() if host != "local" and placement != "host")
 
 
-def _record(
-    task: BootTask, booted: Booted, trial: TrialPlan, status: TrialStatus, fault: Fault | None = None
+def _draft_record(
+    task: BootTask, booted: ProvisionedBoot, trial: TrialPlan, status: TrialStatus, fault: Fault | None = None
 ) -> TrialRecord:
     """What is known of a trial from its boot."""
     found = describe_fault(fault)
     servers = booted.stage.servers if booted.stage else ()
     return TrialRecord(
-        trial=_address(task, trial),
+        trial=_address_of_trial(task, trial),
         site=booted.spec.host,
-        boot=_boot(booted, servers[0]) if servers else None,
+        boot=_record_boot(booted, servers[0]) if servers else None,
         machines=tuple(
             MachineRecord(
                 role="server" if machine in servers else "client",
@@ -321,14 +323,14 @@ def _record(
     )
 
 
-def _boot(booted: Booted, server: Machine) -> BootRecord:
-    how, snapshot = booted.asked.environment.provision, booted.handle(server).image.snapshot
+def _record_boot(booted: ProvisionedBoot, server: Machine) -> BootRecord:
+    how, snapshot = booted.asked.environment.provision, booted.find_handle(server).image.snapshot
     return BootRecord(id=server.boot_id, how=how, snapshot=snapshot)
 
 
-def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Exception) -> TrialRecord:
+def _without_figures(task: BootTask, booted: ProvisionedBoot, trial: TrialPlan, error: Exception) -> TrialRecord:
     status, said = TrialStatus.FAILED, {}
-    _, what = blamed(error, "")
+    _, what = find_blamed(error, "")
     if isinstance(what, Invalid):
         status = TrialStatus.INVALID
     elif isinstance(what, MachineError):
@@ -336,5 +338,5 @@ def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Ex
     elif not isinstance(what, NearmetalError):
         said = {"traceback.txt": "".join(traceback.format_exception(what)).encode()}
     clients = {handle.name for handle in booted.handles if handle.role == "client"}
-    record = _record(task, booted, trial, status, find_fault(error, "its boot", clients, _hosts(booted)))
-    return record.model_copy(update={"responses": {}, "artifacts": kept(task.artifacts, trial.id, said)})
+    record = _draft_record(task, booted, trial, status, find_fault(error, "its boot", clients, _list_hosts(booted)))
+    return record.model_copy(update={"responses": {}, "artifacts": keep_artifacts(task.artifacts, trial.id, said)})

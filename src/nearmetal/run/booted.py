@@ -50,7 +50,7 @@ class BootTask:
 
 
 @dataclass
-class Booted:
+class ProvisionedBoot:
     """What a boot has become so far; filled in step by step, so that a record can tell how far it came."""
 
     asked: Resolved
@@ -82,10 +82,10 @@ class Booted:
         """What each server is to be."""
         return self.asked.server
 
-    def handle(self, machine: Machine) -> Handle:
+    def find_handle(self, machine: Machine) -> Handle:
         return next(handle for handle in self.handles if handle.name == machine.name)
 
-    def note(self, name: str, readback: Readback) -> None:
+    def note_readback(self, name: str, readback: Readback) -> None:
         """Keep what was read back. Invalid when it is not as declared."""
         self.readback[name] = dict(readback.values)
         self.warnings += readback.warnings

@@ -24,12 +24,12 @@ _NS = 1e9
 def compare_clocks(before: Sequence[Vitals], after: Sequence[Vitals]) -> tuple[ClockRecord | None, ...]:
     """Of each machine; None for one that did not tell the time before and after."""
     return tuple(
-        None if was.clock is None or now.clock is None else _compare(was.clock, now.clock)
+        None if was.clock is None or now.clock is None else _compare_readings(was.clock, now.clock)
         for was, now in zip(before, after, strict=True)
     )
 
 
-def _compare(before: Clock, after: Clock) -> ClockRecord:
+def _compare_readings(before: Clock, after: Clock) -> ClockRecord:
     seconds = after.asked - before.asked
     gained = (after.ahead_ns - before.ahead_ns) / _NS
     unsure = (after.uncertainty_ns + before.uncertainty_ns) / _NS
@@ -56,7 +56,7 @@ NO_HOST_CLOCKS = HostClocks(0.0, {})
 def compare_host_clocks(before: HostClocks, after: HostClocks) -> Mapping[str, ClockRecord]:
     """Of each that told both times."""
     both = [name for name in before.offsets if name in after.offsets]
-    return {name: _compare(*(_as_clock(one, name) for one in (before, after))) for name in both}
+    return {name: _compare_readings(*(_as_clock(one, name) for one in (before, after))) for name in both}
 
 
 def _as_clock(told: HostClocks, name: str) -> Clock:
@@ -130,7 +130,7 @@ def find_uneven_start(
 
 
 @dataclass(frozen=True)
-class Gated:
+class GatedMeasurement:
     """What is left of a measurement."""
 
     responses: Mapping[str, Response]
@@ -139,14 +139,14 @@ class Gated:
     """If what the study is about is among what is left out."""
 
 
-def gate_responses(measured: Measurement, primary: str | None, bound: float) -> Gated:
+def gate_responses(measured: Measurement, primary: str | None, bound: float) -> GatedMeasurement:
     """Leave out responses that need the clocks of both ends if these may be apart by more than the bound."""
     clocks = measured.both_clocks
     if clocks is None or not clocks.names or (clocks.apart is not None and clocks.apart <= bound):
-        return Gated(measured.responses)
+        return GatedMeasurement(measured.responses)
     far = "cannot be compared" if clocks.apart is None else f"may be apart by {show_duration(clocks.apart)}"
     allowed = "" if clocks.apart is None else f"; the study allows {show_duration(bound)}"
     text = f"the clocks of both ends {far}{allowed}, so that {' and '.join(clocks.names)} are left out"
     kept = {name: response for name, response in measured.responses.items() if name not in clocks.names}
     fault = Fault(Cause.CLOCKS_UNTRUSTED, text) if primary in clocks.names else None
-    return Gated(kept, (Warned(code="clocks-untrusted", text=text),), fault)
+    return GatedMeasurement(kept, (Warned(code="clocks-untrusted", text=text),), fault)

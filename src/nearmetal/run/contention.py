@@ -57,11 +57,11 @@ class Accounts:
     """A site that cannot be read is absent."""
 
 
-async def accounts(stage: Stage) -> Accounts:
+async def read_accounts(stage: Stage) -> Accounts:
     """Read everything. A machine that is lost raises, as it does for any command."""
-    sites = {machine.site.name: machine.site for machine in _machines(stage)}
+    sites = {machine.site.name: machine.site for machine in _list_machines_of(stage)}
     read = await asyncio.gather(*map(_read, sites.values()))
-    machines = await asyncio.gather(*(machine.cost() for machine in _machines(stage)))
+    machines = await asyncio.gather(*(machine.cost() for machine in _list_machines_of(stage)))
     return Accounts(
         tuple(machines), {name: ticks for name, ticks in zip(sites, read, strict=True) if ticks is not None}
     )
@@ -72,12 +72,12 @@ async def must_be_there(stage: Stage, seen: Accounts) -> None:
 
     Those whose accounts could be read are there.
     """
-    for machine, cost in zip(_machines(stage), seen.machines, strict=True):
+    for machine, cost in zip(_list_machines_of(stage), seen.machines, strict=True):
         if cost is None:
             await machine.exec(["true"])
 
 
-def _machines(stage: Stage) -> tuple[Machine, ...]:
+def _list_machines_of(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
 
 
@@ -95,7 +95,7 @@ async def _read(site: Site) -> Reading | None:
 def parse(stat: str, pressure: str, at: float) -> Reading:
     """From the text of /proc/stat and /proc/pressure/cpu ("" where there is none)."""
     lines = [line.split() for line in stat.splitlines()]
-    ticks = {int(words[0][3:]): _ticks(list(map(int, words[1:9]))) for words in lines if _is_one_cpu(words)}
+    ticks = {int(words[0][3:]): _count_ticks(list(map(int, words[1:9]))) for words in lines if _is_one_cpu(words)}
     some = next((line.split() for line in pressure.splitlines() if line.startswith("some ")), [])
     total = next((int(word.removeprefix("total=")) for word in some if word.startswith("total=")), None)
     return Reading(at, ticks, None if total is None else total / 1e6)
@@ -105,13 +105,15 @@ def _is_one_cpu(words: Sequence[str]) -> bool:
     return bool(words) and words[0].startswith("cpu") and words[0][3:].isdigit()
 
 
-def _ticks(counted: Sequence[int]) -> Ticks:
+def _count_ticks(counted: Sequence[int]) -> Ticks:
     """From user (guests included), nice, system, idle, iowait, irq, softirq, steal."""
     user, nice, system, *_, stolen = counted
     return Ticks(user + nice + system, stolen, sum(counted))
 
 
-def found(before: Accounts, after: Accounts, where: Sequence[tuple[str, str]], crowded: bool) -> dict[str, Any]:
+def measure_contention(
+    before: Accounts, after: Accounts, where: Sequence[tuple[str, str]], crowded: bool
+) -> dict[str, Any]:
     """By site: seconds, CPUs, and the shares of their time that were stolen and that others used.
 
     `where` has the site and the cpuset ("" for all CPUs) of each machine, as in `Accounts.machines`. `crowded` says
@@ -124,7 +126,7 @@ def found(before: Accounts, after: Accounts, where: Sequence[tuple[str, str]], c
         sets = [cpu_lists.parse(where[index][1]) for index in mine]
         known = before.sites[site].ticks.keys() & after.sites[site].ticks.keys()
         used = known & set().union(*sets) if all(sets) else known
-        ours = None if crowded else spent(before.machines, after.machines, mine)
+        ours = None if crowded else sum_cpu_time(before.machines, after.machines, mine)
         shares[site] = _of_site(before.sites[site], after.sites[site], sorted(used), ours)
     return dict(sorted(shares.items()))
 
@@ -139,18 +141,18 @@ def _of_site(before: Reading, after: Reading, used: Sequence[int], ours: float |
     return {
         "seconds": round(seconds, 3),
         "cpus": cpu_lists.show(used),
-        "stolen": _share(stolen, total),
-        "others": None if ours is None else _share(busy - ours * _HUNDREDTHS, total),
-        "pressure": None if waited is None else _share(waited, seconds),
+        "stolen": _round_share(stolen, total),
+        "others": None if ours is None else _round_share(busy - ours * _HUNDREDTHS, total),
+        "pressure": None if waited is None else _round_share(waited, seconds),
     }
 
 
-def _share(part: float, whole: float) -> float | None:
+def _round_share(part: float, whole: float) -> float | None:
     """Four digits after the point, within 0 and 1: clocks that are read one after the other can disagree a little."""
     return round(min(1.0, max(0.0, part / whole)), 4) if whole > 0 else None
 
 
-def spent(before: Sequence[Cost | None], after: Sequence[Cost | None], which: Iterable[int]) -> float | None:
+def sum_cpu_time(before: Sequence[Cost | None], after: Sequence[Cost | None], which: Iterable[int]) -> float | None:
     """CPU seconds of some of the machines between two readings; None as soon as one of them cannot tell."""
     total = 0.0
     for index in which:
@@ -161,19 +163,19 @@ def spent(before: Sequence[Cost | None], after: Sequence[Cost | None], which: It
     return total
 
 
-def held(costs: Sequence[Cost | None], which: Iterable[int]) -> int | None:
+def sum_memory(costs: Sequence[Cost | None], which: Iterable[int]) -> int | None:
     """Bytes of the host's memory that some of the machines take; None as soon as one of them cannot tell."""
     sizes = [None if (cost := costs[index]) is None else cost.memory_bytes for index in which]
     told = [size for size in sizes if size is not None]
     return sum(told) if len(told) == len(sizes) else None
 
 
-def warnings(found: Mapping[str, Any]) -> list[Warned]:
+def list_warnings(found: Mapping[str, Any]) -> list[Warned]:
     """What a reader should know of a site's other work. Never a reason not to count a trial."""
-    return [warning for site, shares in found.items() for warning in _warnings(site, shares)]
+    return [warning for site, shares in found.items() for warning in _warn_of_site(site, shares)]
 
 
-def _warnings(site: str, shares: Mapping[str, Any]) -> list[Warned]:
+def _warn_of_site(site: str, shares: Mapping[str, Any]) -> list[Warned]:
     if shares["seconds"] < CPUS_JUDGED_FROM:
         return []
     host = "the host" if site == "local" else f"the host {site}"

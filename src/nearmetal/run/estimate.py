@@ -13,7 +13,7 @@ _EACH_MORE = 0.5
 is of sixty clients of kind host on two CPUs."""
 
 
-def estimate(plan: Plan) -> float:
+def estimate_plan(plan: Plan) -> float:
     """Seconds, from each environment's typical time to ready, what each workload declares, and observers."""
     seconds = 0.0
     taken: dict[int, float] = {}
@@ -25,7 +25,7 @@ def estimate(plan: Plan) -> float:
         seconds += boots * environment.typical_ready * (1 + _EACH_MORE * (one.number_of_servers - 1))
         seconds += boots * of_clients.typical_ready * _EACH_MORE * (one.clients.count - 1)
         if id(one.workloads) not in taken:  # treatments have many of them in common
-            taken[id(one.workloads)] = sum(map(_taken, one.workloads))
+            taken[id(one.workloads)] = sum(map(_estimate_workload, one.workloads))
         seconds += (taken[id(one.workloads)] + around * len(one.workloads)) * plan.repeats
     return seconds * plan.blocks
 
@@ -40,6 +40,6 @@ def most_captured(plan: Plan) -> int:
     return most
 
 
-def _taken(spec: ResolvedWorkload) -> float:
+def _estimate_workload(spec: ResolvedWorkload) -> float:
     workload = build_workload(spec)
     return workload.duration + workload.preparing + (SETTLED if spec.under else 0.0)

@@ -44,7 +44,7 @@ class TrialEnded(Event):
 
     record: TrialRecord
 
-    def line(self) -> dict[str, Any]:
+    def to_line(self) -> dict[str, Any]:
         return self.record.model_dump(mode="json")
 
 
@@ -66,21 +66,21 @@ class Stream:
         self._told: set[object] = set()
 
     def emit(self, event: Event) -> None:
-        if (what := _identify(event)) is not None:
+        if (what := _identify_event(event)) is not None:
             if what in self._told:
                 return
             self._told.add(what)
         if event.durable:
-            self._journal.append(event.line())
+            self._journal.append_line(event.to_line())
         for listener in self._listeners:
             listener(event)
 
-    def know(self, event: Event) -> None:
+    def note_event(self, event: Event) -> None:
         """Of an event that the journal has already."""
-        self._told.add(_identify(event))
+        self._told.add(_identify_event(event))
 
 
-def _identify(event: Event) -> object:
+def _identify_event(event: Event) -> object:
     """What an event is about, if it is told once; None of those that are told each time."""
     if isinstance(event, FactsSeen):
         return identify_assignment(event.treatment), event.role, event.site

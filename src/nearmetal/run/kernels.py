@@ -97,7 +97,7 @@ async def align_kernels(
         values=_show_by_role(machines, found, names),
         ok=not problems,
         reason="; ".join([*dict.fromkeys(problems), *applied.refused]),
-        warnings=tuple(_warn(wanted, found, refused)),
+        warnings=tuple(_warn_of_kernels(wanted, found, refused)),
     )
     return Kernels(wanted, names, held, routed), readback
 
@@ -212,7 +212,7 @@ def _find_remedy(name: str) -> tuple[str, ...]:
     return ("add it to net.ipv4.tcp_allowed_congestion_control on the host",)
 
 
-def _warn(
+def _warn_of_kernels(
     wanted: Iterable[MachineKernel], found: Mapping[str, Mapping[str, str]], refused: Sequence[str]
 ) -> Iterable[Warned]:
     """Once a value and a role, whatever the machines are called."""

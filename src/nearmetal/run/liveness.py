@@ -16,7 +16,7 @@ from nearmetal.errors import MALFORMED, MachineLost, NearmetalError
 from nearmetal.lab.machines.alive import Losable
 from nearmetal.lab.read_lines import Lines
 from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage, Warned
-from nearmetal.run.allotment import Allotment, Placed
+from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.allotment import read as read_allotment
 from nearmetal.run.blame import Fault
 from nearmetal.run.vitals import BOOT, PRESSURE, VMSTAT, Vitals, read_vitals
@@ -71,7 +71,9 @@ class Liveness:
     """Of what was short, though nothing died of it, when they were last looked at."""
 
     @classmethod
-    async def begin(cls, stage: Stage, handles: Sequence[Handle], placed: Sequence[Placed]) -> "Liveness":
+    async def start_watching(
+        cls, stage: Stage, handles: Sequence[Handle], placed: Sequence[PlacedMachine]
+    ) -> "Liveness":
         """MachineLost, HostCannot."""
         by_name = {handle.name: handle for handle in handles}
         seen = Reading(await _read_inside(stage, by_name), await _read_switches(stage))
@@ -86,7 +88,7 @@ class Liveness:
         """What has happened to them since the trial before. MachineLost, HostCannot."""
         inside, outside = await asyncio.gather(self.read_inside(), _read_switches(self.stage))
         seen, allotted = Reading(inside, outside), await read_allotment(self.given.placed, inside)
-        faults = [*judge(self.machines, self.laid, self.seen, seen), *find_kills(self.allotted, allotted)]
+        faults = [*judge_readings(self.machines, self.laid, self.seen, seen), *find_kills(self.allotted, allotted)]
         self.warnings = [*find_stalls(self.machines, self.seen, seen, self.allotted, allotted)]
         self.seen, self.allotted = seen, allotted
         return [await self._ask_kernel(fault) if fault.machine else fault for fault in faults]
@@ -189,7 +191,7 @@ def parse_interfaces(text: str) -> dict[str, Outside]:
     }
 
 
-def judge(machines: Sequence[Machine], laid: Reading, before: Reading, after: Reading) -> list[Fault]:
+def judge_readings(machines: Sequence[Machine], laid: Reading, before: Reading, after: Reading) -> list[Fault]:
     """What is not as it was laid, and what has happened since `before`, by the machines in their order. Pure."""
     readings = zip(laid.inside, before.inside, after.inside, strict=True)
     faults = [

@@ -16,19 +16,19 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Handle, Machine, MachineSpec, Readback, Response, Warned
 from nearmetal.run import verify
-from nearmetal.run.allotment import Allotment, Placed
+from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Invalid
-from nearmetal.run.booted import Booted, BootTask
+from nearmetal.run.booted import BootTask, ProvisionedBoot
 from nearmetal.run.events import BlockSink, FactsSeen
 from nearmetal.run.liveness import Liveness
-from nearmetal.store.facts import sift
+from nearmetal.store.facts import sift_facts
 
 
-async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: BlockSink) -> None:
+async def inspect_machines(task: BootTask, booted: ProvisionedBoot, lab: Lab, stage: LabStage, sink: BlockSink) -> None:
     """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
     for index, server in enumerate(stage.servers):
-        facts = await _facts(server, booted)
-        handle = booted.handle(server)
+        facts = await _read_facts(server, booted)
+        handle = booted.find_handle(server)
         if image := handle.image.name:
             _refuse_other(image, task.made_of)
             facts["image"] = image
@@ -39,9 +39,9 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
             with _read(server):
                 _note_family(booted, server, facts)
             await _memory_overhead(booted, server, facts)
-        kept = _kept(stage, server.site.name)
-        booted.note("resources", await _resources(server, booted.spec, facts, booted, kept))
-        booted.note("share", await shares.verify(server, booted.spec))
+        kept = _list_kept_cpus(stage, server.site.name)
+        booted.note_readback("resources", await _verify_machine(server, booted.spec, facts, booted, kept))
+        booted.note_readback("share", await shares.verify(server, booted.spec))
     of_clients = booted.asked.clients
     wanted = of_clients.machine
     # Clients of which the study says nothing are alike on a host: its first speaks for all.
@@ -50,7 +50,7 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
         is_first = client is firsts[client.site.name]
         if not wanted and not is_first:
             continue
-        facts = await _facts(client, booted)
+        facts = await _read_facts(client, booted)
         if is_first:
             sink.emit(FactsSeen(treatment=task.boot.treatment, role="client", site=client.site.name, facts=facts))
         if wanted:
@@ -58,32 +58,32 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, sink: 
                 await require_programs(client, wanted.image)
             given = len(stage.cpus[client.name])
             spec = wanted if of_clients.has_own_cpus else wanted.model_copy(update={"vcpus": given})
-            booted.note("clients", await _resources(client, spec, facts, booted, frozenset()))
-            booted.note("clients' share", await shares.verify(client, spec))
+            booted.note_readback("clients", await _verify_machine(client, spec, facts, booted, frozenset()))
+            booted.note_readback("clients' share", await shares.verify(client, spec))
     placed = [
-        Placed(
+        PlacedMachine(
             handle,
             await lab.site(handle.site),
             booted.cpusets.get(handle.name, ""),
-            _kept(stage, handle.site),
+            _list_kept_cpus(stage, handle.site),
         )
         for handle in booted.handles
     ]
-    booted.liveness = await Liveness.begin(stage, booted.handles, placed)
+    booted.liveness = await Liveness.start_watching(stage, booted.handles, placed)
     _note_places(booted, booted.liveness.given)
 
 
-async def _resources(
-    machine: Machine, spec: MachineSpec, facts: Mapping[str, Any], booted: Booted, kept: frozenset[int]
+async def _verify_machine(
+    machine: Machine, spec: MachineSpec, facts: Mapping[str, Any], booted: ProvisionedBoot, kept: frozenset[int]
 ) -> Readback:
-    """What a machine has, against what it is to have; `kept` as for `verify.resources`."""
-    handle = booted.handle(machine)
+    """What a machine has, against what it is to have; `kept` as for `verify.verify_resources`."""
+    handle = booted.find_handle(machine)
     ram = verify.ram_of((await machine.exec(["cat", "/proc/iomem"])).text) if handle.hardware else None
     with _read(machine):
-        return verify.resources(spec, facts, handle, ram, kept)
+        return verify.verify_resources(spec, facts, handle, ram, kept)
 
 
-def _note_family(booted: Booted, server: Machine, facts: Mapping[str, Any]) -> None:
+def _note_family(booted: ProvisionedBoot, server: Machine, facts: Mapping[str, Any]) -> None:
     """What it says of itself, beside what its environment says: a name can be wrong."""
     description = booted.asked.environment.description
     booted.observed_family = observed = verify.observe_family(description, facts, kernel.is_its_hosts(server))
@@ -96,7 +96,7 @@ def _note_family(booted: Booted, server: Machine, facts: Mapping[str, Any]) -> N
         booted.warnings.append(Warned(code="family-differs", text=text))
 
 
-def _kept(stage: LabStage, site: str) -> frozenset[int]:
+def _list_kept_cpus(stage: LabStage, site: str) -> frozenset[int]:
     """CPUs of a site that its machines keep for what is measured: those of a kernel of their own are no CPUs of it."""
     servers = [server for server in stage.servers if server.site.name == site and kernel.is_its_hosts(server)]
     return frozenset(cpu for server in servers if (cpu := stage.kept_cpu(server)) is not None)
@@ -118,7 +118,7 @@ def name_roles(handles: Sequence[Handle]) -> dict[str, str]:
     return named
 
 
-def _note_places(booted: Booted, given: Allotment) -> None:
+def _note_places(booted: ProvisionedBoot, given: Allotment) -> None:
     """On which CPUs each machine of ours is."""
     found = {one.handle.name: where for one, where in zip(given.placed, given.where, strict=True) if where is not None}
     if found:
@@ -129,7 +129,7 @@ def _note_places(booted: Booted, given: Allotment) -> None:
             raise Invalid(f"{name} is not where it was put: {readback.reason}")
 
 
-async def _facts(machine: Machine, booted: Booted) -> dict[str, Any]:
+async def _read_facts(machine: Machine, booted: ProvisionedBoot) -> dict[str, Any]:
     """What fits of them: a machine may tell anything."""
     # Of the programs under test: in the fairness diff their hashes show that they are the same everywhere.
     hashed = [word for path in BINARIES for word in ("--hash", path)]
@@ -140,7 +140,7 @@ async def _facts(machine: Machine, booted: Booted) -> dict[str, Any]:
         told = json.loads(ended.stdout)
     except (ValueError, RecursionError):
         told = None
-    facts, problems = sift(told)
+    facts, problems = sift_facts(told)
     if machine.name in booted.kernels.routed:
         # The sysctl says what its connections do not have.
         facts["sysctls"][congestion.SYSCTL] = booted.kernels.held[machine.name][congestion.SYSCTL]
@@ -159,7 +159,7 @@ def _read(machine: Machine) -> Iterator[None]:
         raise Invalid("the probe's facts lack what it is verified by", machine.name) from None
 
 
-async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any]) -> None:
+async def _memory_overhead(booted: ProvisionedBoot, server: Machine, facts: dict[str, Any]) -> None:
     """What the host holds for a guest beyond what the guest itself uses. A machine that shares the host's kernel, or is
     pretended, has no guest and no such number."""
     cost = await server.cost()

@@ -15,7 +15,7 @@ def look_after(
     number = next((number for number, look in enumerate(manifest.plan.looks, 1) if look.blocks == blocks), None)
     if number is None:
         return None
-    decided, still_open = _found(manifest, records, withdrawn, blocks)
+    decided, still_open = _count_decided(manifest, records, withdrawn, blocks)
     return LookTaken(look=number, blocks=blocks, decided=decided, undecided=still_open, stops=not still_open)
 
 
@@ -32,14 +32,14 @@ def last_look(
     if number is None or not withdrawn:
         return None
     before = looks[number - 2].blocks if number > 1 else 0
-    _, still_open = _found(manifest, records, withdrawn, before)
+    _, still_open = _count_decided(manifest, records, withdrawn, before)
     if still_open:
         return None
-    decided, _ = _found(manifest, records, withdrawn, looks[number - 1].blocks)
+    decided, _ = _count_decided(manifest, records, withdrawn, looks[number - 1].blocks)
     return LookTaken(look=number, blocks=ran, decided=decided, undecided=0, stops=True)
 
 
-def _found(
+def _count_decided(
     manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment], blocks: int
 ) -> tuple[int, int]:
     """By the look after so many blocks, how many primary contrasts are decided, and how many more blocks may decide."""

@@ -15,7 +15,7 @@ from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import Description, Handle, Machine, MachineSpec, ResolvedEnvironment, SharedNetwork, Site
 from nearmetal.run import shape
-from nearmetal.run.booted import Booted
+from nearmetal.run.booted import ProvisionedBoot
 from nearmetal.run.surroundings import Neighbour
 
 NEIGHBOURHOOD = ResolvedEnvironment(
@@ -28,7 +28,7 @@ NEIGHBOURHOOD = ResolvedEnvironment(
 """What a server's neighbours are."""
 
 
-async def share_out(booted: Booted, lab: Lab) -> Share:
+async def share_out(booted: ProvisionedBoot, lab: Lab) -> Share:
     """Who gets which CPUs of the site. Warns of cores that both sides have, and of CPUs of several kinds on one."""
     host, others = booted.spec.host, set(booted.asked.clients.places)
     if booted.asked.environment.description.placement == "elsewhere":
@@ -42,36 +42,38 @@ async def share_out(booted: Booted, lab: Lab) -> Share:
         clients = await lab.site(name)
         booted.layouts[name] = await layout.read(clients)
         elsewhere[name] = booted.layouts[name].keep_one_kind(await available_cpus(clients))
-    share = shape.share(booted.asked, available, lie, elsewhere)
+    share = shape.share_cpus(booted.asked, available, lie, elsewhere)
     if host in others and not booted.asked.environment.is_pretended:
         booted.warnings += sharing.warnings(share, lie)
     return share
 
 
-async def servers(booted: Booted, share: Share, lab: Lab) -> list[Handle]:
+async def make_servers(booted: ProvisionedBoot, share: Share, lab: Lab) -> list[Handle]:
     site = await lab.site(booted.spec.host)
     hung = link.bridge(booted.asked.link, "server")
     creations = [
         lab.create(booted.asked.environment, booted.spec, "server", cpuset, site, hung) for cpuset in share.servers
     ]
-    return await _all(booted, share.servers, creations)
+    return await _make_all(booted, share.servers, creations)
 
 
-async def clients(booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
+async def make_clients(booted: ProvisionedBoot, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
     """`servers` are needed where only they can tell which way leads to them."""
     asked = booted.asked.clients
     sites = {host: await lab.site(host) for host in dict.fromkeys(asked.places)}
-    shared = {host: await _shared(booted, site, lab, servers) for host, site in sites.items()}
+    shared = {host: await _find_shared_network(booted, site, lab, servers) for host, site in sites.items()}
     hung = link.bridge(booted.asked.link, "client")
     cpusets = shape.client_cpus(booted.asked, share)
     creations = []
     for host, cpuset in zip(asked.places, cpusets, strict=True):
-        spec = shape.client(booted.asked, share.of_clients(host)).model_copy(update={"host": host})
+        spec = shape.make_client_spec(booted.asked, share.of_clients(host)).model_copy(update={"host": host})
         creations.append(lab.create(asked.environment, spec, "client", cpuset, sites[host], hung, shared[host]))
-    return await _all(booted, cpusets, creations)
+    return await _make_all(booted, cpusets, creations)
 
 
-async def _shared(booted: Booted, clients: Site, lab: Lab, servers: Sequence[Machine]) -> SharedNetwork | None:
+async def _find_shared_network(
+    booted: ProvisionedBoot, clients: Site, lab: Lab, servers: Sequence[Machine]
+) -> SharedNetwork | None:
     """The clients' site's own network, where that is the way to servers that do not hang on the lab's switch."""
     if not booted.asked.environment.description.is_reached_from_outside:
         return None
@@ -79,18 +81,22 @@ async def _shared(booted: Booted, clients: Site, lab: Lab, servers: Sequence[Mac
     return await network.facing(address, clients)
 
 
-async def neighbours(booted: Booted, share: Share, lab: Lab) -> None:
+async def start_neighbours(booted: ProvisionedBoot, share: Share, lab: Lab) -> None:
     """Start what goes on beside each server, on its CPUs."""
     site = await lab.site(booted.spec.host)
     for cpuset in share.servers:
         for argv in booted.spec.neighbours:
             spec = MachineSpec(image=image_beside(booted.spec), vcpus=len(cpu_lists.parse(cpuset)), memory=2**30)
-            (handle,) = await _all(booted, [cpuset], [lab.create(NEIGHBOURHOOD, spec, "neighbour", cpuset, site, None)])
+            (handle,) = await _make_all(
+                booted, [cpuset], [lab.create(NEIGHBOURHOOD, spec, "neighbour", cpuset, site, None)]
+            )
             neighbour = await lab.attach(handle)
             booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
 
 
-async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Awaitable[Handle]]) -> list[Handle]:
+async def _make_all(
+    booted: ProvisionedBoot, cpusets: Sequence[str], creations: Sequence[Awaitable[Handle]]
+) -> list[Handle]:
     """Make several machines at once. What was made is remembered for tearing down also when one of them fails."""
     made = await asyncio.gather(*creations, return_exceptions=True)
     handles = [handle for handle in made if isinstance(handle, Handle)]
@@ -102,7 +108,9 @@ async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Await
     return handles
 
 
-async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles: list[Handle]) -> LabStage:
+async def make_stage(
+    booted: ProvisionedBoot, lab: Lab, servers: list[Machine], client_handles: list[Handle]
+) -> LabStage:
     clients = await asyncio.gather(*(lab.attach(handle) for handle in client_handles))
     machines = [*servers, *clients]
     await asyncio.gather(*(probe.ensure(machine) for machine in machines))
@@ -116,13 +124,13 @@ async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles
         spec=booted.spec,
         link=booted.asked.link,
         connect=booted.asked.clients.connect,
-        cpus={machine.name: _numbered(machine, booted) for machine in machines},
+        cpus={machine.name: _number_cpus(machine, booted) for machine in machines},
         ports={name: one.port for name, one in booted.asked.services.items() if one.port is not None},
         offsets=await offsets(timed),
     )
 
 
-def _numbered(machine: Machine, booted: Booted) -> list[int]:
+def _number_cpus(machine: Machine, booted: ProvisionedBoot) -> list[int]:
     """A machine's CPUs by its own numbers: with a kernel of its own it counts from 0, else as the host does."""
     given = cpu_lists.parse(booted.cpusets[machine.name])
     if given and kernel.is_its_hosts(machine):

@@ -39,7 +39,9 @@ async def cannot_run(study: Study, resolved: Iterable[Resolved], open_site: Open
     return await _find_missing(_Here(study, collect_hosts(study), open_site), resolved)
 
 
-async def foresee(study: Study, resolved: Iterable[Resolved], open_site: OpenSite) -> tuple[Missing, tuple[str, ...]]:
+async def foresee_locally(
+    study: Study, resolved: Iterable[Resolved], open_site: OpenSite
+) -> tuple[Missing, tuple[str, ...]]:
     """The same as far as this host tells by itself, and what would have to be asked for the rest.
 
     No other machine is touched, and no program runs that the study names, or whose input it does.
@@ -51,7 +53,7 @@ async def foresee(study: Study, resolved: Iterable[Resolved], open_site: OpenSit
 async def _find_missing(here: "_Here", resolved: Iterable[Resolved]) -> Missing:
     missing: Missing = []
     for one in resolved:
-        lacking = await here.lacking(one)
+        lacking = await here.find_lacking(one)
         if lacking is not None:
             missing.append((dict(one.assignment), lacking))
     return missing
@@ -90,7 +92,7 @@ class _Here:
         self._hosts: dict[str, _Host | Finding] = {}
         self._checked: dict[tuple[str, str, str], Finding | None] = {}
 
-    async def lacking(self, asked: Resolved) -> Finding | None:
+    async def find_lacking(self, asked: Resolved) -> Finding | None:
         """The first thing that a treatment lacks: for its servers, else for its clients."""
         spec = asked.server
         if not self._asks:
@@ -100,11 +102,11 @@ class _Here:
                 return _describe_unusable(error, error.where)
             if others:
                 self.not_asked.update(dict.fromkeys(others))
-                return self._apart(asked)
-        host = await self._host(spec.host)
+                return self._find_separation(asked)
+        host = await self._find_host(spec.host)
         clients_hosts: dict[str, _Host] = {}
         for name in dict.fromkeys(asked.clients.places):
-            one = await self._host(name)
+            one = await self._find_host(name)
             if isinstance(one, Finding):
                 return host if isinstance(host, Finding) else one
             clients_hosts[name] = one
@@ -114,31 +116,34 @@ class _Here:
         if asked.environment.description.placement == "elsewhere":
             share = shape.share_without_servers(asked, {name: one.available for name, one in clients_hosts.items()})
         else:
-            share = shape.share(asked, host.available, host.layout, elsewhere)
+            share = shape.share_cpus(asked, host.available, host.layout, elsewhere)
         specs = [spec]
         if kernel.keeps_cpus(spec) and share.servers[0]:
             # Which of them are kept free decides, and only the host can tell.
             specs = [spec.model_copy(update={"cpus": cpus}) for cpus in dict.fromkeys(share.servers)]
         usable = host.layout.usable(host.available, kernel.keeps_cpus(spec))
-        servers = [*(_cpus(one.cpus, usable, "machine.cpus") for one in specs), _memory(spec.memory, host.memory)]
+        servers = [
+            *(_check_cpus(one.cpus, usable, "machine.cpus") for one in specs),
+            _check_memory(spec.memory, host.memory),
+        ]
         return (
-            self._apart(asked)
-            or await self._of(asked.environment, specs, host, servers, asked.link)
+            self._find_separation(asked)
+            or await self._check_environment(asked.environment, specs, host, servers, asked.link)
             or self._entry_point(asked)
             or await self._of_clients(asked, share, clients_hosts)
-            or await self._between(asked, host, clients_hosts)
-            or await self._listening(asked, host)
+            or await self._check_between(asked, host, clients_hosts)
+            or await self._check_capture(asked, host)
         )
 
     async def _of_clients(self, asked: Resolved, share: Share, hosts: Mapping[str, _Host]) -> Finding | None:
         """The first thing that the clients lack on one of their hosts."""
         for name, host in hosts.items():
-            client = shape.client(asked, share.of_clients(name))
+            client = shape.make_client_spec(asked, share.of_clients(name))
             # The memory of a client of which the study says nothing is a limit of ours.
-            wanted = [_cpus(asked.clients.cpus, host.available, "clients.cpus")]
+            wanted = [_check_cpus(asked.clients.cpus, host.available, "clients.cpus")]
             if asked.clients.machine:
-                wanted.append(_memory(client.memory, host.memory))
-            lacking = await self._of(asked.clients.environment, [client], host, wanted, asked.link)
+                wanted.append(_check_memory(client.memory, host.memory))
+            lacking = await self._check_environment(asked.clients.environment, [client], host, wanted, asked.link)
             if lacking is not None:
                 several = len(hosts) > 1 and not lacking.what.startswith("host ")
                 return lacking.model_copy(update={"what": f"host {name}: {lacking.what}"}) if several else lacking
@@ -153,7 +158,7 @@ class _Here:
             self._refuse_unusable(name)
         return [f"host {name} ({self._host_specs[name].ssh})" for name in dict.fromkeys(others)]
 
-    def _apart(self, asked: Resolved) -> Finding | None:
+    def _find_separation(self, asked: Resolved) -> Finding | None:
         """Clients that have no way to the servers: one side is on the lab's switch, and the other is not."""
         server, client = asked.environment.description, asked.clients.environment.description
         kind, level = asked.clients.environment.kind, asked.environment.level
@@ -187,9 +192,11 @@ class _Here:
         if not self._asks and asked.server.brings_image:
             self.not_asked[f"image {asked.server.image}"] = None
             return None
-        return _first([provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))])
+        return _find_first_fatal(
+            [provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))]
+        )
 
-    async def _between(self, asked: Resolved, host: _Host, clients_hosts: Mapping[str, _Host]) -> Finding | None:
+    async def _check_between(self, asked: Resolved, host: _Host, clients_hosts: Mapping[str, _Host]) -> Finding | None:
         """What the way from host to host lacks."""
         others = shape.list_other_hosts(asked)
         if others and (asked.link.switch == "direct" or asked.link.each):
@@ -203,20 +210,22 @@ class _Here:
         for name in others:
             key = (tunnel, host.site.name, name)
             if key not in self._checked:
-                self._checked[key] = _first([await trunk.lacking(tunnel, host.site, clients_hosts[name].site)])
+                self._checked[key] = _find_first_fatal(
+                    [await trunk.lacking(tunnel, host.site, clients_hosts[name].site)]
+                )
         return next(filter(None, (self._checked[tunnel, host.site.name, name] for name in others)), None)
 
-    async def _listening(self, asked: Resolved, host: _Host) -> Finding | None:
+    async def _check_capture(self, asked: Resolved, host: _Host) -> Finding | None:
         """What capturing outside of the servers, on their host, lacks. Machines of ours bring their own tcpdump."""
         capture = asked.observe.capture
         if capture is None or capture.inside or not asked.environment.description.is_on_switch:
             return None
         key = ("capture", host.site.name, "")
         if key not in self._checked:
-            self._checked[key] = _first(await programs(host.site, {"tcpdump": "tcpdump"}))
+            self._checked[key] = _find_first_fatal(await programs(host.site, {"tcpdump": "tcpdump"}))
         return self._checked[key]
 
-    async def _host(self, name: str) -> _Host | Finding:
+    async def _find_host(self, name: str) -> _Host | Finding:
         if name not in self._hosts:
             try:
                 self._refuse_unusable(name)
@@ -241,7 +250,7 @@ class _Here:
         else:
             refuse_unusable(spec, f"[hosts.{name}]")
 
-    async def _of(
+    async def _check_environment(
         self,
         environment: ResolvedEnvironment,
         specs: list[MachineSpec],
@@ -261,10 +270,10 @@ class _Here:
                 continue
             key = (environment.level, host.site.name, spec.model_dump_json())
             if key not in self._checked:
-                self._checked[key] = _first(await plugin.check(environment.spec, spec, host.site))
+                self._checked[key] = _find_first_fatal(await plugin.check(environment.spec, spec, host.site))
             checked.append(self._checked[key])
         is_sited = described.is_on_switch or described.host is not None
-        return (_first(asked) if is_sited else None) or next(filter(None, checked), None)
+        return (_find_first_fatal(asked) if is_sited else None) or next(filter(None, checked), None)
 
 
 _OWN_CHECKS: Mapping[str, frozenset[str]] = {
@@ -302,11 +311,11 @@ def _describe_unusable(error: HostCannot, what: str) -> Finding:
     return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
 
 
-def _first(findings: list[Finding]) -> Finding | None:
+def _find_first_fatal(findings: list[Finding]) -> Finding | None:
     return next((one for one in findings if not one.ok and one.fatal), None)
 
 
-def _cpus(named: str | None, usable: list[int], key: str) -> Finding:
+def _check_cpus(named: str | None, usable: list[int], key: str) -> Finding:
     return finding(
         f"CPUs {named}",
         set(cpu_lists.parse(named or "")) <= set(usable),
@@ -315,7 +324,7 @@ def _cpus(named: str | None, usable: list[int], key: str) -> Finding:
     )
 
 
-def _memory(wanted: int, has: int) -> Finding:
+def _check_memory(wanted: int, has: int) -> Finding:
     return finding(
         f"{show_size(wanted)} of memory",
         wanted <= has,

@@ -39,15 +39,15 @@ async def read(handle: Handle, site: Site, cpuset: str, kept: Set[int] = frozens
 
     `kept`: CPUs of the site from which all was moved that is not measured.
     """
-    (threads,) = await read_threads([await processes(handle, site)], site)
-    return judge(threads, handle, cpuset, kept)
+    (threads,) = await read_threads([await list_processes(handle, site)], site)
+    return judge_threads(threads, handle, cpuset, kept)
 
 
-def judge(threads: Threads, handle: Handle, cpuset: str, kept: Set[int] = frozenset()) -> Readback | None:
+def judge_threads(threads: Threads, handle: Handle, cpuset: str, kept: Set[int] = frozenset()) -> Readback | None:
     """The same of threads that were read. Pure."""
     if not cpuset or not threads.tasks:
         return None
-    return judged(threads.tasks, cpuset, handle.hardware.pinned if handle.hardware else {}, kept)
+    return judge_tasks(threads.tasks, cpuset, handle.hardware.pinned if handle.hardware else {}, kept)
 
 
 async def read_threads(machines: Sequence[Sequence[int]], site: Site) -> list[Threads]:
@@ -70,7 +70,7 @@ def _parse_threads(lines: Lines, paths: Sequence[str]) -> Threads:
     return Threads(tuple(tasks), tuple(groups))
 
 
-async def processes(handle: Handle, site: Site) -> list[int]:
+async def list_processes(handle: Handle, site: Site) -> list[int]:
     """The machine's first process, or all those of its monitor; none of a machine that is not ours to place."""
     match handle.life:
         case ProcessId():
@@ -81,7 +81,9 @@ async def processes(handle: Handle, site: Site) -> list[int]:
             return []
 
 
-def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[int, int], kept: Set[int] = frozenset()) -> Readback:
+def judge_tasks(
+    tasks: Sequence[Task], cpuset: str, pinned: Mapping[int, int], kept: Set[int] = frozenset()
+) -> Readback:
     """Pure. `pinned` has the CPU of each vCPU by its number; it is empty if none has one of its own."""
     allowed = set(cpu_lists.parse(cpuset))
     used = set().union(*(cpu_lists.parse(task.cpus) for task in tasks))

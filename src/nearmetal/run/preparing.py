@@ -38,7 +38,7 @@ async def build_image(study: Study, say: Callable[[str], None]) -> None:
         await build(Recipe(), Paths.default().cache, say)
 
 
-def images(resolved: Iterable[Resolved]) -> dict[str, str]:
+def prepare_images(resolved: Iterable[Resolved]) -> dict[str, str]:
     """The digests of all images of ours that machines are made of, by name."""
     names: set[str] = set()
     for one in resolved:

@@ -40,7 +40,7 @@ class Progress(RunProgress):
     def add(self, record: TrialRecord) -> Assignment | None:
         """Take in a record; the treatment, when this was its last chance."""
         before = len(self.withdrawn)
-        self.take(record)
+        self.take_line(record)
         return self.withdrawn[-1] if len(self.withdrawn) > before else None
 
     def _take_record(self, record: TrialRecord) -> None:

@@ -32,7 +32,7 @@ def refuse_what_is_there(folder: Path) -> None:
     except OSError as error:
         raise _no_folder(folder, error) from None
     if "manifest.json" in inside:
-        state = _state(folder)
+        state = _read_state(folder)
         what = "a run is there already" + (", and goes on: another process measures it" if state == "running" else "")
         raise BadInput(what, str(folder), f"choose another -o{_what_to_do_with(folder, state)}")
     if inside:
@@ -41,7 +41,7 @@ def refuse_what_is_there(folder: Path) -> None:
 
 def _try_to_make(folder: Path) -> None:
     """Only by trying is it known: some file systems let nobody make a folder, whatever its permissions are."""
-    new = files.missing(folder)
+    new = files.list_missing(folder)
     try:
         folder.mkdir(parents=True)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -63,12 +63,12 @@ _DOING: Mapping[runs.State, tuple[str, str]] = {
 }
 
 
-def _state(run: Path) -> runs.State | None:
+def _read_state(run: Path) -> runs.State | None:
     """None of one that is past helping."""
     folder = RunFolder(run)
     try:
-        folder.manifest()
-        return runs.state(folder.journal)
+        folder.read_manifest()
+        return runs.find_state(folder.journal)
     except (BadInput, OSError):
         return None
 
@@ -86,7 +86,7 @@ def must_be_able_to_make(study: Study) -> None:
         raise HostCannot("only root may make machines", study.name, "run nearmetal as root")
 
 
-def refusal(study: Study, missing: Missing) -> HostCannot:
+def make_refusal(study: Study, missing: Missing) -> HostCannot:
     """What cannot run here, and that the rest can, if there is any. Pure."""
     lacking_something = {identify_assignment(treatment) for treatment, _ in missing}
     others_can = any(identify_assignment(one) not in lacking_something for one in words.treatments_of(study))

@@ -26,7 +26,7 @@ from nearmetal.run.looks import last_look, look_after
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.run.shape import choose_mtu
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import Journal, events, records
+from nearmetal.store.journal import Journal, read_events, read_records
 from nearmetal.store.manifest import Manifest
 
 
@@ -42,11 +42,11 @@ async def run(
     `hosts` says how each host but this one is reached. `changed` is what the run is made with that is another version
     than when it began, as RunResumed tells it.
     """
-    course = Course(folder, listeners)
+    course = RunCourse(folder, listeners)
     manifest = course.manifest
     interrupted = True
     try:
-        course.begin(changed or {})
+        course.begin_run(changed or {})
         for index in range(manifest.plan.blocks):
             await _run_block_until_whole(folder, index, course.progress, blocks, hosts, course.stream, course.made_of)
             if course.look_after(index + 1):
@@ -54,19 +54,19 @@ async def run(
         interrupted = False
     finally:
         emit_left(course.stream, await blocks.close(), set())
-        course.end(interrupted)
+        course.end_run(interrupted)
     return course.progress
 
 
-class Course:
+class RunCourse:
     """A run from where its journal ends: how far it has come, and the stream that writes on."""
 
     def __init__(self, folder: RunFolder, listeners: tuple[Callable[[Event], None], ...]) -> None:
-        self.manifest = folder.manifest()
-        self.happened: Sequence[Mapping[str, Any]] = list(events(folder.journal))
+        self.manifest = folder.read_manifest()
+        self.happened: Sequence[Mapping[str, Any]] = list(read_events(folder.journal))
         """Events of before."""
         self._name = folder.path.name
-        self._before = list(records(folder.journal))
+        self._before = list(read_records(folder.journal))
         self.records = list(self._before)
         """Of all trials that have one."""
         # What a look found stands: treatments withdrawn after it were still open then.
@@ -75,17 +75,17 @@ class Course:
             for event in self.happened
             if event["event"] in ("LookTaken", "NothingToCompare")
         }
-        self.progress = Progress.of(self._before)
+        self.progress = Progress.from_lines(self._before)
         self.made_of = _MadeOf(self.manifest, self.happened)
         self._journal = Journal(folder.journal)
         # Last, so that all hear first of a trial, and then that it was its treatment's last.
-        self.stream = Stream(self._journal, (*listeners, self._follow))
+        self.stream = Stream(self._journal, (*listeners, self._follow_event))
         for known in self.made_of.known:
-            self.stream.know(known)
+            self.stream.note_event(known)
 
-    def _follow(self, event: Event) -> None:
+    def _follow_event(self, event: Event) -> None:
         if isinstance(event, FactsSeen):
-            self.made_of.see(event)
+            self.made_of.note_facts(event)
         if isinstance(event, TrialEnded):
             self.records.append(event.record)
             if (treatment := self.progress.add(event.record)) is not None:
@@ -93,8 +93,8 @@ class Course:
                 reason = f"{record.trial.workload}: {record.reason or record.status}"
                 self.stream.emit(Withdrawn(treatment=treatment, reason=reason))
 
-    def begin(self, changed: Mapping[str, tuple[str, str]]) -> None:
-        self.stream.emit(_beginning(self._name, self.manifest.plan, self._before, changed))
+    def begin_run(self, changed: Mapping[str, tuple[str, str]]) -> None:
+        self.stream.emit(_make_first_event(self._name, self.manifest.plan, self._before, changed))
 
     def look_after(self, ran: int) -> bool:
         """Look if it is time, when the first so many blocks have ended; whether the run ends there."""
@@ -103,7 +103,7 @@ class Course:
             self.stream.emit(found)
         return self._stops.get(ran, False)
 
-    def end(self, interrupted: bool) -> None:
+    def end_run(self, interrupted: bool) -> None:
         self.stream.emit(RunEnded(interrupted=interrupted))
         self._journal.close()
 
@@ -122,7 +122,9 @@ def _found_after(
     return None if is_last or not progress.leaves_nothing_to_compare(manifest.plan) else NothingToCompare(blocks=ran)
 
 
-def _beginning(name: str, plan: Plan, before: Sequence[TrialRecord], changed: Mapping[str, tuple[str, str]]) -> Event:
+def _make_first_event(
+    name: str, plan: Plan, before: Sequence[TrialRecord], changed: Mapping[str, tuple[str, str]]
+) -> Event:
     if before:
         return RunResumed(finished=len(before), changed=changed)
     return RunStarted(run=name, blocks=plan.blocks, trials=plan.trials)
@@ -137,10 +139,10 @@ async def _run_block_until_whole(
     stream: Stream,
     made_of: "_MadeOf",
 ) -> None:
-    manifest = folder.manifest()
+    manifest = folder.read_manifest()
     plan = manifest.plan
     for attempt in range(MOST_ATTEMPTS):
-        block = _attempt(attempt, plan, index, progress)
+        block = _plan_attempt(attempt, plan, index, progress)
         if not progress.has_ended(block):
             task = plan_task(
                 plan,
@@ -173,14 +175,14 @@ def plan_task(
 ) -> BlockTask:
     """What the process of a block's attempt is given: as far as it has come, without what is withdrawn."""
     so_far = progress or Progress()
-    block = _attempt(attempt, plan, index, so_far)
+    block = _plan_attempt(attempt, plan, index, so_far)
     places = list(dict.fromkeys(plan.place_of(boot.treatment) for boot in block.boots))
     told = {number: made_of.get(place) for number, place in enumerate(places)} if made_of else {}
     return BlockTask(
         plan=plan.study,
         resolved=tuple(plan.resolved[place] for place in places),
         block=block,
-        done=so_far.done(index, attempt),
+        done=so_far.list_done(index, attempt),
         made_of={number: image for number, image in told.items() if image is not None},
         images=images,
         kernel_table=plan.kernel_table,
@@ -194,14 +196,14 @@ def plan_task(
 def is_measured(plan: Plan, index: int, progress: Progress) -> bool:
     """Whether there is nothing left of a block: no attempt of it, one after the other, is still to be run."""
     ended: list[BlockPlan] = []
-    while progress.has_ended(block := _attempt(len(ended), plan, index, progress)):
+    while progress.has_ended(block := _plan_attempt(len(ended), plan, index, progress)):
         ended.append(block)
         if progress.is_done_with(ended):
             return True
     return False
 
 
-def _attempt(attempt: int, plan: Plan, index: int, progress: Progress) -> BlockPlan:
+def _plan_attempt(attempt: int, plan: Plan, index: int, progress: Progress) -> BlockPlan:
     """A block as it is run then, without what is withdrawn."""
     return plan_block(plan, index, attempt, [t for t in plan.treatments if dict(t) not in progress.withdrawn])
 
@@ -217,9 +219,9 @@ class _MadeOf:
             FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts) for one in told
         ]
         for one in self.known:
-            self.see(one)
+            self.note_facts(one)
 
-    def see(self, event: FactsSeen) -> None:
+    def note_facts(self, event: FactsSeen) -> None:
         image = event.facts.get("image")
         if event.role == "server" and image is not None:
             self._images.setdefault(self._plan.place_of(event.treatment), str(image))

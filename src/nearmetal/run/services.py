@@ -42,7 +42,7 @@ class ServiceFailed(ToolFailed):
 
 
 @dataclass(frozen=True)
-class _Started:
+class _StartedService:
     name: str
     number: int
     """Of its server."""
@@ -56,7 +56,7 @@ class ServiceSet:
         """`files` is the folder with the contents of their files; `levels` those of the treatment."""
         self._asked = {name: fill_in_levels(one, levels) for name, one in asked.items()}
         self._files = files
-        self._running: list[_Started] = []
+        self._running: list[_StartedService] = []
         self._placed: set[tuple[str, PlacedFile]] = set()
 
     async def start(self, names: Sequence[str], stage: LabStage) -> None:
@@ -65,15 +65,15 @@ class ServiceSet:
             for number, server in enumerate(stage.servers):
                 standing = await self._find_standing(name, number)
                 if standing is None:
-                    await self.place(self._asked[name].files, server)
+                    await self.place_files(self._asked[name].files, server)
                     await self._start(name, number, server, stage)
                 else:
                     stage.services.append(standing)
             for one in [one for one in self._running if one.name == name]:
                 # Client i faces server i; a server that all share is asked by the first.
-                await self._await(one, stage.clients[one.number])
+                await self._wait_ready(one, stage.clients[one.number])
 
-    async def place(self, files: Sequence[PlacedFile], *machines: Machine) -> None:
+    async def place_files(self, files: Sequence[PlacedFile], *machines: Machine) -> None:
         """Put files into machines, each once. BadInput if the run's folder lacks one; MachineLost, HostCannot."""
         for machine in machines:
             for file in files:
@@ -82,7 +82,7 @@ class ServiceSet:
                     await machine.put(content, file.destination, mode=file.mode)
                     self._placed.add((machine.name, file))
 
-    async def end(self, *, lifetimes: Sequence[str] = ("trial", "boot")) -> dict[str, bytes]:
+    async def end_services(self, *, lifetimes: Sequence[str] = ("trial", "boot")) -> dict[str, bytes]:
         """Stop those that live as long, the last one first; the last that each printed, by the name of a file."""
         said: dict[str, bytes] = {}
         for one in reversed(self._running):
@@ -111,14 +111,14 @@ class ServiceSet:
         env = dict(zip(asked.env, fill_address(list(asked.env.values()), server), strict=True))
         with gathering.keeping_last(KEPT):
             service = await stage.serve_as(name, server, build_launch(asked, server.probe, argv), env)
-        self._running.append(_Started(name, number, service))
+        self._running.append(_StartedService(name, number, service))
 
-    async def _await(self, started: _Started, client: Machine) -> None:
+    async def _wait_ready(self, started: _StartedService, client: Machine) -> None:
         """Return once it is ready. ServiceFailed, MachineLost."""
         service, asked = started.service, self._asked[started.name]
         until = time.monotonic() + asked.ready_within
         while True:
-            answer = await _ask(asked, service.machine, client)
+            answer = await _probe_service(asked, service.machine, client)
             if not await service.alive():
                 raise _describe_early_end(service)
             if answer == "" and await service.has_left():
@@ -201,7 +201,7 @@ def _describe_left(service: LabService) -> ServiceFailed:
 # ── Whether it is ready ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _ask(asked: ResolvedService, server: Machine, client: Machine) -> str:
+async def _probe_service(asked: ResolvedService, server: Machine, client: Machine) -> str:
     """Empty when it is ready; else what came instead. ServiceFailed when waiting cannot help; MachineLost."""
     try:
         if not isinstance(asked.ready, str):
@@ -209,7 +209,7 @@ async def _ask(asked: ResolvedService, server: Machine, client: Machine) -> str:
         port = parse_tcp(asked.ready)
         if port is not None:
             return await _find_listener(port, server)
-        return await _request(asked.ready.replace(SERVER, server.address), server, client)
+        return await _request_url(asked.ready.replace(SERVER, server.address), server, client)
     except TimedOut as error:
         return error.what
 
@@ -223,7 +223,7 @@ async def _run_check(ready: Sequence[str], server: Machine) -> str:
     return "" if ended.status == 0 else f"`{ready[0]}` ends with status {ended.status}{f': {said}' if said else ''}"
 
 
-async def _request(url: str, server: Machine, client: Machine) -> str:
+async def _request_url(url: str, server: Machine, client: Machine) -> str:
     """A request from a client, through the data network."""
     # Whose certificate it is, the workload looks at: here it is asked whether anybody answers.
     tls = ["--insecure"] if url.startswith("https:") else []

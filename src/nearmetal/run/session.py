@@ -31,14 +31,14 @@ from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_
 from nearmetal.run import preparing, runner
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
-from nearmetal.run.missing import Missing, cannot_run, foresee
+from nearmetal.run.missing import Missing, cannot_run, foresee_locally
 from nearmetal.run.progress import Progress
-from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_there
-from nearmetal.run.versions import other_versions, versions
+from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
+from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.say import Say
 from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
-from nearmetal.store.claim import claimed
+from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.study_files import FileReader
@@ -70,7 +70,7 @@ class Request:
         overrides = (*self.overrides, f"design.blocks={study.design.most_blocks}")
         return replace(self, study=study, sizing=sizing, overrides=overrides)
 
-    def drawn(self) -> "Request":
+    def draw_seed(self) -> "Request":
         """The same with a seed, where neither the study nor the command line names one: what one order is by chance,
         such as mostly the same arm first, it shall not be in every run."""
         design = self.study.design
@@ -106,7 +106,7 @@ class OnThisHost:
 
 async def start(request: Request, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
-    request = request.drawn()
+    request = request.draw_seed()
     reader = request.files
     resolved = resolve_treatments(request.study, reader)
     async with (engine or OnThisHost()).open(resolved, say) as run_blocks:
@@ -118,13 +118,13 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
             # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
             missing = await what_is_missing(request.study, resolved)
             if missing and not request.available:
-                raise refusal(request.study, missing)
+                raise make_refusal(request.study, missing)
         await preparing.build_image(request.study, say)
         async with aclosing(opener(hosts, say)) as open_site:
             folder = await open_folder(request, resolved, open_site, reader)
-            _say_if_too_few(folder.manifest(), say)
+            _say_if_too_few(folder.read_manifest(), say)
             with _at_work(folder):
-                await preparing.prepare_environments(folder.manifest(), open_site)
+                await preparing.prepare_environments(folder.read_manifest(), open_site)
         # What was reached is let go of: each block reaches it by itself.
         with _at_work(folder):
             return await run_blocks(folder, hosts, listeners, {})
@@ -139,7 +139,7 @@ async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing
 async def foresee_missing(study: Study, resolved: Iterable[Resolved]) -> tuple[Missing, tuple[str, ...]]:
     """What cannot run, as far as this host tells by itself, and what would have to be asked for the rest."""
     async with aclosing(opener(collect_hosts(study))) as open_site:
-        return await foresee(study, resolved, open_site)
+        return await foresee_locally(study, resolved, open_site)
 
 
 async def open_folder(
@@ -151,13 +151,13 @@ async def open_folder(
     """
     missing = await cannot_run(request.study, resolved, open_site)
     if missing and not request.available:
-        raise refusal(request.study, missing)
-    plan = planning.make(request.study, [treatment for treatment, _ in missing], resolved)
+        raise make_refusal(request.study, missing)
+    plan = planning.make_plan(request.study, [treatment for treatment, _ in missing], resolved)
     if not plan.treatments:
         raise HostCannot("nothing else is left to run", request.study.name, "mend what was left out, as is said there")
     folder = RunFolder(request.folder)
-    manifest = await _manifest(request, plan, missing, open_site)
-    new = files.missing(request.folder)
+    manifest = await _make_manifest(request, plan, missing, open_site)
+    new = files.list_missing(request.folder)
     try:
         if reader is not None:
             reader.write(folder.files)
@@ -181,12 +181,12 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
         say(f"{warning.code}: {warning.text}")
 
 
-async def resume(folder: RunFolder, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
+async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
-    manifest = folder.manifest()
-    progress = Progress.of(journal.records(folder.journal))
+    manifest = folder.read_manifest()
+    progress = Progress.from_lines(journal.read_records(folder.journal))
     engine = engine or OnThisHost()
-    engine.refuse_run(folder, list(journal.events(folder.journal)))
+    engine.refuse_run(folder, list(journal.read_events(folder.journal)))
     async with engine.open(manifest.plan.resolved, say) as run_blocks:
         await _put_right(say)
         is_measured = lacks_its_end_alone(folder, manifest, progress)
@@ -204,7 +204,7 @@ async def _prepare_again(
     """Have ready what blocks need; what is another version than when the run began."""
     async with aclosing(opener(hosts, say)) as open_site:
         await preparing.build_image(manifest.study, say)
-        now = await versions(manifest.study, manifest.plan, open_site)
+        now = await collect_versions(manifest.study, manifest.plan, open_site)
         changed = {**other_versions(manifest.versions, now), **find_other_plugins(manifest)}
         for name, (before, after) in changed.items():
             say(f"since the run began {name} has changed: {before} before, {after} now")
@@ -215,7 +215,7 @@ async def _prepare_again(
 def lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
     """All that it was to measure is there."""
     plan = manifest.plan
-    to_run = journal.blocks_to_run(plan.blocks, journal.events(folder.journal))
+    to_run = journal.blocks_to_run(plan.blocks, journal.read_events(folder.journal))
     return all(runner.is_measured(plan, index, progress) for index in range(to_run))
 
 
@@ -226,7 +226,7 @@ def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None
     """
     again = "begin a new run, or go on with the nearmetal that began it"
     for group, what, name in _asked_of_plugins(manifest):
-        if name not in plugins.names(group):
+        if name not in plugins.list_names(group):
             why = f"nothing provides {name!r} any more, {what} of this run"
             raise BadInput(why, str(folder.path), "install the package again that provided it, or begin a new run")
     if manifest.trial_ids is None or manifest.trial_ids != checksum_trial_ids(manifest.plan):
@@ -238,7 +238,7 @@ def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None
         raise BadInput(f"its study means nothing any more: {reason}", str(folder.path), again) from None
     for one in manifest.plan.resolved:
         try:
-            now = resolver.resolve(one.assignment)
+            now = resolver.resolve_treatment(one.assignment)
         except (ValidationError, BadInput, ValueError, KeyError) as error:
             reason = error.what if isinstance(error, BadInput) else str(error).splitlines()[0]
             raise BadInput(
@@ -289,8 +289,8 @@ def _asked_of_plugins(manifest: Manifest) -> Iterator[tuple[plugins.Group, str, 
 @contextmanager
 def _at_work(folder: RunFolder) -> Iterator[None]:
     """Listed as a run of this home, held against others, and made of the images that it began with."""
-    runs.remember(folder.path, Paths.default().state)
-    with claimed(folder.journal), pinned(folder.manifest().images):
+    runs.remember_run(folder.path, Paths.default().state)
+    with hold_journal(folder.journal), pinned(folder.read_manifest().images):
         yield
 
 
@@ -319,7 +319,7 @@ async def _kept_free() -> str:
 # ── The manifest ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
+async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
     return Manifest(
         run=request.folder.name,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -332,8 +332,8 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         plugins=collect_plugins(plan.resolved),
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
-        versions=await versions(request.study, plan, open_site),
-        images=preparing.images(plan.resolved),
+        versions=await collect_versions(request.study, plan, open_site),
+        images=preparing.prepare_images(plan.resolved),
         host=await host_facts(),
         kept_free=await _kept_free(),
         sizing=request.sizing,

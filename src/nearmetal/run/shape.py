@@ -13,7 +13,7 @@ from nearmetal.lab.networks import network, trunk
 from nearmetal.model import MachineSpec, Resolved
 
 
-def share(resolved: Resolved, available: list[int], layout: Layout, elsewhere: Mapping[str, list[int]]) -> Share:
+def share_cpus(resolved: Resolved, available: list[int], layout: Layout, elsewhere: Mapping[str, list[int]]) -> Share:
     """Who gets which of a site's CPUs; `elsewhere` has those of each other host of clients, by its name."""
     has_clients_there = resolved.server.host in resolved.clients.places
     shared = sharing.share(
@@ -57,7 +57,7 @@ def list_other_hosts(resolved: Resolved) -> list[str]:
     return others if all(one.description.is_on_switch for one in both) else []
 
 
-def client(resolved: Resolved, cpus: str) -> MachineSpec:
+def make_client_spec(resolved: Resolved, cpus: str) -> MachineSpec:
     """A client: as the study says, else of the servers' image, on all CPUs that clients have on its host."""
     clients = resolved.clients
     spec = clients.machine or MachineSpec(image=image_beside(resolved.server), memory=CLIENT_MEMORY)

@@ -19,24 +19,26 @@ _MOST = 0.01
 """Share of the time by which a clock may be slower than ours and not have stood: an emulated one is not exact."""
 
 
-async def why(
+async def explain_standstill(
     machines: Sequence[Machine], before: Sequence[Vitals], after: Sequence[Vitals], since: float
 ) -> str | None:
     """Why what was measured between two readings does not count; None if no machine is known to have stood still.
 
     `since`: the Unix time of the first. MachineLost.
     """
-    paused = await asyncio.gather(*(_paused(machine, since) for machine in machines))
+    paused = await asyncio.gather(*(_measure_pause(machine, since) for machine in machines))
     clocks = ((was.clock, now.clock) for was, now in zip(before, after, strict=True))
-    return reason(machines, [max(stood(*both), pause) for both, pause in zip(clocks, paused, strict=True)])
+    return describe_standstill(
+        machines, [max(measure_standstill(*both), pause) for both, pause in zip(clocks, paused, strict=True)]
+    )
 
 
-async def _paused(machine: Machine, since: float) -> float:
+async def _measure_pause(machine: Machine, since: float) -> float:
     seconds = await machine.paused(since)
     return seconds if seconds > _SHORTEST else 0.0
 
 
-def stood(before: Clock | None, after: Clock | None) -> float:
+def measure_standstill(before: Clock | None, after: Clock | None) -> float:
     """Seconds that a machine stood still between two readings, at least: 0 where none are told for sure. Pure.
 
     However long it took to ask, it ran for no less than from the first answer to the second question.
@@ -50,7 +52,7 @@ def stood(before: Clock | None, after: Clock | None) -> float:
     return still if is_same_boot and still > max(_SHORTEST, passed * _MOST) else 0.0
 
 
-def reason(machines: Sequence[Machine], still: Sequence[float]) -> str | None:
+def describe_standstill(machines: Sequence[Machine], still: Sequence[float]) -> str | None:
     """The same from the seconds that each stood still. Pure."""
     longest, machine = max(zip(still, machines, strict=True), key=lambda one: one[0])
     if not longest:

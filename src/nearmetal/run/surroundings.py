@@ -27,7 +27,7 @@ class Surroundings:
     link: Link | None = None
     neighbours: list[Neighbour] = field(default_factory=list)
 
-    async def join(self, asked: Resolved, lab: Lab) -> dict[str, Any]:
+    async def join_hosts(self, asked: Resolved, lab: Lab) -> dict[str, Any]:
         """Lay a trunk where servers and clients hang on switches of different hosts; what there is to be told of it."""
         if others := list_other_hosts(asked):
             servers, clients = await lab.site(asked.server.host), [await lab.site(name) for name in others]
@@ -37,7 +37,7 @@ class Surroundings:
             return {}
         return {} if lab.mtu == network.MTU else {"trunk": {"by": "none", "mtu": lab.mtu}}
 
-    async def lay(self, asked: Resolved, lab: Lab, stage: LabStage, cpus: str, *, seed: int) -> None:
+    async def lay_link(self, asked: Resolved, lab: Lab, stage: LabStage, cpus: str, *, seed: int) -> None:
         """Lay the way between servers and clients, where it is not simply the switch."""
         if asked.link.is_laid:
             ends = [(stage.facing(number).name, client.name) for number, client in enumerate(stage.clients)]
@@ -47,7 +47,7 @@ class Surroundings:
         """Whether each is as it should be, by its name."""
         found = await self.verify_way()
         if self.neighbours:
-            found.append(("neighbours", await self._neighbours()))
+            found.append(("neighbours", await self._read_neighbours()))
         return found
 
     async def verify_way(self) -> list[tuple[str, Readback]]:
@@ -59,7 +59,7 @@ class Surroundings:
             found.append(("link", await self.link.verify()))
         return found
 
-    async def _neighbours(self) -> Readback:
+    async def _read_neighbours(self) -> Readback:
         values = {"running": [" ".join(one.argv) for one in self.neighbours]}
         for one in self.neighbours:
             with contextlib.suppress(TimedOut):

@@ -32,23 +32,23 @@ class Reading:
 
 async def read(stage: Stage) -> Reading:
     far = {one.site.name: one.site for one in (*stage.servers, *stage.clients) if one.site.spec is not None}
-    counts = await asyncio.gather(*map(_count, far.values()))
-    return Reading(asleep(), {name: count for name, count in zip(far, counts, strict=True) if count is not None})
+    counts = await asyncio.gather(*map(_read_count, far.values()))
+    return Reading(measure_sleep(), {name: count for name, count in zip(far, counts, strict=True) if count is not None})
 
 
-def asleep() -> float:
+def measure_sleep() -> float:
     """Seconds that this host was suspended since it booted. Whoever is interrupted between two clocks is told more."""
     return min(-time.monotonic() + time.clock_gettime(time.CLOCK_BOOTTIME) for _ in range(3))
 
 
-async def _count(site: Site) -> int | None:
+async def _read_count(site: Site) -> int | None:
     try:
         return int(await site.get(_COUNT))
     except (NearmetalError, ValueError):
         return None
 
 
-def reason(before: Reading, after: Reading) -> str | None:
+def describe_suspension(before: Reading, after: Reading) -> str | None:
     """Why what was measured between two readings does not count; None where no host is known to have slept. Pure."""
     seconds = after.asleep - before.asleep
     if seconds > _SHORTEST:

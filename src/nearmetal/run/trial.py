@@ -39,7 +39,15 @@ from nearmetal.model import (
 )
 from nearmetal.resolve import build_workload
 from nearmetal.run import clock_gate, contention, pulse, room, standstill, suspension
-from nearmetal.run.blame import Fault, TrialFailed, blamed, by, combine_faults, describe_fault, find_fault
+from nearmetal.run.blame import (
+    Fault,
+    TrialFailed,
+    blame_plugin,
+    combine_faults,
+    describe_fault,
+    find_blamed,
+    find_fault,
+)
 from nearmetal.run.clock_gate import HostClocks
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
@@ -111,19 +119,21 @@ async def _record_trial(trial: "_Trial", task: TrialTask) -> TrialRecord:
         raise
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         await _must_be_there(task.stage)
-        _, what = blamed(error, "")
+        _, what = find_blamed(error, "")
         if isinstance(what, ToolFailed):
-            trial.keep(what.said)
+            trial.keep_artifacts(what.said)
         elif not isinstance(what, NearmetalError):
-            trial.keep({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
-        return trial.ended(TrialStatus.FAILED, trial.found or find_fault(error, "the trial", task.clients, task.hosts))
+            trial.keep_artifacts({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
+        return trial.make_record(
+            TrialStatus.FAILED, trial.found or find_fault(error, "the trial", task.clients, task.hosts)
+        )
 
 
 def _by_observer(name: str) -> AbstractContextManager[None]:
-    return by(f"the observer {name!r}")
+    return blame_plugin(f"the observer {name!r}")
 
 
-def _observer(name: str, setting: Any) -> Observer:
+def _load_observer(name: str, setting: Any) -> Observer:
     with _by_observer(name):
         return plugins.load("observers", name)(setting)
 
@@ -140,7 +150,7 @@ async def _ask_hosts(stage: LabStage) -> HostClocks:
 async def _must_be_there(stage: Stage) -> None:
     """MachineLost where a machine is: that is why, whatever else was said. What cannot be asked is not why, however."""
     try:
-        await contention.must_be_there(stage, await contention.accounts(stage))
+        await contention.must_be_there(stage, await contention.read_accounts(stage))
     except MachineLost:
         raise
     except Exception:
@@ -162,7 +172,9 @@ class _Trial:
         self._clocks: tuple[ClockRecord | None, ...] = ()
         self._hosts_before = clock_gate.NO_HOST_CLOCKS
         self._host_clocks: Mapping[str, ClockRecord] = {}
-        self._beginning = Beginning(time.time(), suspension.Reading(suspension.asleep(), {}), task.liveness.seen.inside)
+        self._beginning = Beginning(
+            time.time(), suspension.Reading(suspension.measure_sleep(), {}), task.liveness.seen.inside
+        )
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
         self._beneath: LoadBeneath | None = None
@@ -177,8 +189,8 @@ class _Trial:
         if self._task.under is not None:
             self._beneath = LoadBeneath(self._task.under, workload)
         try:
-            await self._timed("prepare", self._prepare(workload, stage))
-            measurement, cost, memory = await self._timed("measure", self._measure(workload, stage))
+            await self._time_step("prepare", self._prepare(workload, stage))
+            measurement, cost, memory = await self._time_step("measure", self._measure_workload(workload, stage))
             self._phases["measure"] -= self._phases["alive"]
         except (MachineLost, NotProvisioned):
             raise
@@ -197,7 +209,7 @@ class _Trial:
                 try:
                     await self._end_beneath(stage)
                 finally:
-                    self._said_by_services = await self._task.services.end(lifetimes=("trial",))
+                    self._said_by_services = await self._task.services.end_services(lifetimes=("trial",))
         task = self._task
         gated = clock_gate.gate_responses(measurement, task.workload.primary, task.clocks)
         uneven = clock_gate.find_uneven_start(task.liveness.machines, self._clocks, stage.offsets, task.clocks)
@@ -214,15 +226,15 @@ class _Trial:
         self._warnings += task.liveness.warnings
         if self._room:
             self._warnings += room.warn_of_filling(self._room, await room.read_room(stage.servers))
-        self.keep(measurement.artifacts)
-        changed, not_kept = await self._timed("check", self._checked())
+        self.keep_artifacts(measurement.artifacts)
+        changed, not_kept = await self._time_step("check", self._check_machines())
         invalid = Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
         # First what may be why something else is wrong.
         if self._stood_still is None and self.found is not None:
-            return self.ended(TrialStatus.FAILED, self.found)
+            return self.make_record(TrialStatus.FAILED, self.found)
         clocks = gated.fault or uneven
         fault = self._stood_still or changed or invalid or clocks or not_kept or self._not_placed
-        return self.ended(TrialStatus.INVALID if fault else TrialStatus.OK, fault)
+        return self.make_record(TrialStatus.INVALID if fault else TrialStatus.OK, fault)
 
     async def _prepare(self, workload: Workload, stage: LabStage) -> None:
         """Without waiting for an answer that cannot come. MachineLost."""
@@ -230,24 +242,24 @@ class _Trial:
         under = self._task.under
         every = [asked] if under is None else [under, asked]
         for one in every:
-            await services.place(one.files, *stage.servers, *stage.clients)
+            await services.place_files(one.files, *stage.servers, *stage.clients)
         needed = tuple(dict.fromkeys(name for one in every for name in one.services))
         if needed:
             self._room = await room.read_room(stage.servers)
-        await self._watched(services.start(needed, stage))
+        await self._run_watched(services.start(needed, stage))
         if self._beneath is not None:
-            with by(f"the load of {self._beneath.name!r}"):
-                await self._watched(self._beneath.begin(stage))
+            with blame_plugin(f"the load of {self._beneath.name!r}"):
+                await self._run_watched(self._beneath.start_load(stage))
         with self._by_workload():
-            await self._watched(workload.prepare(stage))
+            await self._run_watched(workload.prepare(stage))
 
     async def _end_beneath(self, stage: LabStage) -> None:
         if self._beneath is not None:
-            with by(f"the load of {self._beneath.name!r}"):
-                await self._beneath.end(stage)
+            with blame_plugin(f"the load of {self._beneath.name!r}"):
+                await self._beneath.stop_load(stage)
             self._observed["under"] = {"workload": self._beneath.name, "begun": self._beneath.begun}
 
-    async def _watched(self, work: Coroutine[None, None, None]) -> None:
+    async def _run_watched(self, work: Coroutine[None, None, None]) -> None:
         """The work, until it is seen that an answer cannot come any more: TrialFailed, MachineLost."""
         preparing = asyncio.ensure_future(self._until_lost(work))
         try:
@@ -309,55 +321,57 @@ class _Trial:
     async def _find_standstill(self) -> Fault | None:
         """Whether a host was suspended or a machine stood still until `_find_fault` has read them. MachineLost."""
         begun, stage = self._beginning, self._task.stage
-        if slept := suspension.reason(begun.awake, await suspension.read(stage)):
+        if slept := suspension.describe_suspension(begun.awake, await suspension.read(stage)):
             return Fault(Cause.SUSPENDED, slept)
         liveness = self._task.liveness
-        stood = await standstill.why(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
+        stood = await standstill.explain_standstill(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
         return Fault(Cause.STOOD_STILL, stood) if stood else None
 
     def _by_workload(self) -> AbstractContextManager[None]:
-        return by(f"the workload {self._task.workload.kind!r}")
+        return blame_plugin(f"the workload {self._task.workload.kind!r}")
 
-    async def _measure(self, workload: Workload, stage: LabStage) -> tuple[Measurement, float | None, int | None]:
+    async def _measure_workload(
+        self, workload: Workload, stage: LabStage
+    ) -> tuple[Measurement, float | None, int | None]:
         """The measurement, the host's CPU seconds meanwhile, and the bytes that it holds at the end: of servers only,
         None where it cannot tell."""
-        observers = [_observer(name, setting) for name, setting in self._task.observe.chosen.items()]
-        await self._listen([observer for observer in observers if observer.around], "before")
+        observers = [_load_observer(name, setting) for name, setting in self._task.observe.chosen.items()]
+        await self._start_observers([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
         self._note_others()
-        await self._aside(self._begin(stage))
+        await self._time_aside(self._read_before(stage))
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
             for observer in reversed([observer for observer in observers if not observer.around]):
                 with _by_observer(observer.name):
                     watch = await observer.start(stage)
                 listening.push_async_callback(self._stop, observer.name, watch)
-            before = await contention.accounts(stage)
+            before = await contention.read_accounts(stage)
             with self._by_workload():
                 try:
                     measurement = await asyncio.wait_for(self._until_lost(workload.run(stage)), limit)
                 except TimeoutError:
                     what = f"the workload did not end within {limit:g} s"
                     raise NearmetalError(what, cause=Cause.TIMED_OUT) from None
-            after = await contention.accounts(stage)
+            after = await contention.read_accounts(stage)
             if self._beneath is not None:
-                with by(f"the load of {self._beneath.name!r}"):
+                with blame_plugin(f"the load of {self._beneath.name!r}"):
                     self._beneath.check()
         # Not while they listen: each machine is asked, and one that is gone is told by that.
-        self.found = await self._aside(self._find_fault())
-        self._stood_still = await self._aside(self._find_standstill())
+        self.found = await self._time_aside(self._find_fault())
+        self._stood_still = await self._time_aside(self._find_standstill())
         self._clocks = clock_gate.compare_clocks(self._beginning.vitals, self._task.liveness.seen.inside)
-        hosts_after = await self._aside(_ask_hosts(stage))
+        hosts_after = await self._time_aside(_ask_hosts(stage))
         self._host_clocks = clock_gate.compare_host_clocks(self._hosts_before, hosts_after)
-        await self._listen([observer for observer in observers if observer.around], "after")
+        await self._start_observers([observer for observer in observers if observer.around], "after")
         await self._note_placement()
         self._note_contention(before, after)
         self._note_others()
         servers = range(len(stage.servers))
-        spent = contention.spent(before.machines, after.machines, servers)
-        return measurement, spent, contention.held(after.machines, servers)
+        spent = contention.sum_cpu_time(before.machines, after.machines, servers)
+        return measurement, spent, contention.sum_memory(after.machines, servers)
 
-    async def _begin(self, stage: LabStage) -> None:
+    async def _read_before(self, stage: LabStage) -> None:
         """Read what tells afterwards of pauses and of clocks. MachineLost."""
         since = time.time()
         awake, vitals = await asyncio.gather(suspension.read(stage), self._task.liveness.read_inside())
@@ -384,35 +398,35 @@ class _Trial:
     async def _stop(self, name: str, watch: Watch) -> None:
         with _by_observer(name):
             observation = await watch.stop()
-        self.keep(observation.artifacts)
+        self.keep_artifacts(observation.artifacts)
         self._observed[name] = dict(observation.counters)
 
     def _note_contention(self, before: Accounts, after: Accounts) -> None:
         machines = (*self._task.stage.servers, *self._task.stage.clients)
         places = zip(machines, self._task.record.machines, strict=True)
         where = [(machine.site.name, record.cpus) for machine, record in places]
-        found = contention.found(before, after, where, bool(self._task.stage.spec.neighbours))
+        found = contention.measure_contention(before, after, where, bool(self._task.stage.spec.neighbours))
         self._observed["contention"] = found
-        self._warnings += contention.warnings(found)
+        self._warnings += contention.list_warnings(found)
 
-    async def _listen(self, observers: list[Observer], when: str) -> None:
+    async def _start_observers(self, observers: list[Observer], when: str) -> None:
         for observer in observers:
             with _by_observer(observer.name):
                 watch = await observer.start(self._task.stage)
                 observation = await watch.stop()
-            self.keep({f"{when}-{name}": content for name, content in observation.artifacts.items()})
+            self.keep_artifacts({f"{when}-{name}": content for name, content in observation.artifacts.items()})
             self._observed.setdefault(observer.name, {})[when] = dict(observation.counters)
 
-    async def _checked(self) -> tuple[Fault | None, Fault | None]:
+    async def _check_machines(self) -> tuple[Fault | None, Fault | None]:
         """What is wrong with what the machines have, and with how they are treated."""
         task = self._task
-        changed = task.liveness.given.why(task.stage, task.liveness.allotted)
+        changed = task.liveness.given.explain_change(task.stage, task.liveness.allotted)
         return Fault(Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
 
     async def _not_kept(self) -> Fault | None:
         """Whether every treatment still holds now that it has been measured."""
         for called, treatment, level, machines in self._task.treatments:
-            with by(f"the treatment {treatment.name!r}"):
+            with blame_plugin(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(machines, level)
             if not readback.ok:
                 return Fault(Cause.NOT_AS_DECLARED, f"{called} did not last: {readback.reason}")
@@ -426,7 +440,7 @@ class _Trial:
                 return Fault(cause, f"{name} did not last: {readback.reason}")
         return None
 
-    async def _timed(self, name: str, work: Awaitable[T]) -> T:
+    async def _time_step(self, name: str, work: Awaitable[T]) -> T:
         self._sink.emit(Step(name=name, state="begins"))
         began = time.monotonic_ns()
         try:
@@ -436,7 +450,7 @@ class _Trial:
         self._sink.emit(Step(name=name, state="ended"))
         return result
 
-    async def _aside(self, work: Awaitable[T]) -> T:
+    async def _time_aside(self, work: Awaitable[T]) -> T:
         """Time that is none of the step in which it is spent: what it costs to know that all is alive."""
         began = time.monotonic_ns()
         try:
@@ -444,12 +458,12 @@ class _Trial:
         finally:
             self._phases["alive"] = self._phases.get("alive", 0) + time.monotonic_ns() - began
 
-    def keep(self, artifacts: Mapping[str, bytes]) -> None:
-        self._artifacts += kept(self._task.artifacts, self._task.address.id, artifacts)
+    def keep_artifacts(self, artifacts: Mapping[str, bytes]) -> None:
+        self._artifacts += keep_artifacts(self._task.artifacts, self._task.address.id, artifacts)
 
-    def ended(self, status: TrialStatus, fault: Fault | None) -> TrialRecord:
+    def make_record(self, status: TrialStatus, fault: Fault | None) -> TrialRecord:
         if status is not TrialStatus.OK:
-            self.keep(self._said_by_services)
+            self.keep_artifacts(self._said_by_services)
         return self._task.record.model_copy(
             update={
                 "status": status,
@@ -466,7 +480,7 @@ class _Trial:
         )
 
 
-def kept(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[Artifact, ...]:
+def keep_artifacts(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[Artifact, ...]:
     """Files of a trial, by its id, written into the run's folder of artifacts; what its record says of them."""
     found = []
     for name, content in artifacts.items():

@@ -16,7 +16,7 @@ that nobody knows, and a load that ends is begun again, with a pause between."""
 
 
 class LoadBeneath:
-    """Runs from `begin` until `end`, again and again if it has to."""
+    """Runs from `start_load` until `stop_load`, again and again if it has to."""
 
     def __init__(self, load: ResolvedWorkload, measured: Workload) -> None:
         self.name = load.name
@@ -26,10 +26,10 @@ class LoadBeneath:
         self._workload = build_workload(load.model_copy(update={"parameters": lengthen_load(load, longest)}))
         self._running: asyncio.Task[None] | None = None
 
-    async def begin(self, stage: Stage) -> None:
+    async def start_load(self, stage: Stage) -> None:
         """Return when it is under way. What makes the load fail is raised here, or by `check`."""
         await self._workload.prepare(stage)
-        self._running = asyncio.create_task(self._repeat(stage))
+        self._running = asyncio.create_task(self._repeat_load(stage))
         await asyncio.wait({self._running}, timeout=SETTLED)
         self.check()
 
@@ -39,7 +39,7 @@ class LoadBeneath:
             self._running.result()
             raise NearmetalError(f"the load of {self.name!r} ended")
 
-    async def end(self, stage: Stage) -> None:
+    async def stop_load(self, stage: Stage) -> None:
         """Stop it and what serves it, also if it never began."""
         try:
             if self._running is not None:
@@ -48,7 +48,7 @@ class LoadBeneath:
         finally:
             await self._workload.finish(stage)
 
-    async def _repeat(self, stage: Stage) -> None:
+    async def _repeat_load(self, stage: Stage) -> None:
         while True:
             self.begun += 1
             await self._workload.run(stage)

@@ -35,7 +35,7 @@ QUOTA_STEP = 0.001
 """CPUs by which a quota may be off: kernels count it in microseconds of a period."""
 
 
-def resources(
+def verify_resources(
     spec: MachineSpec,
     facts: Mapping[str, Any],
     handle: Handle,
@@ -77,7 +77,7 @@ def resources(
     if made:
         if lacking := lacking_arguments(spec, facts):
             problems.append(f"its kernel was started without {' '.join(lacking)}")
-        found = hardware(spec, facts, made)
+        found = verify_hardware(spec, facts, made)
         values |= found.values
         problems += [found.reason] if found.reason else []
         return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=found.warnings)
@@ -111,20 +111,20 @@ def _is_quota(found: float | None, spec: MachineSpec) -> bool:
     return found is not None and abs(found - spec.quota * spec.vcpus) < QUOTA_STEP
 
 
-def hardware(spec: MachineSpec, facts: Mapping[str, Any], made: Hardware) -> Readback:
+def verify_hardware(spec: MachineSpec, facts: Mapping[str, Any], made: Hardware) -> Readback:
     """What a virtual machine is made of: its monitor's word, and what the guest's kernel has drivers for."""
     model, disk = made.cpu_model, made.disk
     pairs = {
         "accel": (made.accel, made.accel if spec.accel == "auto" else spec.accel, "accelerator"),
         "cpu_model": (model.name, spec.cpu_model, "CPU model"),
-        "nic": (_driver(facts), DRIVERS.get(spec.nic), "network card's driver"),
+        "nic": (_find_driver(facts), DRIVERS.get(spec.nic), "network card's driver"),
         "disk": (_root_disk(facts), DISKS.get(spec.disk), "disk"),
         "disk_format": (disk.format, spec.disk_format, "disk's format"),
         "disk_cache": (disk.cache, spec.disk_cache, "disk's cache mode"),
     }
     problems = [
-        *_unknown("network card", spec.nic, DRIVERS),
-        *_unknown("disk", spec.disk, DISKS),
+        *_list_unknown("network card", spec.nic, DRIVERS),
+        *_list_unknown("disk", spec.disk, DISKS),
         *(
             f"its {name} is {found} instead of {asked}"
             for found, asked, name in pairs.values()
@@ -157,7 +157,7 @@ def _other_kernel(asked: str | None, facts: Mapping[str, Any]) -> list[str]:
     return [f"its kernel is {release} {version} instead of {asked.removeprefix('Linux version ')}"]
 
 
-def _unknown(what: str, model: str, known: Mapping[str, str]) -> list[str]:
+def _list_unknown(what: str, model: str, known: Mapping[str, str]) -> list[str]:
     """Why a model cannot be read back, if its table lacks it."""
     if model in known:
         return []
@@ -170,7 +170,7 @@ def _root_disk(facts: Mapping[str, Any]) -> str | None:
     return source.removeprefix("/dev/")[:2] or None
 
 
-def _driver(facts: Mapping[str, Any]) -> str | None:
+def _find_driver(facts: Mapping[str, Any]) -> str | None:
     """What drives the data NIC; None where there is none, or its driver does not say."""
     driver = facts["interfaces"].get(INSIDE, {}).get("driver")
     return None if driver is None else str(driver)

@@ -18,8 +18,8 @@ _MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
 """Debian packages of the image that serve, or measure."""
 
 
-async def versions(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
-    return {**_own(), **_of_the_image(study), **await _of_the_makers(plan, open_site)}
+async def collect_versions(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
+    return {**_read_own_versions(), **_of_the_image(study), **await _of_the_makers(plan, open_site)}
 
 
 def other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -27,7 +27,7 @@ def other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> dict[st
     return {name: (one, now.get(name, "none")) for name, one in before.items() if now.get(name) != one}
 
 
-def _own() -> Mapping[str, str]:
+def _read_own_versions() -> Mapping[str, str]:
     commit = commit_of(Path(__file__))
     return {
         "nearmetal": version("nearmetal"),
@@ -41,14 +41,14 @@ def _own() -> Mapping[str, str]:
 def commit_of(file: Path) -> str | None:
     """The commit of the checkout that tracks this file, with `-dirty` where files differ from it; None without one."""
 
-    def git(*words: str) -> str:
+    def run_git(*words: str) -> str:
         asked = ("git", "-C", str(file.parent), *words)
         return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
 
     try:
         # A package installed somewhere below another project's checkout is none of its files.
-        git("ls-files", "--error-unmatch", file.name)
-        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+        run_git("ls-files", "--error-unmatch", file.name)
+        return run_git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -86,24 +86,24 @@ def _find_shared(machines: Sequence[Machine], shared: Mapping[str, int], site: S
 
 async def _read_own(machine: Machine) -> Vitals:
     card = (f"/sys/class/net/{machine.interface}/{name}" for name in _OF_A_CARD)
-    return await _ask(machine, [*_OF_A_KERNEL, *card, *(f"/proc/net/{name}" for name in _OF_A_NETWORK)])
+    return await _ask_vitals(machine, [*_OF_A_KERNEL, *card, *(f"/proc/net/{name}" for name in _OF_A_NETWORK)])
 
 
 async def _read_shared(site: Site, processes: Mapping[str, int]) -> dict[str, Vitals]:
     """Of machines that share this host's kernel: what they have is the host's, but for their networks."""
     folders = {name: f"/proc/{pid}/net/" for name, pid in processes.items()}
     paths = [folder + name for folder in folders.values() for name in _OF_A_NETWORK]
-    told = await _ask(site, [UPTIME, ONLINE, MEMORY, *paths])
-    return {name: Vitals(_choose(told.lines, folder), told.clock) for name, folder in folders.items()}
+    told = await _ask_vitals(site, [UPTIME, ONLINE, MEMORY, *paths])
+    return {name: Vitals(_select_lines(told.lines, folder), told.clock) for name, folder in folders.items()}
 
 
-def _choose(lines: Lines | None, folder: str) -> Lines | None:
+def _select_lines(lines: Lines | None, folder: str) -> Lines | None:
     if lines is None:
         return None
     return {path: one for path, one in lines.items() if path.startswith(folder) or not path.endswith(_OF_A_NETWORK)}
 
 
-async def _ask(where: Machine | Site, paths: Sequence[str]) -> Vitals:
+async def _ask_vitals(where: Machine | Site, paths: Sequence[str]) -> Vitals:
     try:
         if isinstance(where, LocalSite):
             asked = time.monotonic()
@@ -111,7 +111,7 @@ async def _ask(where: Machine | Site, paths: Sequence[str]) -> Vitals:
             return Vitals(lines, Clock(asked, time.monotonic(), _find_uptime(lines)))
         if isinstance(where, FileReader):
             with contextlib.suppress(ToolFailed):
-                return _tell(where, await where.read_files(paths))
+                return _make_vitals(where, await where.read_files(paths))
         return await _run(where, paths)
     except MachineLost:
         raise
@@ -119,7 +119,7 @@ async def _ask(where: Machine | Site, paths: Sequence[str]) -> Vitals:
         return Vitals()
 
 
-def _tell(where: Machine | Site, read: FilesRead) -> Vitals:
+def _make_vitals(where: Machine | Site, read: FilesRead) -> Vitals:
     lines = choose_lines(_PATTERN, read.texts)
     bounds = _compare_clocks(where, read.least_ns, read.most_ns)
     return Vitals(lines, Clock(read.asked, read.answered, _find_uptime(lines), *bounds))

@@ -18,7 +18,7 @@ class ColumnTold(Frozen):
     """DuckDB's."""
 
 
-class Answered(Document):
+class QueryAnswer(Document):
     """`query.v1`."""
 
     schema_: Annotated[Literal["query.v1"], Field(alias="schema")] = "query.v1"
@@ -27,14 +27,14 @@ class Answered(Document):
     """Moments are texts; numbers that are not finite are null. There may be millions, made plain by `document_of`."""
 
 
-def document_of(answer: Answer) -> Answered:
-    return Answered(
+def document_of(answer: Answer) -> QueryAnswer:
+    return QueryAnswer(
         columns=tuple(ColumnTold(name=name, type=kind) for name, kind in answer.columns),
-        rows=tuple(tuple(map(_plain, row)) for row in answer.rows),
+        rows=tuple(tuple(map(_to_json_value, row)) for row in answer.rows),
     )
 
 
-def _plain(value: Any) -> JsonValue:
+def _to_json_value(value: Any) -> JsonValue:
     """As JSON has it. What most values are is asked first."""
     if value is None or isinstance(value, (str, int)):
         return value
@@ -43,7 +43,7 @@ def _plain(value: Any) -> JsonValue:
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _to_json_value(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_to_json_value(one) for one in value]
     return str(value)

@@ -66,9 +66,9 @@ class _File(Frozen):
     sha256: str = Field(pattern=r"[0-9a-f]{64}")
 
 
-def pack(about: About, parts: Mapping[str, bytes | Path], to: IO[bytes]) -> None:
+def pack_bundle(about: About, parts: Mapping[str, bytes | Path], to: IO[bytes]) -> None:
     """Write a bundle of parts, by their paths in the run's folder. The same parts give the same bytes. OSError."""
-    listed = [_describe(path, parts[path]) for path in sorted(parts)]
+    listed = [_describe_part(path, parts[path]) for path in sorted(parts)]
     document = json.dumps(_make_crate(about, listed), indent=1, ensure_ascii=False).encode()
     with (
         gzip.GzipFile("", "wb", 6, to, mtime=0) as zipped,
@@ -81,7 +81,7 @@ def pack(about: About, parts: Mapping[str, bytes | Path], to: IO[bytes]) -> None
                 _add(archive, file.path, file.size, content)
 
 
-def _describe(path: str, part: bytes | Path) -> _File:
+def _describe_part(path: str, part: bytes | Path) -> _File:
     if isinstance(part, bytes):
         size, sha256 = len(part), hashlib.sha256(part).hexdigest()
     else:
@@ -144,7 +144,7 @@ def is_bundle(path: Path) -> bool:
         return False  # whoever reads it says why
 
 
-def unpack(path: Path) -> Path:
+def unpack_bundle(path: Path) -> Path:
     """The run's folder that a bundle holds, among temporary files until this process ends. BadInput of one that is
     damaged, holds what no run has, or takes more than there is room for; OSError."""
     temporary = Path(tempfile.mkdtemp(prefix="nearmetal-bundle-"))
@@ -153,23 +153,23 @@ def unpack(path: Path) -> Path:
     place.mkdir()
     try:
         with gzip.open(path) as file:
-            unpacked = _Allowed(file)
-            unpacked.allow(_LONGEST_HEADER)
+            unpacked = _LimitedReader(file)
+            unpacked.allow_more(_LONGEST_HEADER)
             with tarfile.open(fileobj=unpacked, mode="r|") as archive:  # type: ignore[call-overload]
-                _unpack(archive, unpacked, place, _find_room(path, place))
+                _unpack_archive(archive, unpacked, place, _find_room(path, place))
     except _DAMAGED as error:
         raise BadInput(f"this bundle is damaged: {error}", str(path), _REMEDY) from None
     return place
 
 
-class _Allowed:
+class _LimitedReader:
     """Reads what was allowed to be read, and not more."""
 
     def __init__(self, file: gzip.GzipFile) -> None:
         self._file = file
         self._left = tarfile.RECORDSIZE  # `tarfile` reads so much ahead
 
-    def allow(self, size: int) -> None:
+    def allow_more(self, size: int) -> None:
         self._left += size
 
     def read(self, size: int) -> bytes:
@@ -184,24 +184,24 @@ def _find_room(path: Path, place: Path) -> int:
     return min(shutil.disk_usage(place).free, max(_AT_LEAST, _MOST_RATIO * path.stat().st_size))
 
 
-def _unpack(archive: tarfile.TarFile, unpacked: _Allowed, place: Path, room: int) -> None:
+def _unpack_archive(archive: tarfile.TarFile, unpacked: _LimitedReader, place: Path, room: int) -> None:
     first = archive.next()
     if first is None or first.name != LIST:
         raise ValueError(f"it does not begin with {LIST}")
     if first.size > _LONGEST_LIST:
         raise ValueError(f"its {LIST} is too long")
-    unpacked.allow(first.size)
+    unpacked.allow_more(first.size)
     wanted = _read_list(_open(archive, first).read())
     if (size := sum(file.size for file in wanted.values())) > room:
         raise ValueError(f"it would take {size:,} bytes, and {room:,} are the most")
-    unpacked.allow(_LONGEST_HEADER)
+    unpacked.allow_more(_LONGEST_HEADER)
     while (member := archive.next()) is not None:
         file = wanted.pop(member.name, None)
         if file is None:
             raise ValueError(f"{member.name!r} stands in it, and is not listed or is there twice")
-        unpacked.allow(file.size + _LONGEST_HEADER)
+        unpacked.allow_more(file.size + _LONGEST_HEADER)
         with _create(place / file.path) as out:
-            if _copy(_open(archive, member), out, file.size) != file.sha256:
+            if _copy_content(_open(archive, member), out, file.size) != file.sha256:
                 raise ValueError(f"{file.path!r} is not as listed")
     if wanted:
         raise ValueError(f"{next(iter(wanted))!r} is listed and not there")
@@ -244,7 +244,7 @@ def _create(file: Path) -> Iterator[IO[bytes]]:
         yield out
 
 
-def _copy(content: IO[bytes], out: IO[bytes], most: int) -> str:
+def _copy_content(content: IO[bytes], out: IO[bytes], most: int) -> str:
     digest, size = hashlib.sha256(), 0
     while chunk := content.read(_CHUNK):
         size += len(chunk)

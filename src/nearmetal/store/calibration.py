@@ -8,7 +8,7 @@ from pydantic import Field
 from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
 
 
-class Compared(Frozen):
+class CalibrationPair(Frozen):
     """Two treatments in one response, of which the right answer is known."""
 
     workload: str
@@ -25,7 +25,7 @@ class Compared(Frozen):
     """Why nothing can be told: as of a contrast, "too-few-blocks" or what keeps its values from being compared."""
 
 
-class Alike(Compared):
+class Alike(CalibrationPair):
     """Two names of the same thing, in a primary response."""
 
     is_different: bool | None
@@ -37,7 +37,7 @@ class Alike(Compared):
         return None if self.is_different is None else not self.is_different
 
 
-class Injected(Compared):
+class InjectedDifference(CalibrationPair):
     """A difference of known size, and what was found of it."""
 
     truth: tuple[Number, Number]
@@ -119,24 +119,24 @@ class Calibration(Document):
     none was wrong, but some of them cannot be told, or no injected difference was told from none: a fault of that size
     would not have been seen either."""
     alike: tuple[Alike, ...]
-    injected: tuple[Injected, ...]
+    injected: tuple[InjectedDifference, ...]
     noise: tuple[Noise, ...]
     disturbances: tuple[Disturbance, ...]
     warnings: tuple[Warned, ...]
     """Of the run and of these comparisons."""
 
     @property
-    def compared(self) -> tuple[Alike | Injected, ...]:
+    def compared(self) -> tuple[Alike | InjectedDifference, ...]:
         """All of which the right answer is known."""
         return (*self.alike, *self.injected)
 
     @property
-    def untold(self) -> tuple[Alike | Injected, ...]:
+    def untold(self) -> tuple[Alike | InjectedDifference, ...]:
         """Those of which nothing can be told."""
         return tuple(one for one in self.compared if one.is_right is None)
 
     @property
-    def unseen(self) -> tuple[Injected, ...]:
+    def unseen(self) -> tuple[InjectedDifference, ...]:
         """Injected differences that were not told from none."""
         return tuple(one for one in self.injected if one.is_found is False)
 

@@ -10,9 +10,9 @@ from nearmetal.store.calibration import Calibration
 _FOLDER = "calibrations"
 
 
-def keep(calibration: Calibration, state: Path) -> Path | None:
+def keep_calibration(calibration: Calibration, state: Path) -> Path | None:
     """In the place of the one before. Its file; None where a later one is kept already."""
-    path = state / _FOLDER / f"{_name(calibration)}.json"
+    path = state / _FOLDER / f"{_name_file(calibration)}.json"
     before = _read(path) if path.exists() else None
     if before is not None and before.made > calibration.made:
         return None
@@ -20,7 +20,7 @@ def keep(calibration: Calibration, state: Path) -> Path | None:
     return path
 
 
-def _name(calibration: Calibration) -> str:
+def _name_file(calibration: Calibration) -> str:
     """The kind of the environment, and a hash of what else was set of it."""
     if not calibration.options:
         return calibration.environment
@@ -28,7 +28,7 @@ def _name(calibration: Calibration) -> str:
     return f"{calibration.environment}-{hashlib.sha256(options.encode()).hexdigest()[:8]}"
 
 
-def kept(state: Path, kernel: str) -> list[Calibration]:
+def read_calibrations(state: Path, kernel: str) -> list[Calibration]:
     """Those made under this kernel release. What cannot be read, or is of another version, is none."""
     try:
         files = sorted((state / _FOLDER).glob("*.json"))

@@ -18,29 +18,29 @@ _NEAR = 2
 CHANGED = "it was changed after it was written: its checksum is another"
 
 
-class Changed(ValueError):
+class ChecksumMismatch(ValueError):
     """What stands before a checksum is not what was written."""
 
 
 def add_checksum(document: bytes) -> bytes:
     """A JSON object, without anything after it, with its checksum as the last key."""
     before = document[:-1]
-    return before + _ending(before)
+    return before + _make_ending(before)
 
 
 def without_checksum(document: bytes) -> bytes:
     """A JSON object as it was before `add_checksum`; as it is if it has none, as earlier versions wrote. Changed."""
     before = document[:-_LENGTH]
-    if document.endswith(_ending(before)):
+    if document.endswith(_make_ending(before)):
         return before + b"}"
     tail = document[-_LENGTH:]
     apart = int.from_bytes(tail[: len(_BEGIN)] + tail[-len(_END) :]) ^ _FRAME
     if apart.bit_count() <= _NEAR:
-        raise Changed(CHANGED)
+        raise ChecksumMismatch(CHANGED)
     return document
 
 
-def _ending(before: bytes) -> bytes:
+def _make_ending(before: bytes) -> bytes:
     return b"%b%08x%b" % (_BEGIN, zlib.crc32(before), _END)
 
 
@@ -49,5 +49,5 @@ def lacks_only_its_end(rest: bytes) -> bool:
     short leaves no byte after the object."""
     try:
         return without_checksum(rest[:-1]) != rest[:-1]
-    except Changed:
+    except ChecksumMismatch:
         return True

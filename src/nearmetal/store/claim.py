@@ -21,24 +21,24 @@ _FLOCK = "hhqqi4x"
 
 
 @contextmanager
-def claimed(journal: Path) -> Iterator[None]:
+def hold_journal(journal: Path) -> Iterator[None]:
     """Hold a run's journal, which may not be there yet. HostCannot when another process holds it.
 
     On a file system without such locks nothing is held, and nobody sees who measures.
     """
-    descriptor = _opened(journal)
+    descriptor = _open_lockable(journal)
     try:
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise taken(journal) from None
+                raise make_taken_error(journal) from None
         yield
     finally:
         os.close(descriptor)
 
 
-def _opened(journal: Path) -> int:
+def _open_lockable(journal: Path) -> int:
     try:
         return open_regular(journal, _FROM_A_COPY, os.O_RDWR | os.O_CREAT)
     except OSError as error:
@@ -49,7 +49,7 @@ def _opened(journal: Path) -> int:
         raise HostCannot(what, str(journal), remedy) from None
 
 
-def taken(journal: Path) -> HostCannot:
+def make_taken_error(journal: Path) -> HostCannot:
     """What is said where another process has it."""
     return HostCannot("this run is measured by another process", str(journal), "wait until it ends")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from nearmetal.key_paths import dotted, path_of, shown
+from nearmetal.key_paths import join_path, path_of, show_value
 
 UNLIKE: Final = "unlike"
 """Type of the error that two parts of a document do not go together; its message says how, after the name of one."""
@@ -24,7 +24,7 @@ def not_as_declared(error: ValidationError, document: object) -> str:
     first = error.errors(include_url=False)[0]
     if not isinstance(document, dict):
         return "it is no JSON object"
-    name = dotted(path_of(first, document))
+    name = join_path(path_of(first, document))
     match first["type"]:
         case "missing":
             return f"`{name}` is missing"
@@ -33,13 +33,13 @@ def not_as_declared(error: ValidationError, document: object) -> str:
         case kind if kind == UNLIKE:
             return f"`{name}` {first['msg']}"
         case _:
-            return f"`{name}` cannot be {_told(first['input'])}"
+            return f"`{name}` cannot be {_show_value(first['input'])}"
 
 
 def not_the_known(document: Mapping[str, object], name: str) -> str:
     """Of a document whose `name` says nothing that is known here."""
-    return f"`{name}` cannot be {_told(document[name])}" if name in document else f"`{name}` is missing"
+    return f"`{name}` cannot be {_show_value(document[name])}" if name in document else f"`{name}` is missing"
 
 
-def _told(value: object) -> str:
-    return "null" if value is None else shown(value)
+def _show_value(value: object) -> str:
+    return "null" if value is None else show_value(value)

@@ -23,7 +23,7 @@ def count_earlier_runs(folder: RunFolder) -> int:
     Each draws a seed of its own, and may have another number of blocks.
     Runs that were moved elsewhere or removed are not known. What cannot be read does not count.
     """
-    mine = folder.manifest()
+    mine = folder.read_manifest()
     measured = digest_measurement(mine.study)
     return sum(
         one.created < mine.created and _find_host(one) == _find_host(mine) and digest_measurement(one.study) == measured
@@ -33,7 +33,7 @@ def count_earlier_runs(folder: RunFolder) -> int:
 
 def _read_beside(path: Path, study: str) -> Iterator[Manifest]:
     try:
-        places = runs.inside(path.parent)
+        places = runs.find_runs(path.parent)
     except (BadInput, OSError):
         return
     named = re.compile(rb'"name":\s*' + re.escape(json.dumps(study, ensure_ascii=False).encode()))
@@ -42,7 +42,7 @@ def _read_beside(path: Path, study: str) -> Iterator[Manifest]:
         try:
             # A manifest may hold a million trials: those of other studies are not parsed.
             if place.resolve() != path and named.search((place / "manifest.json").read_bytes()):
-                yield other.manifest()
+                yield other.read_manifest()
         except (BadInput, OSError):
             continue
 

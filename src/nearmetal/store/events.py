@@ -13,7 +13,7 @@ class Event(Frozen):
     durable: ClassVar[bool] = True
     at_ns: int = Field(default_factory=time.time_ns)
 
-    def line(self) -> dict[str, Any]:
+    def to_line(self) -> dict[str, Any]:
         """The event as it stands in the journal."""
         return {"schema": "event.v1", "event": type(self).__name__, **self.model_dump(mode="json")}
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
-from nearmetal.key_paths import dotted, path_of, shown
+from nearmetal.key_paths import join_path, path_of, show_value
 
 Facts = dict[str, Any]
 
@@ -148,7 +148,7 @@ _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
 }
 
 
-def sift(told: object) -> tuple[Facts, tuple[str, ...]]:
+def sift_facts(told: object) -> tuple[Facts, tuple[str, ...]]:
     """The sections of a document that are as they should be, and of the others what is wrong."""
     if not isinstance(told, Mapping):
         return {}, ("it is no JSON object",)
@@ -175,8 +175,8 @@ def _find_problem(name: str, section: object) -> str | None:
         _ADAPTERS[name].validate_python(section)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = dotted(path_of({**first, "loc": (name, *first["loc"])}, {name: section}))
-        return f"`{place}` cannot be {'null' if first['input'] is None else shown(first['input'])}"
+        place = join_path(path_of({**first, "loc": (name, *first["loc"])}, {name: section}))
+        return f"`{place}` cannot be {'null' if first['input'] is None else show_value(first['input'])}"
     return None
 
 

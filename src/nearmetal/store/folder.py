@@ -13,7 +13,7 @@ from nearmetal.errors import BadInput
 from nearmetal.files import read_regular, write_whole
 from nearmetal.model import Artifact
 from nearmetal.store import bundle, damage
-from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
+from nearmetal.store.checksum import CHANGED, ChecksumMismatch, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.upgrade import upgrade_v1
 
@@ -49,7 +49,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         if bundle.is_bundle(path):
-            unpacked = cls.open(bundle.unpack(path))
+            unpacked = cls.open(bundle.unpack_bundle(path))
             unpacked.bundle = path
             return unpacked
         folder = cls(path)
@@ -75,7 +75,7 @@ class RunFolder:
         """It is written before anything is measured: without it there is nothing to go on with."""
         return self._manifest.exists()
 
-    def manifest(self) -> Manifest:
+    def read_manifest(self) -> Manifest:
         """BadInput when it is damaged, or of a version of nearmetal that writes others.
 
         Parsed once: a manifest is never written again.
@@ -97,13 +97,13 @@ class RunFolder:
             raise BadInput("this is a link, and not a folder of the run's own", str(self.artifacts), remedy)
         try:
             document = json.loads(self._read_as_written().decode())
-            manifest = self._parsed(document).with_facts(())
+            manifest = self._parse_manifest(document).with_facts(())
         except ValidationError as error:
-            raise self._damaged(damage.not_as_declared(error, document)) from None
-        except Changed:
-            raise self._damaged(CHANGED) from None
+            raise self._make_damage_error(damage.not_as_declared(error, document)) from None
+        except ChecksumMismatch:
+            raise self._make_damage_error(CHANGED) from None
         except (ValueError, RecursionError) as error:
-            raise self._damaged(damage.not_json(error)) from None
+            raise self._make_damage_error(damage.not_json(error)) from None
         is_measured = bool(manifest.fairness) or (self.artifacts.is_dir() and any(self.artifacts.iterdir()))
         if is_measured and not (self.journal.exists() and self.journal.stat().st_size):
             # It would pass for a run in which nothing was measured.
@@ -116,10 +116,10 @@ class RunFolder:
         content = read_regular(self._manifest, _FROM_A_COPY)
         whole = content.removesuffix(b"\n")
         if whole == content and lacks_only_its_end(content):
-            raise Changed(CHANGED)
+            raise ChecksumMismatch(CHANGED)
         return without_checksum(whole)
 
-    def artifact(self, named: Artifact) -> bytes:
+    def read_artifact(self, named: Artifact) -> bytes:
         """What a file of a trial holds, as its record names it. OSError where it cannot be read or is no file among the
         run's artifacts, ValueError where it is not the file that was written."""
         content = self.place_artifact(named.path).read_bytes()
@@ -145,14 +145,14 @@ class RunFolder:
             place.is_relative_to(own / folder.name) for folder in (self.artifacts, self.files)
         )
 
-    def _damaged(self, what: str) -> BadInput:
+    def _make_damage_error(self, what: str) -> BadInput:
         return BadInput(
             f"the run's manifest cannot be read: {what}",
             str(self._manifest) if self.bundle is None else f"{self.bundle}: {self._manifest.name}",
             "restore it from a copy of the run's folder, or read it with the nearmetal that wrote it",
         )
 
-    def _parsed(self, document: object) -> Manifest:
+    def _parse_manifest(self, document: object) -> Manifest:
         """Whichever version it is. ValidationError; BadInput of one that is of a later version."""
         schema = document.get("schema") if isinstance(document, dict) else None
         if schema == "manifest.v1":

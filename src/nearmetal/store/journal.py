@@ -17,7 +17,7 @@ from nearmetal.errors import BadInput
 from nearmetal.files import open_regular, read_regular, sync_folder
 from nearmetal.model import TrialRecord
 from nearmetal.store import damage
-from nearmetal.store.checksum import CHANGED, Changed, add_checksum, lacks_only_its_end, without_checksum
+from nearmetal.store.checksum import CHANGED, ChecksumMismatch, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.events import as_declared
 
 _FROM_A_COPY = "restore the file from a copy; it is append-only"
@@ -27,7 +27,7 @@ Line = TrialRecord | dict[str, Any]
 
 
 class Journal:
-    """Appends lines. A line is on disk when `append` returns, and so is the name of the file."""
+    """Appends lines. A line is on disk when `append_line` returns, and so is the name of the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Journal:
             os.close(self._descriptor)
             raise
 
-    def append(self, line: dict[str, Any]) -> None:
+    def append_line(self, line: dict[str, Any]) -> None:
         """OSError, which names the file, when the disk is full; the journal then ends with the line before."""
         content = render_line(line)
         before = os.fstat(self._descriptor).st_size
@@ -73,24 +73,24 @@ _LONGEST_EVENT = 2**16
 """Bytes. Of a longer last line it is not told what it is."""
 
 
-def lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_entries(path: Path) -> Iterator[dict[str, Any]]:
     """Every whole line. BadInput, with the line's number, when one is not a JSON object."""
-    return (line for _, line in _numbered(path))
+    return (line for _, line in _number_lines(path))
 
 
-def records(path: Path) -> Iterator[TrialRecord]:
+def read_records(path: Path) -> Iterator[TrialRecord]:
     """The trials of a journal, in the order they ended. BadInput, with the line's number, when one is damaged, or is of
     a trial that has a line already: no run measures one twice, and of such trials nothing can be compared."""
-    return (one for one in _validated(path) if isinstance(one, TrialRecord))
+    return (one for one in _read_validated(path) if isinstance(one, TrialRecord))
 
 
-def _validated(path: Path) -> Iterator[Line]:
+def _read_validated(path: Path) -> Iterator[Line]:
     seen: dict[str, int] = {}
     for number, line in _of_a_run(path):
         if line["schema"] == "event.v1":
             yield line
             continue
-        record = _record(path, number, line)
+        record = _require_record(path, number, line)
         before = seen.setdefault(record.trial.id, number)
         if before != number:
             what = f"line {number} is of the same trial as line {before}"
@@ -113,15 +113,15 @@ def check_lines(path: Path) -> Iterator[CheckedLine]:
             try:
                 if (line := _parse(path, number, raw)) is None:
                     return
-                line = _declare(path, number, line)
-                content: Line = line if line["schema"] == "event.v1" else _record(path, number, line)
+                line = _require_event(path, number, line)
+                content: Line = line if line["schema"] == "event.v1" else _require_record(path, number, line)
             except BadInput as error:
                 yield CheckedLine(number, error, True)
             else:
                 yield CheckedLine(number, content, without_checksum(raw[:-1]) != raw[:-1])
 
 
-def events(path: Path) -> Iterator[dict[str, Any]]:
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Everything else: events of the run, each `{"schema": "event.v1", "event": NAME, ...}`, also of a NAME that this
     version does not know."""
     for _, line in _of_a_run(path):
@@ -130,7 +130,7 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read(path: Path) -> tuple[tuple[TrialRecord, ...], tuple[dict[str, Any], ...]]:
-    """Records and events. BadInput as of `records`."""
+    """Records and events. BadInput as of `read_records`."""
     told = read_lines(path)
     return (
         tuple(one for one in told if isinstance(one, TrialRecord)),
@@ -139,17 +139,17 @@ def read(path: Path) -> tuple[tuple[TrialRecord, ...], tuple[dict[str, Any], ...
 
 
 def read_lines(path: Path) -> Sequence[Line]:
-    """Records and events in their order, each line parsed the fast way. BadInput as of `records`, which says what is
-    wrong with a line that is neither."""
+    """Records and events in their order, each line parsed the fast way. BadInput as of `read_records`, which says what
+    is wrong with a line that is neither."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         *whole, rest = read_regular(path, _FROM_A_COPY).split(b"\n")
         if rest:
             refuse_changed_end(rest)
-        told = [parsed(line) for line in whole]
+        told = [parse_line(line) for line in whole]
         ids = [one.trial.id for one in told if isinstance(one, TrialRecord)]
         if len(set(ids)) == len(ids):
             return told
-    return list(_validated(path))
+    return list(_read_validated(path))
 
 
 def open_journal(path: Path) -> BinaryIO:
@@ -172,7 +172,7 @@ def blocks_to_run(planned: int, told: Iterable[Mapping[str, Any]]) -> int:
     return int(next(ends, blocks_planned(planned, known)))
 
 
-def last(path: Path) -> dict[str, Any]:
+def read_last_event(path: Path) -> dict[str, Any]:
     """The last whole line, if it is an event's; else nothing. The others are not read."""
     with open_journal(path) as file:
         file.seek(max(0, path.stat().st_size - _LONGEST_EVENT))
@@ -190,8 +190,8 @@ _RECORD = (b'{"schema":"record.v2",', b'{"schema":"record.v1",')
 """How `Journal` begins a record, and did in version 1."""
 
 
-def parsed(line: bytes) -> TrialRecord | dict[str, Any]:
-    """A whole line, without its end: a record, validated while it is parsed, in a third of the time that `records`
+def parse_line(line: bytes) -> TrialRecord | dict[str, Any]:
+    """A whole line, without its end: a record, validated while it is parsed, in a third of the time that `read_records`
     takes, or an event. ValueError or RecursionError when it is neither, or was changed."""
     content = without_checksum(line)
     if content.startswith(_RECORD):
@@ -205,7 +205,7 @@ def parsed(line: bytes) -> TrialRecord | dict[str, Any]:
 def refuse_changed_end(rest: bytes) -> None:
     """Changed, when the bytes after the last end of a line are no line whose writing was cut short."""
     if lacks_only_its_end(rest):
-        raise Changed(CHANGED)
+        raise ChecksumMismatch(CHANGED)
 
 
 def is_changed(path: Path) -> bool:
@@ -217,7 +217,7 @@ def is_changed(path: Path) -> bool:
                     without_checksum(line[:-1])
                 else:
                     refuse_changed_end(line)
-    except Changed:
+    except ChecksumMismatch:
         return True
     return False
 
@@ -231,32 +231,32 @@ _NEWER = "if a newer nearmetal made it, read it with that; else restore the file
 
 def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every whole line: a record or an event. Of one that is neither nobody knows what it says of the trials."""
-    for number, line in _numbered(path):
-        yield number, _declare(path, number, line)
+    for number, line in _number_lines(path):
+        yield number, _require_event(path, number, line)
 
 
-def _declare(path: Path, number: int, line: dict[str, Any]) -> dict[str, Any]:
+def _require_event(path: Path, number: int, line: dict[str, Any]) -> dict[str, Any]:
     if line.get("schema") not in ("record.v2", "record.v1", "event.v1"):
-        raise _damaged(path, number, damage.not_the_known(line, "schema"), _NEWER)
+        raise _make_damage_error(path, number, damage.not_the_known(line, "schema"), _NEWER)
     if line["schema"] == "event.v1":
         if not is_event(line):
-            raise _damaged(path, number, damage.not_the_known(line, "event"))
+            raise _make_damage_error(path, number, damage.not_the_known(line, "event"))
         try:
             return as_declared(line)
         except ValidationError as error:
-            raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+            raise _make_damage_error(path, number, damage.not_as_declared(error, line)) from None
     return line
 
 
-def _record(path: Path, number: int, line: dict[str, Any]) -> TrialRecord:
+def _require_record(path: Path, number: int, line: dict[str, Any]) -> TrialRecord:
     try:
         record: TrialRecord = TrialRecord.from_json(line)
     except ValidationError as error:
-        raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+        raise _make_damage_error(path, number, damage.not_as_declared(error, line)) from None
     return record
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _number_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     if not path.exists():
         return
     with open_journal(path) as file:
@@ -272,16 +272,16 @@ def _parse(path: Path, number: int, raw: bytes) -> dict[str, Any] | None:
             refuse_changed_end(raw)
             return None
         line = json.loads(without_checksum(raw[:-1]))
-    except Changed:
-        raise _damaged(path, number, CHANGED) from None
+    except ChecksumMismatch:
+        raise _make_damage_error(path, number, CHANGED) from None
     except (ValueError, RecursionError):
-        raise _damaged(path, number, "it is not JSON") from None
+        raise _make_damage_error(path, number, "it is not JSON") from None
     if not isinstance(line, dict):
-        raise _damaged(path, number, "it is no JSON object")
+        raise _make_damage_error(path, number, "it is no JSON object")
     if _CHECKSUM in line:
-        raise _damaged(path, number, "it is not as nearmetal writes lines: its checksum cannot be compared")
+        raise _make_damage_error(path, number, "it is not as nearmetal writes lines: its checksum cannot be compared")
     return line
 
 
-def _damaged(path: Path, number: int, what: str, remedy: str = _FROM_A_COPY) -> BadInput:
+def _make_damage_error(path: Path, number: int, what: str, remedy: str = _FROM_A_COPY) -> BadInput:
     return BadInput(f"line {number} cannot be read: {what}", str(path), remedy)

@@ -35,7 +35,7 @@ from nearmetal.model import (
 )
 from nearmetal.store import damage
 from nearmetal.store.calibration import Sizing
-from nearmetal.store.facts import sift
+from nearmetal.store.facts import sift_facts
 
 Part = Mapping[str, Any]
 """The first of its table whole; of each other only the keys in which it differs from the first."""
@@ -97,7 +97,7 @@ class _Table:
         self._by_content: dict[str, int] = {}
         self._kept: list[Frozen] = []
 
-    def place(self, part: Frozen) -> int:
+    def place_part(self, part: Frozen) -> int:
         if id(part) not in self._by_object:
             content = part.model_dump_json()
             if content not in self._by_content:
@@ -105,12 +105,12 @@ class _Table:
                 whole = part.model_dump(mode="json")
                 self._first = self._first or whole
                 is_first = not self.parts
-                self.parts.append(whole if is_first else {k: v for k, v in whole.items() if self._differs(k, v)})
+                self.parts.append(whole if is_first else {k: v for k, v in whole.items() if self._has_changed(k, v)})
             self._by_object[id(part)] = self._by_content[content]
             self._kept.append(part)  # as long as it lives, no other has its id
         return self._by_object[id(part)]
 
-    def _differs(self, key: str, value: Any) -> bool:
+    def _has_changed(self, key: str, value: Any) -> bool:
         return key not in self._first or self._first[key] != value
 
 
@@ -120,13 +120,13 @@ def pack_plan(plan: Plan) -> PlanDocument:
     workloads = [_Table() for _ in plan.workloads]
     rows = tuple(
         (
-            tables["environments"].place(one.environment),
-            tables["servers"].place(one.server),
-            tables["clients"].place(one.clients),
-            tables["links"].place(one.link),
-            tables["observe"].place(one.observe),
-            tuple(table.place(workload) for table, workload in zip(workloads, one.workloads, strict=True)),
-            tuple(map(tables["settings"].place, one.settings)),
+            tables["environments"].place_part(one.environment),
+            tables["servers"].place_part(one.server),
+            tables["clients"].place_part(one.clients),
+            tables["links"].place_part(one.link),
+            tables["observe"].place_part(one.observe),
+            tuple(table.place_part(workload) for table, workload in zip(workloads, one.workloads, strict=True)),
+            tuple(map(tables["settings"].place_part, one.settings)),
         )
         for one in plan.resolved
     )
@@ -159,30 +159,33 @@ def pack_plan(plan: Plan) -> PlanDocument:
 def unpack_plan(document: PlanDocument) -> Plan:
     """A plan as it was written. pydantic's errors when a part cannot be read, or a place is none."""
     parts = document.treatments
-    environments = _whole(parts.environments, ResolvedEnvironment)
-    servers = _whole(parts.servers, MachineSpec)
-    clients = _whole(parts.clients, ResolvedClients)
-    links = _whole(parts.links, LinkSpec)
-    observe = _whole(parts.observe, ObserveSpec)
-    workloads = [_whole(table, ResolvedWorkload) for table in parts.workloads]
-    settings = _whole(parts.settings, Setting)
+    environments = _join_parts(parts.environments, ResolvedEnvironment)
+    servers = _join_parts(parts.servers, MachineSpec)
+    clients = _join_parts(parts.clients, ResolvedClients)
+    links = _join_parts(parts.links, LinkSpec)
+    observe = _join_parts(parts.observe, ObserveSpec)
+    workloads = [_join_parts(table, ResolvedWorkload) for table in parts.workloads]
+    settings = _join_parts(parts.settings, Setting)
     try:
         resolved = []
         for row in parts.rows:
-            environment, set_by = _part(environments, row[0]), tuple(_part(settings, place) for place in row[6])
+            environment, set_by = (
+                _find_part(environments, row[0]),
+                tuple(_find_part(settings, place) for place in row[6]),
+            )
             levels = {one.factor: one.level for one in set_by if one.factor is not None}
             levels["environment"] = environment.level
             resolved.append(
                 Resolved.model_construct(
                     assignment={name: levels[name] for name in parts.factors if name in levels},
                     environment=environment,
-                    server=_part(servers, row[1]),
-                    clients=_part(clients, row[2]),
-                    link=_part(links, row[3]),
-                    observe=_part(observe, row[4]),
+                    server=_find_part(servers, row[1]),
+                    clients=_find_part(clients, row[2]),
+                    link=_find_part(links, row[3]),
+                    observe=_find_part(observe, row[4]),
                     services=parts.services,
                     align=parts.align,
-                    workloads=tuple(_part(table, place) for table, place in zip(workloads, row[5], strict=True)),
+                    workloads=tuple(_find_part(table, place) for table, place in zip(workloads, row[5], strict=True)),
                     settings=set_by,
                 )
             )
@@ -191,8 +194,8 @@ def unpack_plan(document: PlanDocument) -> Plan:
         contrasts = tuple(
             ContrastPlan.model_construct(
                 workload=workload,
-                treatment=_part(resolved, treatment).assignment,
-                reference=_part(resolved, reference).assignment,
+                treatment=_find_part(resolved, treatment).assignment,
+                reference=_find_part(resolved, reference).assignment,
                 response=response,
             )
             for workload, treatment, reference in document.contrasts
@@ -210,12 +213,12 @@ def unpack_plan(document: PlanDocument) -> Plan:
 T = TypeVar("T", bound=Frozen)
 
 
-def _whole(parts: Sequence[Part], kind: type[T]) -> list[T]:
+def _join_parts(parts: Sequence[Part], kind: type[T]) -> list[T]:
     first = parts[0] if parts else {}
     return [kind.from_json({**first, **part}) for part in parts]
 
 
-def _part(parts: Sequence[Any], place: int) -> Any:
+def _find_part(parts: Sequence[Any], place: int) -> Any:
     """A negative place would count from the end: it is damage, too."""
     if place < 0:
         raise IndexError(place)
@@ -314,8 +317,8 @@ class Manifest(Document):
     def with_facts(self, events: Iterable[Mapping[str, Any]]) -> "Manifest":
         """With the facts that these events of its journal tell, of each machine the first, and of all facts, the host's
         too, what can be read: machines may tell anything."""
-        host, problems = sift(self.host)
-        malformed = dict.fromkeys((*self.malformed, *_about("the host", problems)))
+        host, problems = sift_facts(self.host)
+        malformed = dict.fromkeys((*self.malformed, *_prefix_problems("the host", problems)))
         told = (
             MachineFacts.from_json({name: event[name] for name in MachineFacts.model_fields})
             for event in events
@@ -325,12 +328,12 @@ class Manifest(Document):
         for one in (*self.fairness, *told):
             key = (identify_assignment(one.treatment), one.role)
             if key not in known:
-                facts, problems = sift(one.facts)
+                facts, problems = sift_facts(one.facts)
                 known[key] = one.model_copy(update={"facts": facts})
                 who = f"the {one.role} of {format_assignment(one.treatment)}"
-                malformed |= dict.fromkeys(_about(who, problems))
+                malformed |= dict.fromkeys(_prefix_problems(who, problems))
         return self.model_copy(update={"host": host, "fairness": tuple(known.values()), "malformed": tuple(malformed)})
 
 
-def _about(who: str, problems: Sequence[str]) -> tuple[str, ...]:
+def _prefix_problems(who: str, problems: Sequence[str]) -> tuple[str, ...]:
     return (f"{who}: {', '.join(problems)}",) if problems else ()

@@ -72,7 +72,7 @@ class Pilot(Document):
 
 def keep_pilot(pilot: Pilot, state: Path) -> Path:
     """In the place of the one before. Its file."""
-    path = _place(pilot.measured, state)
+    path = _locate_pilot(pilot.measured, state)
     write_whole(path, (pilot.model_dump_json() + "\n").encode())
     return path
 
@@ -80,11 +80,11 @@ def keep_pilot(pilot: Pilot, state: Path) -> Path:
 def find_pilot(measured: str, kernel: str, state: Path) -> Pilot | None:
     """The last one of what is measured, made under this kernel release. One that cannot be read is none."""
     try:
-        pilot: Pilot = Pilot.from_json(json.loads(_place(measured, state).read_text("utf-8")))
+        pilot: Pilot = Pilot.from_json(json.loads(_locate_pilot(measured, state).read_text("utf-8")))
     except (OSError, ValueError):
         return None
     return pilot if pilot.kernel == kernel else None
 
 
-def _place(measured: str, state: Path) -> Path:
+def _locate_pilot(measured: str, state: Path) -> Path:
     return state / _FOLDER / f"{measured[:16]}.json"

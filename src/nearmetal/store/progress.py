@@ -59,13 +59,13 @@ class RunProgress:
         self._measured = 0
 
     @classmethod
-    def of(cls, lines: Iterable[TrialRecord | Mapping[str, Any]]) -> Self:
+    def from_lines(cls, lines: Iterable[TrialRecord | Mapping[str, Any]]) -> Self:
         progress = cls()
         for line in lines:
-            progress.take(line)
+            progress.take_line(line)
         return progress
 
-    def take(self, line: TrialRecord | Mapping[str, Any]) -> None:
+    def take_line(self, line: TrialRecord | Mapping[str, Any]) -> None:
         """The journal's next line. An event of an unknown kind changes nothing. ValueError if a trial has a record
         already."""
         self.lines += 1
@@ -133,11 +133,11 @@ class RunProgress:
     def has_begun(self, block: int) -> bool:
         return block in self.attempts
 
-    def done(self, block: int, attempt: int) -> frozenset[str]:
+    def list_done(self, block: int, attempt: int) -> frozenset[str]:
         """Ids of the trials of an attempt that have a record."""
         return frozenset(self._ids[block, attempt])
 
-    def ended(self, row: Row) -> Mapping[int, Sequence[EndedTrial]]:
+    def list_ended(self, row: Row) -> Mapping[int, Sequence[EndedTrial]]:
         """By block, in the order in which they ended."""
         return self._ended.get(row, {})
 
@@ -149,7 +149,7 @@ class RunProgress:
         """Of the blocks that are planned, those before its end: see `journal.blocks_to_run`."""
         return blocks_to_run(planned, self._ends)
 
-    def pace(self) -> tuple[float, int]:
+    def measure_pace(self) -> tuple[float, int]:
         """Seconds from when this session began to its last event, and the trials that ended in them."""
         return (self.last_ns - self.began_ns) / 1e9, self._measured
 

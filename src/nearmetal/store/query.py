@@ -117,7 +117,7 @@ class Answer:
     """Rows there are, of which `rows` may be the first."""
 
 
-def require() -> None:
+def require_duckdb() -> None:
     """HostCannot where the library is lacking."""
     try:
         import duckdb  # noqa: F401
@@ -126,7 +126,9 @@ def require() -> None:
         raise HostCannot("questions are answered by duckdb, which is not installed", remedy=remedy) from None
 
 
-def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None], most: int | None = None) -> Answer:
+def answer_query(
+    sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None], most: int | None = None
+) -> Answer:
     """The answer to a question. BadInput when it cannot be understood, with the tables and their columns if a name is
     unknown.
 
@@ -137,12 +139,12 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
 
     kept = cache / "query"
     kept.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect(config=_alone(kept)) as database, _opened(kept) as same:
+    with duckdb.connect(config=_list_settings(kept)) as database, _open_plain_path(kept) as same:
         try:
             # `created` is by UTC: what it is compared with has to be, wherever this is asked.
             database.execute("SET TimeZone = 'UTC'")
             files = _make_tables(database, [same / one.name for one in _kept_of(runs, kept, say)])
-            tables = list(_described(database))
+            tables = list(_describe_tables(database))
             _close(database, files)
         except duckdb.Error as error:
             if os.strerror(errno.ENOSPC) in str(error):
@@ -152,7 +154,7 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
         try:
             _refuse_what_is_no_question(sql)
             database.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may hold a WITH that inserts
-            return _interruptible(database, lambda: _answer(database, sql, most))
+            return _run_interruptibly(database, lambda: _fetch_answer(database, sql, most))
         except duckdb.PermissionException as error:
             raise BadInput(f"{_ALONE}: {_in_one_line(error)}", "", _BRING) from None
         except duckdb.TransactionException as error:
@@ -176,7 +178,7 @@ _SHOWN = 100
 _BRING = "write other data as VALUES; what --json prints can be written to a file, and read by another program"
 
 
-def _alone(kept: Path) -> dict[str, str | bool | int | float | list[str]]:
+def _list_settings(kept: Path) -> dict[str, str | bool | int | float | list[str]]:
     """How a database fetches nothing by itself, takes no variable of ours for a table, and puts what it has no room for
     in the cache, not where it was started."""
     return {
@@ -208,9 +210,9 @@ def _refuse_what_is_no_question(sql: str) -> None:
         if statement.type in words:
             raise BadInput(f"{_ALONE}; this would {words[statement.type]}", "", _BRING)
         if statement.type == kinds.SET:
-            raise BadInput("a question changes no setting", _begin(statement), "leave that out")
-        if not _reads(statement):
-            raise BadInput(_READS, _begin(statement), _ASK)
+            raise BadInput("a question changes no setting", _shorten_statement(statement), "leave that out")
+        if not _is_reading(statement):
+            raise BadInput(_READS, _shorten_statement(statement), _ASK)
     if not statements:
         raise BadInput("this asks for nothing", "", "begin with SELECT, or FROM")
     if len(statements) > 1:
@@ -218,12 +220,12 @@ def _refuse_what_is_no_question(sql: str) -> None:
         raise BadInput(what, "", "ask one after the other, or put what one needs of another before it: WITH … AS (…)")
 
 
-def _begin(statement: "Statement") -> str:
+def _shorten_statement(statement: "Statement") -> str:
     """As much of it as tells it from others, on one line."""
     return "".join(filter(str.isprintable, textwrap.shorten(statement.query, _SHOWN, placeholder=" …")))
 
 
-def _reads(statement: "Statement") -> bool:
+def _is_reading(statement: "Statement") -> bool:
     """Whether it does no more. A PIVOT becomes several statements, as does whatever has one in it: those that can stand
     in place of a table read."""
     import duckdb
@@ -238,7 +240,7 @@ def _reads(statement: "Statement") -> bool:
     return True
 
 
-def _interruptible(database: "Database", work: Callable[[], Answer]) -> Answer:
+def _run_interruptibly(database: "Database", work: Callable[[], Answer]) -> Answer:
     """In a thread of its own, for DuckDB gives Python no moment in which Ctrl-C could be heard."""
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(work)
@@ -251,16 +253,16 @@ def _interruptible(database: "Database", work: Callable[[], Answer]) -> Answer:
             raise
 
 
-def _answer(database: "Database", sql: str, most: int | None) -> Answer:
+def _fetch_answer(database: "Database", sql: str, most: int | None) -> Answer:
     asked = database.sql(sql)
     columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
-    rows = _fetched(asked, None if most is None else most + 1)
+    rows = _fetch_rows(asked, None if most is None else most + 1)
     is_cut = most is not None and len(rows) > most
     total = asked.aggregate("count(*)").fetchall()[0][0] if is_cut else len(rows)
     return Answer(columns, rows[:most], total)
 
 
-def _fetched(asked: "Relation", most: int | None) -> tuple[tuple[Any, ...], ...]:
+def _fetch_rows(asked: "Relation", most: int | None) -> tuple[tuple[Any, ...], ...]:
     """Moments with a time zone as texts: DuckDB hands them over by a library, pytz, that it does not bring."""
     if any(_ZONED in str(kind) for kind in asked.types):
         places = enumerate(map(str, asked.types), start=1)
@@ -283,14 +285,14 @@ def _find_remedy(error: Exception, tables: Sequence[str]) -> str:
     return "write SQL, as in SELECT * FROM runs; `nearmetal query` alone lists tables and columns"
 
 
-def _described(database: "Database") -> Iterator[str]:
+def _describe_tables(database: "Database") -> Iterator[str]:
     """Each table with its columns: "runs(run, name, …)"."""
     for name in _TABLES:
         yield f"{name}({', '.join(database.table(name).columns)})"
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Path]:
+def _open_plain_path(path: Path) -> Iterator[Path]:
     """The same file or folder by a path in which DuckDB takes nothing for a pattern: where names hold `*`, `?` or `[`,
     it would read what that matches. OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -322,21 +324,21 @@ def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> 
     unread: list[BadInput | OSError] = []
     for path in runs:
         try:
-            kept.append(_kept(RunFolder.open(path), folder, say))
+            kept.append(_convert_if_stale(RunFolder.open(path), folder, say))
         except (BadInput, OSError) as error:
             unread.append(error)
     if unread and not kept:  # no rows would pass for an answer
         raise unread[0]
     for one in unread:
-        say(f"left out: {_told(one)}")
+        say(f"left out: {_describe_error(one)}")
     return kept
 
 
-def _told(error: BadInput | OSError) -> str:
+def _describe_error(error: BadInput | OSError) -> str:
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"{error.where}: {error.what}"
 
 
-def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
+def _convert_if_stale(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
     """The folder with a run's tables, made if they are not there as its journal is now."""
     place = str(run.path.resolve())
     try:
@@ -348,7 +350,7 @@ def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
     try:
         status = run.journal.stat()
     except FileNotFoundError:
-        run.manifest()  # refuses one of which there was more
+        run.read_manifest()  # refuses one of which there was more
         raise BadInput("nothing is recorded of this run yet", place, "ask again when it has measured") from None
     kept = folder / f"{key}-{status.st_size}-{status.st_mtime_ns}-{_shape()}"
     if not all((kept / f"{name}.parquet").exists() for name in _TABLES):
@@ -356,14 +358,14 @@ def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
         unfinished = folder / f".{kept.name}.{os.getpid()}"
         unfinished.mkdir()
         try:
-            _convert(run, place, unfinished)
-            _remove(kept)
+            _convert_journal(run, place, unfinished)
+            _remove_folder(kept)
             unfinished.replace(kept)
         finally:
-            _remove(unfinished)
+            _remove_folder(unfinished)
         for old in folder.glob(f"{key}-*"):
             if old != kept:
-                _remove(old)
+                _remove_folder(old)
     return kept
 
 
@@ -372,13 +374,13 @@ def _shape() -> str:
     return hashlib.sha256(repr((_LINE, _MANIFEST, _TABLES, _UNREAD, _DOUBTFUL)).encode()).hexdigest()[:8]
 
 
-def _convert(run: RunFolder, place: str, to: Path) -> None:
+def _convert_journal(run: RunFolder, place: str, to: Path) -> None:
     import duckdb
 
-    manifest = run.manifest()
+    manifest = run.read_manifest()
     created = datetime.datetime.fromisoformat(manifest.created).astimezone(datetime.UTC).replace(tzinfo=None)
     study = manifest.study
-    with duckdb.connect() as database, _opened(run.journal) as file:
+    with duckdb.connect() as database, _open_plain_path(run.journal) as file:
         lines = database.read_json(
             str(file), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
         )
@@ -388,7 +390,7 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
         _let_in(database, "SELECT * FROM lines WHERE schema IN ('record.v1', 'record.v2')", row)
         if unread or database.sql(_DOUBTFUL).fetchall()[0][0] or journal.is_changed(run.journal):
             # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
-            for _ in journal.records(run.journal):
+            for _ in journal.read_records(run.journal):
                 pass
         for name, select in _TABLES.items():
             database.sql(select).write_parquet(str(to / f"{name}.parquet"), compression="zstd")
@@ -404,7 +406,7 @@ def _let_in(database: "Database", lines: str, row: list[object] | None) -> None:
         database.execute(f"INSERT INTO manifest VALUES ({', '.join('?' * len(row))})", row)
 
 
-def _remove(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     for file in folder.glob("*"):
         file.unlink(missing_ok=True)
     if folder.is_dir():

@@ -19,7 +19,7 @@ _INDEX = "runs.json"
 State = Literal["running", "ended", "interrupted"]
 
 
-class Listed(Frozen):
+class RunEntry(Frozen):
     """A run at a glance."""
 
     run: str
@@ -42,14 +42,14 @@ class Unreadable(Frozen):
     reason: str
 
 
-def remember(folder: Path, state: Path) -> None:
+def remember_run(folder: Path, state: Path) -> None:
     """Note where a run lies, and forget those that are gone. Only for who measures: runs begin one at a time."""
-    known = {str(path) for path in remembered(state)}
+    known = {str(path) for path in list_remembered(state)}
     places = sorted(known | {str(folder.resolve())})
     write_whole(state / _INDEX, (json.dumps(places, indent=1) + "\n").encode())
 
 
-def remembered(state: Path) -> list[Path]:
+def list_remembered(state: Path) -> list[Path]:
     """Runs that the index knows and that are still there. An index that cannot be read is none."""
     try:
         places = json.loads((state / _INDEX).read_text("utf-8"))
@@ -60,13 +60,13 @@ def remembered(state: Path) -> list[Path]:
     return [Path(place) for place in places if isinstance(place, str) and _is_run(Path(place))]
 
 
-def known(usual: Path, state: Path) -> list[Path]:
+def list_known(usual: Path, state: Path) -> list[Path]:
     """Runs that lie where runs are put by themselves, and those elsewhere that the index knows. Each once."""
-    places = [*(inside(usual) if usual.is_dir() else []), *remembered(state)]
+    places = [*(find_runs(usual) if usual.is_dir() else []), *list_remembered(state)]
     return list({path.resolve(): path for path in places}.values())
 
 
-def inside(folder: Path) -> list[Path]:
+def find_runs(folder: Path) -> list[Path]:
     """Runs that lie directly in a folder, or the folder itself when it is one. BadInput when there is no folder."""
     if not folder.is_dir():
         what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
@@ -86,23 +86,23 @@ def _is_run(path: Path) -> bool:
         return False
 
 
-def listing(places: Iterable[Path]) -> tuple[list[Listed], list[Unreadable]]:
+def list_entries(places: Iterable[Path]) -> tuple[list[RunEntry], list[Unreadable]]:
     """What there is to say of each run, the oldest first; and the folders that could not be read."""
-    looked = [_look(path) for path in {path.resolve(): path for path in places}.values()]
-    listed = [one for one in looked if isinstance(one, Listed)]
+    looked = [_read_entry(path) for path in {path.resolve(): path for path in places}.values()]
+    listed = [one for one in looked if isinstance(one, RunEntry)]
     return sorted(listed, key=lambda one: one.created), [one for one in looked if isinstance(one, Unreadable)]
 
 
-def _look(path: Path) -> Listed | Unreadable:
+def _read_entry(path: Path) -> RunEntry | Unreadable:
     folder = RunFolder(path)
     try:
-        manifest = RunFolder.open(path).manifest()
+        manifest = RunFolder.open(path).read_manifest()
         is_measured = folder.journal.exists() and is_claimed(folder.journal)  # first: what ends meanwhile is whole then
-        progress = RunProgress.of(journal.read_lines(folder.journal))
+        progress = RunProgress.from_lines(journal.read_lines(folder.journal))
     except (BadInput, OSError) as error:
-        return Unreadable(run=str(path), reason=reason(error, path))
+        return Unreadable(run=str(path), reason=describe_unreadable(error, path))
     plan = manifest.plan
-    return Listed(
+    return RunEntry(
         run=str(path),
         study=manifest.study.name,
         created=manifest.created,
@@ -114,20 +114,20 @@ def _look(path: Path) -> Listed | Unreadable:
     )
 
 
-def reason(error: NearmetalError | OSError, run: Path) -> str:
+def describe_unreadable(error: NearmetalError | OSError, run: Path) -> str:
     """Why a run's folder tells nothing: which of its files, and what about it."""
     if isinstance(error, OSError):
         return f"{Path(error.filename or run).name}: {error.strerror}"
     return f"{Path(error.where or run).name}: {error.what}"
 
 
-def state(records: Path) -> State:
+def find_state(records: Path) -> State:
     """Of the run whose journal this is: the one answer for whoever lists it, shows it or goes on with it."""
     if not records.exists():
         return "interrupted"
     is_measured = is_claimed(records)
-    last = journal.last(records)
-    return tell_state(RunProgress.of([last] if last.get("event") == "RunEnded" else []), is_measured)
+    last = journal.read_last_event(records)
+    return tell_state(RunProgress.from_lines([last] if last.get("event") == "RunEnded" else []), is_measured)
 
 
 def tell_state(progress: RunProgress, is_measured: bool) -> State:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from nearmetal.asked import Asked, Asking, find_targets_of_run
+from nearmetal.asked import AskedTreatment, Asking, find_targets_of_run
 from nearmetal.blocks import checksum_trial_ids, plan_block
 from nearmetal.model import (
     Assignment,
@@ -69,7 +69,9 @@ def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
     return Plan(
         study=old.study,
         seed=old.seed,
-        resolved=tuple(_resolve(study, treatment, asking.ask(treatment)) for treatment in old.treatments),
+        resolved=tuple(
+            _resolve_treatment(study, treatment, asking.ask_treatment(treatment)) for treatment in old.treatments
+        ),
         contrasts=old.contrasts,
         primaries=old.primaries,
         level=old.level,
@@ -86,18 +88,18 @@ def _has_same_blocks(old: PlanV1, plan: Plan) -> bool:
     return all(plan_block(plan, index) == block for index, block in enumerate(old.blocks))
 
 
-def _resolve(study: Study, assignment: Assignment, asked: Asked) -> Resolved:
-    server, client = (_environment(study, level) for level in (asked.environment, asked.clients.environment))
+def _resolve_treatment(study: Study, assignment: Assignment, asked: AskedTreatment) -> Resolved:
+    server, client = (_resolve_environment(study, level) for level in (asked.environment, asked.clients.environment))
     return Resolved(
         assignment=assignment,
         environment=server,
-        server=asked.machine.model_copy(update={"host": _host(study, server, asked.machine.host)}),
+        server=asked.machine.model_copy(update={"host": _name_host(study, server, asked.machine.host)}),
         clients=ResolvedClients(
             environment=client,
             count=asked.clients.count,
             connect=asked.clients.connect,
             cpus=asked.clients.cpus,
-            host=_host(study, client, asked.clients.hosts[0]),
+            host=_name_host(study, client, asked.clients.hosts[0]),
         ),
         link=asked.link,
         observe=asked.observe,
@@ -117,7 +119,7 @@ def _resolve(study: Study, assignment: Assignment, asked: Asked) -> Resolved:
     )
 
 
-def _environment(study: Study, level: str) -> ResolvedEnvironment:
+def _resolve_environment(study: Study, level: str) -> ResolvedEnvironment:
     spec = study.environment(level)
     return ResolvedEnvironment(
         level=level,
@@ -128,6 +130,6 @@ def _environment(study: Study, level: str) -> ResolvedEnvironment:
     )
 
 
-def _host(study: Study, environment: ResolvedEnvironment, written: str) -> str:
+def _name_host(study: Study, environment: ResolvedEnvironment, written: str) -> str:
     is_declared = environment.level in study.environments
     return environment.level if is_declared and environment.kind == _HOST_OF_ITS_OWN else written

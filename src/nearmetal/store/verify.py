@@ -38,7 +38,7 @@ class Damage(Frozen):
     what: str
 
 
-class Verified(Document):
+class Verification(Document):
     """What `nearmetal verify` prints with `--json`: `verify.v1`."""
 
     schema_: Annotated[Literal["verify.v1"], Field(alias="schema")] = "verify.v1"
@@ -57,7 +57,7 @@ class Verified(Document):
     """Files that no record names, such as those of a trial that was interrupted. They are in nobody's way."""
 
 
-def verify(path: Path, step: Step) -> Verified:
+def verify(path: Path, step: Step) -> Verification:
     """Look at all that a run's folder holds. BadInput when it is no run's folder; OSError."""
     folder = RunFolder(path)
     if not folder.journal.exists():
@@ -68,7 +68,7 @@ def verify(path: Path, step: Step) -> Verified:
     trials = _Trials(manifest.plan if manifest is not None and manifest.trial_ids is not None else None)
     artifacts: dict[str, Artifact] = {}
     lines = bare = 0
-    for line in _lines(folder, damaged):
+    for line in _read_checked(folder, damaged):
         lines += 1
         bare += not line.has_checksum
         if lines % _LINES_A_STEP == 0:
@@ -76,7 +76,7 @@ def verify(path: Path, step: Step) -> Verified:
         if isinstance(line.content, BadInput):
             damaged.append(Damage(file=folder.journal.name, what=line.content.what))
             continue
-        damaged += [Damage(file=folder.journal.name, what=what) for what in trials.take(line.number, line.content)]
+        damaged += [Damage(file=folder.journal.name, what=what) for what in trials.take_line(line.number, line.content)]
         if isinstance(line.content, TrialRecord):
             artifacts |= {one.path: one for one in line.content.artifacts}
     damaged += [Damage(file=folder.journal.name, what=what) for what in trials.find_missing_blocks()]
@@ -88,7 +88,7 @@ def verify(path: Path, step: Step) -> Verified:
     for carried_path, sha256 in carried.items():
         if (what := _check_carried(folder.path / carried_path, sha256)) is not None:
             damaged.append(Damage(file=carried_path, what=what))
-    return Verified(
+    return Verification(
         run=str(path),
         is_whole=not damaged,
         lines=lines,
@@ -102,7 +102,7 @@ def verify(path: Path, step: Step) -> Verified:
 
 def _check_manifest(folder: RunFolder, damaged: list[Damage]) -> Manifest | None:
     try:
-        manifest = RunFolder.open(folder.path).manifest()
+        manifest = RunFolder.open(folder.path).read_manifest()
     except BadInput as error:
         damaged.append(Damage(file=Path(error.where).name, what=error.what))
         return None
@@ -111,7 +111,7 @@ def _check_manifest(folder: RunFolder, damaged: list[Damage]) -> Manifest | None
     return manifest
 
 
-def _lines(folder: RunFolder, damaged: list[Damage]) -> Iterator[journal.CheckedLine]:
+def _read_checked(folder: RunFolder, damaged: list[Damage]) -> Iterator[journal.CheckedLine]:
     if not folder.journal.exists():
         return
     try:
@@ -166,14 +166,14 @@ class _Trials:
         """Block and attempt, of those that have a record: whether one is not ok."""
         self._planned = lru_cache(_ATTEMPTS_KEPT)(self._plan_attempt)
 
-    def take(self, number: int, line: journal.Line) -> Iterator[str]:
+    def take_line(self, number: int, line: journal.Line) -> Iterator[str]:
         """The next line; what is wrong with its place in the run."""
         if isinstance(line, TrialRecord):
             yield from self._take_record(number, line)
         else:
             if line["event"] == "BlockEnded":
                 yield from self._find_missing(number, line["block"], line["attempt"])
-            self.progress.take(line)
+            self.progress.take_line(line)
 
     def _take_record(self, number: int, record: TrialRecord) -> Iterator[str]:
         trial = record.trial
@@ -192,7 +192,7 @@ class _Trials:
         if trial.attempt and not attempts.get(trial.attempt - 1):
             yield f"line {number} repeats a block of which no trial went wrong before"
         attempts[trial.attempt] = attempts.get(trial.attempt, False) or record.status is not TrialStatus.OK
-        self.progress.take(record)
+        self.progress.take_line(record)
 
     def _find_missing(self, number: int, block: int, attempt: int) -> Iterator[str]:
         """When a block has ended each of its trials has a line, but for treatments that were withdrawn meanwhile."""

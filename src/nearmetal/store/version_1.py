@@ -74,7 +74,7 @@ CLAUSES: Mapping[str, str] = {
 }
 
 
-def describe(environment: ResolvedEnvironment) -> Description:
+def describe_environment(environment: ResolvedEnvironment) -> Description:
     """What an environment said of its machines; for a run of version 1, what its kind was known to be."""
     if environment.description.family is not None:
         return environment.description
@@ -98,5 +98,5 @@ def tell_variant(kind: str, parameters: Mapping[str, Any]) -> str:
     """Which variant of a workload it is: "cpu", "closed", "closed, delayed"; "" of a kind that has none."""
     chosen = parameters.get("test") or parameters.get("mode") or _USUAL_VARIANTS.get(kind)
     delay = parameters.get("delay")
-    delayed = "delayed" if delay and units.duration(delay) else None
+    delayed = "delayed" if delay and units.parse_duration(delay) else None
     return ", ".join(str(one) for one in (chosen, delayed) if one)

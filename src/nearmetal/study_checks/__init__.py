@@ -67,4 +67,6 @@ def check(study: Study, where: StudyText) -> None:
             table, _, key = error.where.partition(".")
             if table != "machine":
                 raise
-            raise where.wrong((table, key), error.what, error.remedy) from None  # a plugin's word, which knows no lines
+            raise where.make_error(
+                (table, key), error.what, error.remedy
+            ) from None  # a plugin's word, which knows no lines

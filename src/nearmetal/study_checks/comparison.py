@@ -6,9 +6,9 @@ from nearmetal import factors as words
 from nearmetal.levels import is_same_level
 from nearmetal.lines import KeyPath
 from nearmetal.model import Study
-from nearmetal.study_checks.factors import is_among, listed
+from nearmetal.study_checks.factors import is_among, list_levels
 from nearmetal.study_checks.treatments import LOOKED_AT
-from nearmetal.study_text import StudyText, did_you_mean, shown
+from nearmetal.study_text import StudyText, did_you_mean, show_value
 from nearmetal.units import show_share
 
 MOST_TRIALS = 1_000_000
@@ -17,11 +17,11 @@ MOST_TRIALS = 1_000_000
 def check_reference(study: Study, where: StudyText) -> None:
     for name, level in study.reference.items():
         if name not in study.factors:
-            what = f"the reference names {shown(name)}, which is no factor"
-            raise where.wrong(("reference", name), what, did_you_mean(name, study.factors, "factors"))
+            what = f"the reference names {show_value(name)}, which is no factor"
+            raise where.make_error(("reference", name), what, did_you_mean(name, study.factors, "factors"))
         if not is_among(level, study.factors[name].levels):
-            what = f"the reference has {name} = {shown(level)}, which is none of its levels"
-            raise where.wrong(("reference", name), what, f"levels: {listed(study.factors[name].levels)}")
+            what = f"the reference has {name} = {show_value(level)}, which is none of its levels"
+            raise where.make_error(("reference", name), what, f"levels: {list_levels(study.factors[name].levels)}")
 
 
 _BLOCKS = ("design", "blocks")
@@ -33,17 +33,17 @@ def check_aim(study: Study, where: StudyText) -> None:
     if design.detect is not None and design.precision is not None:
         set_later = "detect" if ("design", "detect") in where.overrides else "precision"
         what = "`detect` and `precision` are two aims for one number of blocks"
-        raise where.wrong(("design", set_later), what, "leave one of the two out")
+        raise where.make_error(("design", set_later), what, "leave one of the two out")
     if design.detect is not None and design.detect <= design.margin:
         what = f"a difference of {show_share(design.detect)} lies within the margin of {show_share(design.margin)}"
         remedy = "it counts as equivalent: set `detect` above `margin`, or a smaller `margin`"
-        raise where.wrong(("design", "detect"), what, remedy)
+        raise where.make_error(("design", "detect"), what, remedy)
     if design.blocks == "auto" and design.detect is None and design.precision is None:
         what = 'blocks = "auto" has no aim'
         remedy = (
             'say which difference is to be found (detect = "5%"), or how narrow intervals are to be (precision = "2%")'
         )
-        raise where.wrong(_BLOCKS, what, remedy)
+        raise where.make_error(_BLOCKS, what, remedy)
 
 
 def check_size(study: Study, where: StudyText) -> None:
@@ -54,14 +54,14 @@ def check_size(study: Study, where: StudyText) -> None:
         if blocks.min > blocks.max:
             what = f"min = {blocks.min} is more than max = {blocks.max}"
             set_alone = (end for end in ("min", "max") if (*_BLOCKS, end) in where.overrides)
-            raise where.wrong((*_BLOCKS, *islice(set_alone, 1)), what, "swap the two, or change one")
+            raise where.make_error((*_BLOCKS, *islice(set_alone, 1)), what, "swap the two, or change one")
         blocks = blocks.max
     each = blocks * study.design.repeats * len(study.workloads)
     most = MOST_TRIALS // each
     if words.number_of_treatments(study, most) > most:
         path: KeyPath = ("factors",) if most > 0 else ("design",)
         what = f"the study has more than {MOST_TRIALS:,} trials"
-        raise where.wrong(path, what, 'fewer levels, blocks or repeats, or crossing = "one-at-a-time"')
+        raise where.make_error(path, what, 'fewer levels, blocks or repeats, or crossing = "one-at-a-time"')
 
 
 def check_counterparts(study: Study, where: StudyText) -> None:
@@ -84,6 +84,6 @@ def check_counterparts(study: Study, where: StudyText) -> None:
         for treatment in islice(words.treatments_of(skeleton), LOOKED_AT):
             if name in treatment and not is_same_level(treatment[name], level):
                 try:
-                    words.counterpart(study, treatment, name)
-                except words.Unnamed as error:
-                    raise where.wrong(("reference",), str(error), error.remedy) from None
+                    words.find_counterpart(study, treatment, name)
+                except words.UnnamedLevel as error:
+                    raise where.make_error(("reference",), str(error), error.remedy) from None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from nearmetal import factors as words
 from nearmetal.levels import identify_level, is_same_level
 from nearmetal.model import FactorSpec, Level, Study
-from nearmetal.study_text import StudyText, as_name, did_you_mean, shown
+from nearmetal.study_text import StudyText, as_name, did_you_mean, show_value
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -15,7 +15,9 @@ def check_names(study: Study, where: StudyText) -> None:
     for table in ("factors", "environments", "services"):
         for name in getattr(study, table):
             if not NAME.fullmatch(name):
-                raise where.wrong((table, name), f"{shown(name)} cannot be a name in [{table}]", as_name(name))
+                raise where.make_error(
+                    (table, name), f"{show_value(name)} cannot be a name in [{table}]", as_name(name)
+                )
 
 
 def check_factors(study: Study, where: StudyText) -> None:
@@ -24,16 +26,18 @@ def check_factors(study: Study, where: StudyText) -> None:
         seen: set[tuple[str, Level]] = set()
         for level in factor.levels:
             if isinstance(level, str) and (len(level) > 200 or any(c in level for c in "\t\r\n")):
-                raise where.wrong(
-                    path, f"{shown(level)} cannot be a level of `{name}`", "at most 200 characters, on one line"
+                raise where.make_error(
+                    path, f"{show_value(level)} cannot be a level of `{name}`", "at most 200 characters, on one line"
                 )
             if identify_level(level) in seen:
-                raise where.wrong(path, f"the factor `{name}` has the level {shown(level)} twice", "remove one")
+                raise where.make_error(
+                    path, f"the factor `{name}` has the level {show_value(level)} twice", "remove one"
+                )
             seen.add(identify_level(level))
     outer = study.factors["environment"]
     if outer.when or outer.sets:
         key = "when" if outer.when else "sets"
-        raise where.wrong(
+        raise where.make_error(
             ("factors", "environment", key), f"the factor `environment` cannot have `{key}`", f"remove `{key}`"
         )
 
@@ -44,10 +48,10 @@ def check_conditions(study: Study, where: StudyText) -> None:
     try:
         words.in_order(study.factors)
     except ValueError as error:
-        raise where.wrong(("factors",), str(error), "let the outer factor be free of conditions") from None
+        raise where.make_error(("factors",), str(error), "let the outer factor be free of conditions") from None
     for name, factor in study.factors.items():
-        if factor.when and not all(words.demands(study.factors, name).values()):
-            raise where.wrong(
+        if factor.when and not all(words.list_demands(study.factors, name).values()):
+            raise where.make_error(
                 ("factors", name, "when"),
                 f"the `when` of `{name}` never holds: what it asks for and what that asks for exclude each other",
                 "name levels that can be had together",
@@ -57,22 +61,22 @@ def check_conditions(study: Study, where: StudyText) -> None:
 def _check_named(name: str, factor: FactorSpec, study: Study, where: StudyText) -> None:
     """Whether what a `when` names is there: factors, and levels of theirs."""
     path = ("factors", name, "when")
-    for other, levels in words.conditions(factor).items():
+    for other, levels in words.list_conditions(factor).items():
         if other not in study.factors:
-            what = f"`when` of `{name}` names {shown(other)}, which is no factor"
-            raise where.wrong(path, what, did_you_mean(other, study.factors, "factors"))
+            what = f"`when` of `{name}` names {show_value(other)}, which is no factor"
+            raise where.make_error(path, what, did_you_mean(other, study.factors, "factors"))
         if not levels:
-            raise where.wrong(path, f"`when` of `{name}` never holds: it names no level of {other}", "name one")
+            raise where.make_error(path, f"`when` of `{name}` never holds: it names no level of {other}", "name one")
         known = study.factors[other].levels
         unknown = next((level for level in levels if not is_among(level, known)), None)
         if unknown is not None:
-            what = f"`when` of `{name}` never holds: {other} is never {shown(unknown)}"
-            raise where.wrong(path, what, f"levels of {other}: {listed(known)}")
+            what = f"`when` of `{name}` never holds: {other} is never {show_value(unknown)}"
+            raise where.make_error(path, what, f"levels of {other}: {list_levels(known)}")
 
 
 def is_among(level: Level, levels: Iterable[Level]) -> bool:
     return any(is_same_level(level, known) for known in levels)
 
 
-def listed(levels: Sequence[Level]) -> str:
-    return ", ".join(shown(level) for level in levels[:20]) + (", …" if len(levels) > 20 else "")
+def list_levels(levels: Sequence[Level]) -> str:
+    return ", ".join(show_value(level) for level in levels[:20]) + (", …" if len(levels) > 20 else "")

@@ -10,7 +10,7 @@ from nearmetal.model import HostSpec, Level, Role, Study
 from nearmetal.resolve import installed_names
 from nearmetal.study_checks.factors import NAME
 from nearmetal.study_checks.places import describe_kind
-from nearmetal.study_text import StudyText, as_name, did_you_mean, shown
+from nearmetal.study_text import StudyText, as_name, did_you_mean, show_value
 
 TAG = "tag:"
 """Before a tag, where a host's name could stand: those hosts that have it."""
@@ -24,16 +24,16 @@ def check_hosts(hosts: Mapping[str, HostSpec], where: StudyText) -> None:
     for name, host in hosts.items():
         path: KeyPath = ("hosts", name)
         if not NAME.fullmatch(name):
-            raise where.wrong(path, f"{shown(name)} cannot be a name in [hosts]", as_name(name))
+            raise where.make_error(path, f"{show_value(name)} cannot be a name in [hosts]", as_name(name))
         if name == "local":
-            raise where.wrong(path, "`local` is this host itself and cannot be another", "rename it")
+            raise where.make_error(path, "`local` is this host itself and cannot be another", "rename it")
         first = known.setdefault((host.ssh, host.jump), name)
         if first != name:
-            what = f"{shown(first)} and {shown(name)} are one host: both are reached as {host.ssh}"
-            raise where.wrong((*path, "ssh"), what, "leave out one of them, and use the other's name")
+            what = f"{show_value(first)} and {show_value(name)} are one host: both are reached as {host.ssh}"
+            raise where.make_error((*path, "ssh"), what, "leave out one of them, and use the other's name")
         if host.trunk is not None and host.interface is not None:
-            what = f"both `trunk` and `interface` say by which address {shown(name)} is reached"
-            raise where.wrong((*path, "interface"), what, "leave out one of them")
+            what = f"both `trunk` and `interface` say by which address {show_value(name)} is reached"
+            raise where.make_error((*path, "interface"), what, "leave out one of them")
 
 
 def place_roles(study: Study, where: StudyText) -> Study:
@@ -97,11 +97,13 @@ def _find_tagged(
     if not tagged:
         known = list(dict.fromkeys(one for host in hosts.values() for one in host.tags))
         remedy = did_you_mean(tag, known, "tags that hosts have")
-        raise where.wrong(path, f"`{'.'.join(map(str, path))}` names the tag {shown(tag)}, which no host has", remedy)
+        raise where.make_error(
+            path, f"`{'.'.join(map(str, path))}` names the tag {show_value(tag)}, which no host has", remedy
+        )
     takers = [name for name in tagged if _can_take(hosts[name], role)]
     if not takers:
-        what = f"no host with the tag {shown(tag)} takes {_PEOPLE[role]}: {_list_roles(tagged, hosts)}"
-        raise where.wrong(path, what, f'name another tag or host, or add "{role}" to the roles of one of them')
+        what = f"no host with the tag {show_value(tag)} takes {_PEOPLE[role]}: {_list_roles(tagged, hosts)}"
+        raise where.make_error(path, what, f'name another tag or host, or add "{role}" to the roles of one of them')
     return takers
 
 
@@ -119,10 +121,10 @@ def _check_roles(
 ) -> None:
     for name in names:
         if name in hosts and not _can_take(hosts[name], role):
-            what = f"{shown(name)} takes no {_PEOPLE[role]}: {_list_roles([name], hosts)}"
+            what = f"{show_value(name)} takes no {_PEOPLE[role]}: {_list_roles([name], hosts)}"
             takers = [other for other, host in hosts.items() if _can_take(host, role)]
             others = f", or name one of {', '.join(takers)}" if takers else ""
-            raise where.wrong(path, what, f'add "{role}" to its roles{others}')
+            raise where.make_error(path, what, f'add "{role}" to its roles{others}')
 
 
 def _list_roles(names: Sequence[str], hosts: Mapping[str, HostSpec]) -> str:
@@ -162,7 +164,7 @@ def _count_clients(study: Study) -> int | None:
 def _is_own_host(study: Study, level: str) -> bool:
     """Whether it is a machine of the user's. Not of what is wrong, which is told later."""
     spec = study.environment(level)
-    if spec.kind not in plugins.names("environments"):
+    if spec.kind not in plugins.list_names("environments"):
         return False
     described = describe_kind(spec.kind, spec.options, study.machine)
     return described is not None and described.host is not None

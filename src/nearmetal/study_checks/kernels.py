@@ -5,7 +5,7 @@ from nearmetal.lines import KeyPath
 from nearmetal.model import Description, Study, is_per_namespace
 from nearmetal.resolve import installed_names
 from nearmetal.study_checks.treatments import Descriptions, iterate_asked
-from nearmetal.study_text import StudyText, shown
+from nearmetal.study_text import StudyText, show_value
 
 
 def check_sysctls(study: Study, where: StudyText) -> None:
@@ -21,8 +21,8 @@ def check_sysctls(study: Study, where: StudyText) -> None:
         for role, level in (("server", asked.environment), ("client", asked.clients.environment)):
             for name, path in places.items():
                 if problem := _find_problem(name, described[level]):
-                    what = f"{name} cannot be set on the {role}, {shown(level)}: {problem}"
-                    raise where.wrong(path, what, _REMEDY)
+                    what = f"{name} cannot be set on the {role}, {show_value(level)}: {problem}"
+                    raise where.make_error(path, what, _REMEDY)
 
 
 _REMEDY = "leave it out, or let servers and clients be guests; a factor can have a `when`"

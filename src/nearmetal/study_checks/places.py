@@ -8,27 +8,27 @@ from pydantic import ValidationError
 from nearmetal import cpu_lists, plugins
 from nearmetal.lines import KeyPath
 from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
-from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
+from nearmetal.study_text import StudyText, describe_error, did_you_mean, keys_of, show_value
 from nearmetal.units import AS_WRITTEN
 
 _MANUAL = "docs/environments.md says what each kind takes"
 
 
 def check_environments(study: Study, where: StudyText) -> None:
-    kinds = plugins.names("environments")
+    kinds = plugins.list_names("environments")
     if SAME in study.environments:
-        what = f"{shown(SAME)} cannot name an environment: for clients it means the servers'"
-        raise where.wrong(("environments", SAME), what, "rename it")
+        what = f"{show_value(SAME)} cannot name an environment: for clients it means the servers'"
+        raise where.make_error(("environments", SAME), what, "rename it")
     for name, spec in study.environments.items():
         if spec.kind not in kinds:
-            what = f"there is no kind of environment {shown(spec.kind)}"
-            raise where.wrong(("environments", name, "kind"), what, did_you_mean(spec.kind, kinds, "kinds"))
+            what = f"there is no kind of environment {show_value(spec.kind)}"
+            raise where.make_error(("environments", name, "kind"), what, did_you_mean(spec.kind, kinds, "kinds"))
         _is_what_it_is_called(name, spec, kinds, where)
-        _options(name, spec, where)
+        _check_options(name, spec, where)
     for level in study.factors["environment"].levels:
         is_environment(("factors", "environment"), level, study, where)
         _is_declared(("factors", "environment"), str(level), study, where)
-        _provision(study, str(level), where)
+        _check_provision(study, str(level), where)
     if study.clients.environment != SAME:
         is_environment(("clients", "environment"), study.clients.environment, study, where)
         _is_declared(("clients", "environment"), study.clients.environment, study, where)
@@ -36,39 +36,44 @@ def check_environments(study: Study, where: StudyText) -> None:
         for number, host in enumerate(hosts):
             is_host((table, "host"), host, study, where)
             if host in hosts[:number]:
-                what = f"`{table}.host` names {shown(host)} twice"
-                raise where.wrong((table, "host"), what, f"name it once; {table}.count = {len(hosts)} makes as many")
+                what = f"`{table}.host` names {show_value(host)} twice"
+                raise where.make_error(
+                    (table, "host"), what, f"name it once; {table}.count = {len(hosts)} makes as many"
+                )
     for table, given in (("machine", study.machine.cpus), ("clients", study.clients.cpus)):
         is_cpus((table, "cpus"), given, where)
 
 
 def is_environment(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:
-    known = (*study.environments, *plugins.names("environments"))
+    known = (*study.environments, *plugins.list_names("environments"))
     if level not in known:
-        what = f"there is no environment {shown(level)}"
-        raise where.wrong(path, what, did_you_mean(str(level), known, "environments"))
+        what = f"there is no environment {show_value(level)}"
+        raise where.make_error(path, what, did_you_mean(str(level), known, "environments"))
 
 
 def _is_what_it_is_called(name: str, spec: EnvironmentSpec, kinds: Sequence[str], where: StudyText) -> None:
     """A container must not be called `host`. A pretended machine may be called anything: reports say what it is."""
     if name in kinds and spec.kind != name and not spec.is_pretended:
-        what = f"{shown(name)} is the name of another kind of environment than {spec.kind}: reports would call it that"
+        what = (
+            f"{show_value(name)} is the name of another kind of environment than {spec.kind}: reports would "
+            "call it that"
+        )
         remedy = f"rename it, as in [environments.my-{spec.kind}], also where `factors` and `reference` name it"
-        raise where.wrong(("environments", name), what, remedy)
+        raise where.make_error(("environments", name), what, remedy)
 
 
 def _is_declared(path: KeyPath, level: str, study: Study, where: StudyText) -> None:
     """A machine that exists already has to be said how to reach, under a name that no other host has."""
     kind = study.environment(level).kind
-    what = f"{shown(level)} is a kind of machine that exists already, and the study does not say which one"
+    what = f"{show_value(level)} is a kind of machine that exists already, and the study does not say which one"
     described = describe_kind(kind, study.environment(level).options, study.machine)
     if level not in study.environments and (described is None or described.is_reached_from_outside):
-        raise where.wrong(path, what, f'name one: [environments.mine] kind = "{level}"; see docs/environments.md')
+        raise where.make_error(path, what, f'name one: [environments.mine] kind = "{level}"; see docs/environments.md')
     if described is None or described.host is None:
         return
     if level in study.hosts or level == "local":
-        what = f"{shown(level)} is the name of a host already"
-        raise where.wrong(("environments", level), what, "rename it: the machine is a host of its own")
+        what = f"{show_value(level)} is the name of a host already"
+        raise where.make_error(("environments", level), what, "rename it: the machine is a host of its own")
 
 
 def describe_kind(kind: str, options: Mapping[str, Any], machine: MachineSpec) -> Description | None:
@@ -84,8 +89,8 @@ def describe_kind(kind: str, options: Mapping[str, Any], machine: MachineSpec) -
 
 def is_host(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:
     if level != "local" and level not in study.hosts:
-        what = f"`{'.'.join(map(str, path))}` names {shown(level)}, which is no host"
-        raise where.wrong(path, what, f'declare it: [hosts.{level}] ssh = "user@address"')
+        what = f"`{'.'.join(map(str, path))}` names {show_value(level)}, which is no host"
+        raise where.make_error(path, what, f'declare it: [hosts.{level}] ssh = "user@address"')
 
 
 def is_cpus(path: KeyPath, level: Level | None, where: StudyText) -> None:
@@ -94,12 +99,12 @@ def is_cpus(path: KeyPath, level: Level | None, where: StudyText) -> None:
     try:
         named = cpu_lists.parse(str(level))
     except ValueError as error:
-        raise where.wrong(path, str(error), 'name CPUs of the host, like "0-2,4"') from None
+        raise where.make_error(path, str(error), 'name CPUs of the host, like "0-2,4"') from None
     if not named:
-        raise where.wrong(path, "`cpus` names no CPU", "name one, or leave it out")
+        raise where.make_error(path, "`cpus` names no CPU", "name one, or leave it out")
 
 
-def _options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
+def _check_options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
     """What the kind takes, where it says so; one that does not say checks for itself."""
     model = getattr(plugins.load("environments", spec.kind), "Options", None)
     if model is None:
@@ -114,19 +119,19 @@ def _options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
         if first["type"] == "extra_forbidden":
             what = f"unknown key `{key}` in an environment of kind {spec.kind}"
             known = ["kind", "provision", *keys_of(model)]
-            raise where.wrong(path, what, did_you_mean(key, known, "known keys")) from None
+            raise where.make_error(path, what, did_you_mean(key, known, "known keys")) from None
         if first["type"] == "missing":
             what = f"the environment {name!r} is of kind {spec.kind}, which takes `{key}`"
-            raise where.wrong(path, what, _MANUAL) from None
+            raise where.make_error(path, what, _MANUAL) from None
         subject = f"`{key}` of the environment {name!r}" if key else f"the environment {name!r}"
-        raise where.wrong(path, *told(subject, first, _MANUAL)) from None
+        raise where.make_error(path, *describe_error(subject, first, _MANUAL)) from None
 
 
 _STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")
 """Strongest first: the less a provision makes anew, the less a verdict may be generalised."""
 
 
-def _provision(study: Study, level: str, where: StudyText) -> None:
+def _check_provision(study: Study, level: str, where: StudyText) -> None:
     """What the design says may not weaken an environment silently; what is said for it alone is its own choice."""
     spec = study.environment(level)
     can = plugins.load("environments", spec.kind).provisions
@@ -136,13 +141,13 @@ def _provision(study: Study, level: str, where: StudyText) -> None:
     if not own and "provision" not in study.design.model_fields_set:
         path = ("environments", level) if level in study.environments else ("factors", "environment")
     if wanted not in can:
-        raise where.wrong(
+        raise where.make_error(
             path,
             f"{level!r} cannot be provisioned by {wanted!r}: {spec.kind} can {', '.join(can)}",
             f'say so for it alone: [environments.{level}] kind = "{spec.kind}", provision = "{can[0]}"',
         )
     if not own and _STRENGTH.index(wanted) > _STRENGTH.index(can[0]):
-        raise where.wrong(
+        raise where.make_error(
             path,
             f"provision = {wanted!r} is weaker than {can[0]!r}, which {level!r} can do",
             f'say that it is meant: [environments.{level}] kind = "{spec.kind}", provision = "{wanted}"',

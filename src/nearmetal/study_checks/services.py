@@ -10,7 +10,7 @@ from nearmetal.model.services import FILLED, OURS
 from nearmetal.resolve import collect_services, validate_parameters
 from nearmetal.study_checks.treatments import iterate_asked
 from nearmetal.study_checks.workloads import iterate_filled
-from nearmetal.study_text import StudyText, did_you_mean, shown
+from nearmetal.study_text import StudyText, did_you_mean, show_value
 
 _ASKING = 'server = "{name}" in a workload of kind http, or services = ["{name}"] in one of kind command'
 
@@ -29,19 +29,19 @@ def check_services(study: Study, where: StudyText) -> None:
             asked.update(names)
     for name in study.services:
         if name not in asked:
-            what = f"no workload asks the service {shown(name)}"
-            raise where.wrong(("services", name), what, f"write {_ASKING.format(name=name)}; or remove it")
+            what = f"no workload asks the service {show_value(name)}"
+            raise where.make_error(("services", name), what, f"write {_ASKING.format(name=name)}; or remove it")
 
 
 def _check_service(name: str, spec: ServiceSpec, study: Study, where: StudyText) -> None:
     path: KeyPath = ("services", name)
     if name in OURS:
-        what = f"{shown(name)} is a server of nearmetal's own"
-        raise where.wrong(path, what, f"rename it, as in [services.my-{name}]")
+        what = f"{show_value(name)} is a server of nearmetal's own"
+        raise where.make_error(path, what, f"rename it, as in [services.my-{name}]")
     if spec.start == "image" and not _has_own_image(study):
         what = "the lab image, of which its machines are made, has no entry point"
         remedy = 'build yours, `nearmetal image build --from FILE --name mine`, and add [machine] image = "mine"'
-        raise where.wrong((*path, "start"), what, remedy)
+        raise where.make_error((*path, "start"), what, remedy)
     for key, value in spec.model_dump().items():
         for factor in find_placeholders(value):
             if factor in study.factors:  # other words in braces are what they are: JSON, a template of the service's
@@ -50,16 +50,16 @@ def _check_service(name: str, spec: ServiceSpec, study: Study, where: StudyText)
     if spec.lifetime == "boot" and not is_shared:
         what = "each boot has one trial, so that a service of the boot is one of the trial"
         remedy = "remove `lifetime`, or set design.share_boot = true or design.repeats"
-        raise where.wrong((*path, "lifetime"), what, remedy)
+        raise where.make_error((*path, "lifetime"), what, remedy)
 
 
 def _check_placeholder(factor: str, path: KeyPath, study: Study, where: StudyText) -> None:
     if path[-1] not in FILLED:
         what = f"levels are put into {', '.join(FILLED)} of a service, and {{{factor}}} stands in {path[-1]}"
-        raise where.wrong(path, what, "describe a service for each level, and vary `server`")
+        raise where.make_error(path, what, "describe a service for each level, and vary `server`")
     if not is_everywhere(study.factors, factor):
         what = f"the placeholder {{{factor}}} has no level where the `when` of `{factor}` does not hold"
-        raise where.wrong(path, what, f"give `{factor}` a level everywhere: remove its `when`")
+        raise where.make_error(path, what, f"give `{factor}` a level everywhere: remove its `when`")
 
 
 def _has_own_image(study: Study) -> bool:
@@ -71,15 +71,15 @@ def _check_asked(names: tuple[str, ...], path: KeyPath, study: Study, where: Stu
     known = study.services
     for name in names:
         if name not in known:
-            what = f"there is no service {shown(name)}"
+            what = f"there is no service {show_value(name)}"
             others = (*(OURS if path[-1] == "server" else ()), *known)
             remedy = did_you_mean(name, others, "services")
-            raise where.wrong(path, what, remedy if known else f'add [services.{name}] start = ["…"], port = 8080')
+            raise where.make_error(path, what, remedy if known else f'add [services.{name}] start = ["…"], port = 8080')
         if path[-1] == "server" and known[name].port is None:
-            what = f"the service {shown(name)} has no `port` for requests"
-            raise where.wrong(("services", name), what, "add port = 8080")
+            what = f"the service {show_value(name)} has no `port` for requests"
+            raise where.make_error(("services", name), what, "add port = 8080")
     if len(set(names)) < len(names):
-        raise where.wrong(path, "a service is named twice", "name each once")
+        raise where.make_error(path, "a service is named twice", "name each once")
     beside = {name: one for name, one in known.items() if one.lifetime == "boot" or name in names}
     _check_ports(beside, where)
 
@@ -89,5 +89,8 @@ def _check_ports(services: Mapping[str, ServiceSpec], where: StudyText) -> None:
     owners: dict[int, str] = {}
     for name, one in services.items():
         if one.port is not None and owners.setdefault(one.port, name) != name:
-            what = f"the services {shown(owners[one.port])} and {shown(name)} run at one time, both on port {one.port}"
-            raise where.wrong(("services", name, "port"), what, "give each a port of its own")
+            what = (
+                f"the services {show_value(owners[one.port])} and {show_value(name)} run at one time, both "
+                f"on port {one.port}"
+            )
+            raise where.make_error(("services", name, "port"), what, "give each a port of its own")

@@ -6,24 +6,26 @@ from itertools import islice
 
 from nearmetal import cpu_lists, plugins
 from nearmetal import factors as words
-from nearmetal.asked import Asked, find_targets
+from nearmetal.asked import AskedTreatment, find_targets
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, MachineSpec, Study
 from nearmetal.resolve import Resolver, installed_names, resolve_environment
-from nearmetal.study_text import StudyText, shown
+from nearmetal.study_text import StudyText, show_value
 
 LOOKED_AT = 20_000
 """Treatments that are tried. What is beyond is found when the study is planned or run."""
 
 
-def iterate_asked(study: Study) -> Iterator[tuple[Assignment, Asked]]:
+def iterate_asked(study: Study) -> Iterator[tuple[Assignment, AskedTreatment]]:
     """Each treatment, as far as they are tried, and what it asks for."""
     resolver = Resolver(study)
-    return ((treatment, resolver.ask(treatment)) for treatment in islice(words.treatments_of(study), LOOKED_AT))
+    return (
+        (treatment, resolver.ask_treatment(treatment)) for treatment in islice(words.treatments_of(study), LOOKED_AT)
+    )
 
 
-def _written(study: Study, treatment: Assignment, table: str, *keys: str) -> KeyPath:
+def _find_written(study: Study, treatment: Assignment, table: str, *keys: str) -> KeyPath:
     """Where the value of a table's key stands that a treatment has: at a factor, where one sets it. Of several keys at
     the first that is set so. Levels of treatments stand in `machine`."""
     aims = find_targets(study, installed_names())
@@ -55,10 +57,10 @@ def check_places(study: Study, where: StudyText) -> None:
         for table, level, spec in placed:
             if spec.host != "local" and described[level].host is not None:
                 hosts = (spec.host,) if isinstance(spec.host, str) else spec.host
-                named = " and ".join(map(shown, hosts))
-                what = f"{table}.host places {shown(level)} on {named}, but it is a host of its own"
-                path = _written(study, treatment, table, "host")
-                raise where.wrong(path, what, "leave it out, or give the factor a `when`")
+                named = " and ".join(map(show_value, hosts))
+                what = f"{table}.host places {show_value(level)} on {named}, but it is a host of its own"
+                path = _find_written(study, treatment, table, "host")
+                raise where.make_error(path, what, "leave it out, or give the factor a `when`")
 
 
 def check_reality(study: Study, where: StudyText) -> None:
@@ -70,9 +72,10 @@ def check_reality(study: Study, where: StudyText) -> None:
             levels.setdefault(study.environment(level).is_pretended, level)
     both = clients | servers
     if len(both) > 1:
-        raise where.wrong(
+        raise where.make_error(
             ("factors" if len(servers) > 1 else "clients", "environment"),
-            f"{shown(both[True])} is a pretended machine (mock), whose figures say nothing beside {shown(both[False])}",
+            f"{show_value(both[True])} is a pretended machine (mock), whose figures say nothing beside "
+            f"{show_value(both[False])}",
             f'leave it out, or let all be pretended, clients too: [environments.{both[False]}] kind = "{PRETENDED}"',
         )
 
@@ -84,9 +87,9 @@ def check_servers(study: Study, where: StudyText) -> None:
         clients, level = asked.clients, asked.environment
         has_several = clients.connect == "pairs" and clients.count > 1
         if has_several and described[level].is_one:
-            what = f"{clients.count} clients are to have a server each, but {shown(level)} is one machine"
-            path = _written(study, treatment, "clients", "connect", "count")
-            raise where.wrong(path, what, 'connect = "shared": all clients load that one')
+            what = f"{clients.count} clients are to have a server each, but {show_value(level)} is one machine"
+            path = _find_written(study, treatment, "clients", "connect", "count")
+            raise where.make_error(path, what, 'connect = "shared": all clients load that one')
 
 
 def check_clients(study: Study, where: StudyText) -> None:
@@ -95,23 +98,26 @@ def check_clients(study: Study, where: StudyText) -> None:
     described = Descriptions(study)
     most = max((asked.clients.count for _, asked in iterate_asked(study)), default=0)
     if idle := study.clients.hosts[most:]:
-        what = f"no client is placed on {' and '.join(map(shown, idle))}: there are {most} at most"
+        what = f"no client is placed on {' and '.join(map(show_value, idle))}: there are {most} at most"
         remedy = f"set clients.count to {len(study.clients.hosts)}, or name fewer hosts in clients.host"
-        raise where.wrong(("clients", "host"), what, remedy)
+        raise where.make_error(("clients", "host"), what, remedy)
     for treatment, asked in iterate_asked(study):
         level = asked.clients.environment
         if asked.is_same and described[level].is_reached_from_outside:
-            what = f"clients cannot be what {shown(level)} is: that is a machine of yours, and no second is made of it"
+            what = (
+                f"clients cannot be what {show_value(level)} is: that is a machine of yours, and no second "
+                "is made of it"
+            )
             remedy = 'set clients.environment to "host", or to another machine of yours'
-            raise where.wrong(_written(study, treatment, "clients", "environment"), what, remedy)
+            raise where.make_error(_find_written(study, treatment, "clients", "environment"), what, remedy)
         given, client = asked.clients.cpus, asked.client
         has_own = client is not None and (asked.is_same or asked.clients.vcpus is not None)
         if given is None or client is None or not has_own:
             continue
         if (named := len(cpu_lists.parse(given))) < client.vcpus:
             what = f"`clients.cpus` names {named} CPUs for clients that are to have {client.vcpus} each"
-            path = _written(study, treatment, "clients", "cpus", "vcpus")
-            raise where.wrong(path, what, "name more, or set clients.vcpus to less")
+            path = _find_written(study, treatment, "clients", "cpus", "vcpus")
+            raise where.make_error(path, what, "name more, or set clients.vcpus to less")
 
 
 def check_cpus(study: Study, where: StudyText) -> None:
@@ -123,9 +129,9 @@ def check_cpus(study: Study, where: StudyText) -> None:
             continue
         named, wanted = len(cpu_lists.parse(given)), asked.machine.vcpus
         if named != wanted:
-            what = f"`cpus` names {named} CPUs for a machine of {shown(level)} that is to have {wanted}"
+            what = f"`cpus` names {named} CPUs for a machine of {show_value(level)} that is to have {wanted}"
             remedy = f"name as many as `vcpus` says, or set vcpus = {named}"
-            raise where.wrong(_written(study, treatment, "machine", "cpus", "vcpus"), what, remedy)
+            raise where.make_error(_find_written(study, treatment, "machine", "cpus", "vcpus"), what, remedy)
 
 
 def check_machines(study: Study, where: StudyText) -> None:
@@ -142,7 +148,7 @@ def check_machines(study: Study, where: StudyText) -> None:
                 table, _, key = error.where.partition(".")
                 if table != "machine":
                     raise
-                raise where.wrong(_written(study, treatment, table, key), error.what, error.remedy) from None
+                raise where.make_error(_find_written(study, treatment, table, key), error.what, error.remedy) from None
 
 
 def check_shapes(study: Study, where: StudyText) -> None:
@@ -155,7 +161,7 @@ def check_shapes(study: Study, where: StudyText) -> None:
             except BadInput as error:
                 table, _, key = error.where.partition(".")
                 at = (table, key) if key else ("treatment", name)
-                raise where.wrong(_written(study, treatment, *at), error.what, error.remedy) from None
+                raise where.make_error(_find_written(study, treatment, *at), error.what, error.remedy) from None
 
 
 def check_cables(study: Study, where: StudyText) -> None:
@@ -163,16 +169,16 @@ def check_cables(study: Study, where: StudyText) -> None:
     for treatment, asked in iterate_asked(study):
         if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
             what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
-            path = _written(study, treatment, "link", "switch")
-            raise where.wrong(path, what, 'switch = "bridge", or clients.connect = "pairs"')
+            path = _find_written(study, treatment, "link", "switch")
+            raise where.make_error(path, what, 'switch = "bridge", or clients.connect = "pairs"')
         if asked.link.each and not asked.link.is_shaped:
             what = "`each` gives each client a way of its own, and nothing shapes it: all of them are alike"
-            path = _written(study, treatment, "link", "each")
-            raise where.wrong(path, what, 'say what shapes it, like rate = "100Mbit/s"')
+            path = _find_written(study, treatment, "link", "each")
+            raise where.make_error(path, what, 'say what shapes it, like rate = "100Mbit/s"')
         if asked.link.jitter and asked.link.jitter > (asked.link.delay or 0.0):
             what = "the jitter is more than the delay, and no frame can arrive before it was sent"
-            path = _written(study, treatment, "link", "jitter", "delay")
-            raise where.wrong(path, what, "give a longer delay, or less jitter")
+            path = _find_written(study, treatment, "link", "jitter", "delay")
+            raise where.make_error(path, what, "give a longer delay, or less jitter")
 
 
 def check_meaning(study: Study, where: StudyText) -> None:
@@ -185,19 +191,21 @@ def check_meaning(study: Study, where: StudyText) -> None:
             if name not in treatment:
                 continue
             if aim.kind == "machine" and _is_ignored(aim.key, described[asked.environment]):
-                what = f"`{name}` is varied for {shown(asked.environment)}, to which machine.{aim.key} means nothing"
-                raise where.wrong(("factors", name), what, _only(study, aim.key, described))
+                what = (
+                    f"`{name}` is varied for {show_value(asked.environment)}, to which machine.{aim.key} means nothing"
+                )
+                raise where.make_error(("factors", name), what, _suggest_environment(study, aim.key, described))
             if aim.kind == "clients" and aim.key in described[asked.clients.environment].ignores:
-                client = shown(asked.clients.environment)
+                client = show_value(asked.clients.environment)
                 what = f"`{name}` is varied for clients of {client}, to which clients.{aim.key} means nothing"
-                raise where.wrong(("factors", name), what, "leave it out, or give the factor a `when`")
+                raise where.make_error(("factors", name), what, "leave it out, or give the factor a `when`")
             if aim.is_how_captured and asked.observe.capture is None:
                 what = f"`{name}` is varied where nothing is captured"
                 remedy = "let packets be captured: [observe] capture = true; or give the factor a `when`"
-                raise where.wrong(("factors", name), what, remedy)
+                raise where.make_error(("factors", name), what, remedy)
             if aim == words.Target("link", "tunnel") and not _is_across(asked, described):
                 what = f"`{name}` is varied where servers and clients are on one host, and need no tunnel"
-                raise where.wrong(("factors", name), what, "place them on two hosts, or give the factor a `when`")
+                raise where.make_error(("factors", name), what, "place them on two hosts, or give the factor a `when`")
 
 
 def find_idle_keys(study: Study) -> list[str]:
@@ -215,7 +223,7 @@ def _is_ignored(key: str, machine: Description) -> bool:
     return key in machine.ignores or (key == "kernel_arguments" and machine.kernel in ("host", "emulated"))
 
 
-def _is_across(asked: Asked, described: Descriptions) -> bool:
+def _is_across(asked: AskedTreatment, described: Descriptions) -> bool:
     """Whether servers and clients hang on the lab's switches of different hosts."""
     both = (described[asked.environment], described[asked.clients.environment])
     return {asked.machine.host} != {*asked.clients.hosts[: asked.clients.count]} and all(
@@ -223,7 +231,7 @@ def _is_across(asked: Asked, described: Descriptions) -> bool:
     )
 
 
-def _only(study: Study, key: str, described: Descriptions) -> str:
+def _suggest_environment(study: Study, key: str, described: Descriptions) -> str:
     """What to write, where there is an environment to which it means something."""
     levels = [str(level) for level in study.factors["environment"].levels]
     those = [level for level in levels if not _is_ignored(key, described[level])]

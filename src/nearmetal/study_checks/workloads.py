@@ -19,7 +19,7 @@ from nearmetal.resolve import (
     validate_parameters,
 )
 from nearmetal.study_hints import find_workload_hint
-from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
+from nearmetal.study_text import StudyText, describe_error, did_you_mean, keys_of, show_value
 
 _MANUAL = "docs/workloads.md says what each kind takes"
 
@@ -29,13 +29,13 @@ def check_workloads(study: Study, where: StudyText) -> None:
     for index, workload in enumerate(study.workloads):
         path: KeyPath = ("workloads", index)
         if workload.name in seen:
-            raise where.wrong((*path, "name"), f"two workloads are called {workload.name!r}", "rename one")
+            raise where.make_error((*path, "name"), f"two workloads are called {workload.name!r}", "rename one")
         seen.add(workload.name)
-        kinds = plugins.names("workloads")
+        kinds = plugins.list_names("workloads")
         if workload.kind not in kinds:
-            what = f"there is no kind of workload {shown(workload.kind)}"
-            raise where.wrong((*path, "kind"), what, did_you_mean(workload.kind, kinds, "kinds"))
-        _placeholders(index, workload, study, where)
+            what = f"there is no kind of workload {show_value(workload.kind)}"
+            raise where.make_error((*path, "kind"), what, did_you_mean(workload.kind, kinds, "kinds"))
+        _check_placeholders(index, workload, study, where)
 
 
 def check_loads(study: Study, where: StudyText) -> None:
@@ -48,17 +48,17 @@ def check_loads(study: Study, where: StudyText) -> None:
         load = named.get(workload.under)
         if load is None:
             what = f"there is no workload {workload.under!r} to be under"
-            raise where.wrong(path, what, did_you_mean(workload.under, named, "workloads"))
+            raise where.make_error(path, what, did_you_mean(workload.under, named, "workloads"))
         if load.under is not None or load is workload:
             what = (
                 f"{load.name!r} is itself measured under a load"
                 if load is not workload
                 else "no workload is under itself"
             )
-            raise where.wrong(path, what, "name a workload that is under no other")
+            raise where.make_error(path, what, "name a workload that is under no other")
         names = list(dict.fromkeys(name for one in (workload, load) for name in find_placeholders(one.parameters)))
-        for levels in _combined(names, study):
-            _check_pair(_fill(workload, levels), _fill(load, levels), levels, path, study, where)
+        for levels in _combine_levels(names, study):
+            _check_pair(_fill_workload(workload, levels), _fill_workload(load, levels), levels, path, study, where)
 
 
 def _check_pair(
@@ -73,48 +73,48 @@ def _check_pair(
     with_levels = f" (with {format_assignment(levels)})" if levels else ""
     if lengthen_load(load, 1) is None:
         what = f"{load.name!r}{with_levels} makes no load that goes on for as long as is wanted"
-        raise where.wrong(path, what, "name one of kind iperf3 or httperf, or http that is no ramp")
+        raise where.make_error(path, what, "name one of kind iperf3 or httperf, or http that is no ramp")
     parameters = [validate_parameters(one) for one in (measured, load)]
     own, services = map(collect_ports, parameters), map(collect_services, parameters)
     of_services = [{study.services[name].port for name in some if name in study.services} for some in services]
     (one, other), (its, others) = map(set, own), of_services
     if both := sorted(one & other or one & others or its & other, key=str):
         what = f"{measured.name!r} and {load.name!r}{with_levels} each start a server on port {both[0]}"
-        raise where.wrong(path, what, 'give one of them another server: server = "probe", or a service')
+        raise where.make_error(path, what, 'give one of them another server: server = "probe", or a service')
 
 
-def _fill(workload: WorkloadSpec, levels: Mapping[str, Level]) -> WorkloadSpec:
+def _fill_workload(workload: WorkloadSpec, levels: Mapping[str, Level]) -> WorkloadSpec:
     return WorkloadSpec.model_validate(fill_placeholders(workload.model_dump(), levels))
 
 
-def _placeholders(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:
+def _check_placeholders(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:
     for key, value in workload.parameters.items():
         for name in find_placeholders(value):
             path = ("workloads", index, key)
             if name not in study.factors:
                 what = f"the placeholder {{{name}}} has no factor"
-                raise where.wrong(path, what, did_you_mean(name, study.factors, "factors"))
+                raise where.make_error(path, what, did_you_mean(name, study.factors, "factors"))
             if not words.is_everywhere(study.factors, name):
                 what = f"the placeholder {{{name}}} has no level where the `when` of `{name}` does not hold"
-                raise where.wrong(path, what, f"give `{name}` a level everywhere: remove its `when`")
+                raise where.make_error(path, what, f"give `{name}` a level everywhere: remove its `when`")
 
 
 def check_workload_parameters(study: Study, where: StudyText) -> None:
     """Every workload, filled with every combination of the levels that stand in it, must make sense."""
     for index, workload in enumerate(study.workloads):
         for levels, spec in iterate_filled(workload, study):
-            built = _parameters(index, spec, levels, where)
+            built = _check_parameters(index, spec, levels, where)
             _check_judged(index, spec, built, study.design.share_boot, where)
 
 
 def iterate_filled(workload: WorkloadSpec, study: Study) -> Iterator[tuple[dict[str, Level], WorkloadSpec]]:
     """A workload with each combination of the levels that stand in it."""
     names = list(dict.fromkeys(find_placeholders(workload.parameters)))
-    for levels in _combined(names, study):
-        yield levels, _fill(workload, levels)
+    for levels in _combine_levels(names, study):
+        yield levels, _fill_workload(workload, levels)
 
 
-def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
+def _combine_levels(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
     """Each combination of the levels of these factors that some treatment has."""
     if study.design.crossing == "full":
         for levels in product(*(study.factors[name].levels for name in names)):
@@ -128,7 +128,7 @@ def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
             yield found
 
 
-def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> Workload:
+def _check_parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> Workload:
     known = keys_of(plugins.load("workloads", spec.kind).Parameters)
     for key in spec.parameters:
         if key not in known:
@@ -136,7 +136,7 @@ def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where:
             remedy = find_workload_hint(spec.kind, key) or did_you_mean(
                 key, ["name", "kind", "primary", "headlines", *known], "known keys"
             )
-            raise where.wrong(("workloads", index, key), what, remedy)
+            raise where.make_error(("workloads", index, key), what, remedy)
     try:
         return build_workload(spec)
     except ValidationError as error:
@@ -153,7 +153,7 @@ def _check_judged(index: int, spec: WorkloadSpec, workload: Workload, share_boot
         _check_response(name, at, spec, workload, share_boot, where)
         if name in told:
             what = f"workload {spec.name!r} has {name!r} as its primary response, or twice as a headline"
-            raise where.wrong(at, what, "name each response once")
+            raise where.make_error(at, what, "name each response once")
         told.add(name)
 
 
@@ -170,7 +170,7 @@ def _check_response(
     else:
         what = f"workload {spec.name!r} ({spec.kind}) has no response {name!r}"
         remedy = did_you_mean(name, responses, "responses")
-    raise where.wrong(at, what, remedy)
+    raise where.make_error(at, what, remedy)
 
 
 def _wrong_parameter(
@@ -181,5 +181,5 @@ def _wrong_parameter(
     with_levels = f" (with {format_assignment(levels)})" if levels else ""
     subject = f"workload {spec.name!r}{with_levels}" + (f", `{name}`" if name else "")
     if first["type"] == "missing":
-        return where.wrong(("workloads", index), f"{subject} is missing", _MANUAL)
-    return where.wrong(("workloads", index, name), *told(subject, first, _MANUAL))
+        return where.make_error(("workloads", index), f"{subject} is missing", _MANUAL)
+    return where.make_error(("workloads", index, name), *describe_error(subject, first, _MANUAL))

@@ -22,21 +22,21 @@ PATIENCE = 600.0
 
 
 @dataclass(frozen=True)
-class Traced:
+class TraceResult:
     """What is told of captures. `problem` says why a file of them is none, or could not be read to its end."""
 
     document: Document
     problem: str | None = None
 
 
-async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Traced:
+async def analyse_captures(captures: Sequence[Path], requests: Path | None = None) -> TraceResult:
     """One capture, or both ends of the same traffic; to `requests` goes a line for each request.
 
     A capture can be what is piped in here, by the path that it has in /dev: the probe is given it. BadInput for a file
     that cannot be opened. ToolFailed when the probe tells nothing that can be read.
     """
     wanted = [] if requests is None else ["--requests", str(requests)]
-    piped = [number for capture in captures if (number := descriptor(capture)) is not None]
+    piped = [number for capture in captures if (number := find_descriptor(capture)) is not None]
     # What our own program tells of a capture is as long as that asks for.
     with up_to(sys.maxsize):
         ended = await process.run(
@@ -57,10 +57,10 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
                 remedy = "name a file in a folder that can be written to"
             raise BadInput(said, remedy=remedy) from None
         raise ToolFailed(f"the probe told nothing of the captures: {said[-300:] or 'no word'}", "trace") from None
-    return Traced(document, said or None if ended.status else None)
+    return TraceResult(document, said or None if ended.status else None)
 
 
-def descriptor(capture: Path) -> int | None:
+def find_descriptor(capture: Path) -> int | None:
     """Of what this process has open already: 0 of /dev/stdin, 63 of /dev/fd/63."""
     name = "0" if capture == STDIN else capture.name if capture.parent == Path("/dev/fd") else ""
     return int(name) if name.isdecimal() else None

@@ -37,7 +37,7 @@ class Clocks:
     """Whether the second capture is the client's end."""
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> "Clocks | None":
+    def from_document(cls, document: Mapping[str, Any]) -> "Clocks | None":
         """None where there is one capture only, or nothing bounds what lies between the clocks: of packets of one way
         alone nothing tells how long they were on it."""
         joined = document.get("joined")
@@ -63,13 +63,13 @@ class Clocks:
         return time + self.offset + round(self.drift * (time - self.since))
 
 
-def asked(line: Line) -> str:
+def name_request(line: Line) -> str:
     """ "GET /index.html", or as much of it as was captured."""
     # Of an earlier probe, a line has not all that is told now.
     return f"{line['method']} {line.get('target') or ''}".strip() or "–"
 
 
-def took(line: Line) -> float | None:
+def measure_total(line: Line) -> float | None:
     """Seconds from its first byte to the last of its reply; None of one without a whole reply."""
     began, ended = line["request_first"], line["response_last"]
     return None if began is None or ended is None else (ended - began) / 1e9
@@ -81,7 +81,7 @@ def given_up(line: Line) -> int | None:
     return closed if "unanswered" in line["flags"] and asked and closed and closed > asked else None
 
 
-def of(line: Line, clocks: Clocks | None) -> dict[str, float]:
+def find_events(line: Line, clocks: Clocks | None) -> dict[str, float]:
     """What was seen of a request, by the clock of the client's end. Nothing when its beginning was not seen."""
     began = line["request_first"]
     if began is None:
@@ -99,12 +99,12 @@ def of(line: Line, clocks: Clocks | None) -> dict[str, float]:
     return found
 
 
-def lines(text: Iterable[bytes]) -> Iterator[Line]:
+def parse_lines(text: Iterable[bytes]) -> Iterator[Line]:
     """By pydantic's parser, for of a large capture there are many; the standard library's is much slower."""
     return map(from_json, text)
 
 
-def typical(requests: Iterable[Events]) -> dict[str, float]:
+def find_typical(requests: Iterable[Events]) -> dict[str, float]:
     """The median of each event that at least half of the answered requests have, by time."""
     seen: dict[str, array[float]] = {}
     count = 0

@@ -11,7 +11,7 @@ BETWEEN = ("network", "server")
 _CLOCKS = (("clock_offset", "offset_ns"), ("clock_uncertainty", "uncertainty_ns"))
 
 
-def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
+def make_figures(document: Mapping[str, Any]) -> dict[str, float | int]:
     """docs/observers.md lists them with their units. What was not seen is left out."""
     client, server, requests = document["client"], document["server"], int(document["requests"])
     told: dict[str, float | int] = {"requests": requests}
@@ -27,19 +27,19 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
             each["joined_writes"] = server["writes"]["joined"]
             each["writes"] = server["writes"]["apart"] + server["writes"]["joined"]
             told["write_size"] = server["writes"]["size"]
-        told |= {name: _shared(count, requests) for name, count in each.items()}
+        told |= {name: _divide_rounded(count, requests) for name, count in each.items()}
     else:
         told |= _of_a_stream(client, server)
     told |= {name: client[name] + server[name] for name in ("retransmitted", "spurious", "reordered", "duplicates")}
-    told |= _medians(document["each_request"], PHASES)
+    told |= _list_medians(document["each_request"], PHASES)
     joined = document["joined"]
     if joined is not None:
         if joined["uncertainty_ns"] is not None:
             told |= {name: joined[key] / 1e9 for name, key in _CLOCKS}
         ends = document["captures"]
         ways = (
-            _crossing(joined["there"], ends[0]["client"]["coalesced"], ends[1]["client"]["coalesced"]),
-            _crossing(joined["back"], ends[1]["server"]["coalesced"], ends[0]["server"]["coalesced"]),
+            _count_crossing(joined["there"], ends[0]["client"]["coalesced"], ends[1]["client"]["coalesced"]),
+            _count_crossing(joined["back"], ends[1]["server"]["coalesced"], ends[0]["server"]["coalesced"]),
         )
         counted = [way for way in ways if way is not None]
         if len(counted) == len(ways):
@@ -47,7 +47,7 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
             told["overtaken"] = sum(
                 way["reordered"] + way["reordered_bare"] for way in (joined["there"], joined["back"])
             )
-        told |= _medians(joined["each_request"], BETWEEN)
+        told |= _list_medians(joined["each_request"], BETWEEN)
     return told
 
 
@@ -57,16 +57,16 @@ def _of_a_stream(client: Mapping[str, Any], server: Mapping[str, Any]) -> dict[s
     if payload < MIB:
         return {}
     names = ("packets", "segments", "acks", "coalesced")
-    each = {f"{name}_per_mib": _shared((client[name] + server[name]) * MIB, payload) for name in names}
+    each = {f"{name}_per_mib": _divide_rounded((client[name] + server[name]) * MIB, payload) for name in names}
     return {"payload": payload, **each}
 
 
-def _shared(count: float, among: float) -> float:
+def _divide_rounded(count: float, among: float) -> float:
     """With nine digits, wherever the point is: six ACKs of 30,000 requests are 0.0002, and not the same as seven."""
     return float(f"{count / among:.9g}")
 
 
-def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> tuple[int, int] | None:
+def _count_crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> tuple[int, int] | None:
     """Packets that left and those that were lost, counted alike, whatever was joined at either end.
 
     The probe counts what was lost as large as a wire carries it, and what left as it left. None where nothing counts
@@ -85,7 +85,7 @@ def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> 
     return way["left"], max(0, missing)
 
 
-def _medians(spreads: Mapping[str, Any], phases: tuple[str, ...]) -> dict[str, float]:
+def _list_medians(spreads: Mapping[str, Any], phases: tuple[str, ...]) -> dict[str, float]:
     """Seconds."""
     told = {phase: spreads[f"{phase}_ns"] for phase in phases}
     return {phase: spread["median"] / 1e9 for phase, spread in told.items() if spread["count"]}

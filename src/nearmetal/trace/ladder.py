@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from nearmetal.report import figures
-from nearmetal.report.charts.ladder import TO_SERVER, WORDS, shown
-from nearmetal.trace.events import CLOSED, SERVER, Line, asked
+from nearmetal.report.charts.ladder import TO_SERVER, WORDS, list_shown
+from nearmetal.trace.events import CLOSED, SERVER, Line, name_request
 
 _GAP = 24
 """Characters between the two lifelines, where there is room for them."""
@@ -14,25 +14,25 @@ _FLAGS = {"head_cut": "HTTP heads seen in part"}
 _TO_CLIENT = ("synack", "response_first", "response_last", "request_acked")
 
 
-def ladder(events: Mapping[str, float], room: int = 80) -> Iterator[str]:
+def draw_ladder(events: Mapping[str, float], room: int = 80) -> Iterator[str]:
     """A line for each event, by time. Arrows are packets as they leave, or as they come where no departure is known.
 
     Its lines fit into a terminal with `room` for so many characters, as far as they can.
     """
-    told = shown(events)
-    wide = max((len(_time(time)) for time in told.values()), default=0)
+    told = list_shown(events)
+    wide = max((len(_show_time(time)) for time in told.values()), default=0)
     words = max((len(WORDS[name]) for name in told), default=0)
     gap = max(_LEAST_GAP, min(_GAP, room - (wide + 2 + 2 + 2 + words)))
     yield f"{'time':>{wide}}  client{' ' * (gap - 4)}server"
     for name, time in told.items():
-        yield f"{_time(time):>{wide}}  {_drawn(name, told, gap)}  {WORDS[name]}"
+        yield f"{_show_time(time):>{wide}}  {_draw_arrow(name, told, gap)}  {WORDS[name]}"
 
 
-def _time(time: float) -> str:
-    return figures.quantity(time, "s") if time else "0 s"
+def _show_time(time: float) -> str:
+    return figures.format_quantity(time, "s") if time else "0 s"
 
 
-def _drawn(name: str, told: Mapping[str, float], gap: int) -> str:
+def _draw_arrow(name: str, told: Mapping[str, float], gap: int) -> str:
     line = "─" * (gap - 2)
     if name == CLOSED:
         return f"├{line}─┤"
@@ -45,18 +45,21 @@ def _drawn(name: str, told: Mapping[str, float], gap: int) -> str:
     return f"◀{line}─┤"
 
 
-def _carried(message: Line) -> str:
-    return f"{figures.quantity(message['bytes'], 'B')} in {figures.count(message['segments'], 'segment')}"
+def _describe_message(message: Line) -> str:
+    return f"{figures.format_quantity(message['bytes'], 'B')} in {figures.format_count(message['segments'], 'segment')}"
 
 
-def heading(line: Line) -> str:
+def describe_request(line: Line) -> str:
     """ "GET /, status 200, 10.0.0.1:40000 → 10.0.0.2:80: 70 B in 1 segment, answered by 511 B in 1 segment and …"."""
     status = "no reply" if line["status"] is None else f"status {line['status']}"
     if line["status"] is None and line["response"]["bytes"]:
         status = "a reply whose status was not captured"
     sent, answered = line["request"], line["response"]
-    size = _carried(sent)
+    size = _describe_message(sent)
     if answered["bytes"]:
-        size += f", answered by {_carried(answered)} and {figures.count(answered['acks'], 'acknowledgement')}"
+        size += (
+            f", answered by {_describe_message(answered)} and "
+            f"{figures.format_count(answered['acks'], 'acknowledgement')}"
+        )
     flags = ", ".join(_FLAGS.get(flag, flag.replace("_", " ")) for flag in line["flags"])
-    return f"{asked(line)}, {status}, {line['client']} → {line['server']}: {size}{'; ' if flags else ''}{flags}"
+    return f"{name_request(line)}, {status}, {line['client']} → {line['server']}: {size}{'; ' if flags else ''}{flags}"

@@ -7,12 +7,12 @@ from html import escape
 
 from nearmetal.report import figures, palette, words
 from nearmetal.report.charts import NARROW, WIDE
-from nearmetal.report.charts.ladder import ladder
-from nearmetal.report.charts.requests import UNANSWERED, Bar, timeline
-from nearmetal.report.drawing import svg
-from nearmetal.report.page import style
+from nearmetal.report.charts.ladder import draw_ladder
+from nearmetal.report.charts.requests import UNANSWERED, Bar, draw_timeline
+from nearmetal.report.drawing import draw_svg
+from nearmetal.report.page import render_style
 from nearmetal.trace import ladder as text
-from nearmetal.trace.chosen import Chosen
+from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import SERVER, Events, Line, given_up
 from nearmetal.trace.summary import Summary
 
@@ -57,7 +57,7 @@ def rows_of(requests: Sequence[Line]) -> dict[int, int]:
     return rows
 
 
-def beginning(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Line]:
+def list_beginning(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Line]:
     """Those that had begun when some row had as many as can be told apart."""
     seen = Counter[int]()
     found = []
@@ -70,7 +70,7 @@ def beginning(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Line]:
     return found
 
 
-def bars(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Bar]:
+def list_bars(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Bar]:
     """Of each phase that was seen, in the row of its connection."""
     times = [line[name] for line in requests for name in ("syn", "request_first") if line[name] is not None]
     began = min(times, default=0)
@@ -87,77 +87,77 @@ def bars(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Bar]:
     return found
 
 
-def html(
+def render_page(
     names: Sequence[str],
     summary: Sequence[Summary],
-    chosen: tuple[Chosen, Events] | None,
+    chosen: tuple[ChosenRequest, Events] | None,
     requests: Sequence[Line],
     count: int,
     warnings: Sequence[str] = (),
 ) -> str:
     """The page; `count` is how many requests there are in all."""
-    title = f"Requests in {figures.listing(names)}"
-    parts = [f'<p class="notice warning"><strong>Warning.</strong> {_safe(warning)}</p>' for warning in warnings]
+    title = f"Requests in {figures.join_listing(names)}"
+    parts = [f'<p class="notice warning"><strong>Warning.</strong> {_escape_text(warning)}</p>' for warning in warnings]
     if chosen is not None:
         request, events = chosen
-        drawn = ladder(f"Request {request.number}", "", palette.environments(["this"])["this"], events)
-        heading = f"<p>{_safe(text.heading(request.line))}</p>"
-        parts += ["<h2>One request</h2>", heading, _figure(drawn, _ALONE if _one_end(events) else "")]
+        drawn = draw_ladder(f"Request {request.number}", "", palette.colour_environments(["this"])["this"], events)
+        heading = f"<p>{_escape_text(text.describe_request(request.line))}</p>"
+        parts += ["<h2>One request</h2>", heading, _draw_figure(drawn, _ALONE if _one_end(events) else "")]
     rows = rows_of(requests)
-    drawn_bars = bars(requests, rows)
+    drawn_bars = list_bars(requests, rows)
     if any(bar.is_drawn for bar in drawn_bars):
         shared = _SHARED if len(set(rows.values())) < len(rows) else ""
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
-        parts += ["<h2>Over time</h2>", _timeline(shown.capitalize(), drawn_bars, shared)]
+        parts += ["<h2>Over time</h2>", _draw_timeline(shown.capitalize(), drawn_bars, shared)]
         used = len(set(rows.values()))
         if len(requests) > _APART * used:
-            first = beginning(requests, rows)
-            parts.append(_timeline(f"The first {len(first):,} requests", bars(first, rows)))
-    parts += ["<h2>In figures</h2>", *_tables(summary)]
+            first = list_beginning(requests, rows)
+            parts.append(_draw_timeline(f"The first {len(first):,} requests", list_bars(first, rows)))
+    parts += ["<h2>In figures</h2>", *_render_tables(summary)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_safe(title)}</title>\n<style>{style()}</style>\n</head>\n<body>\n"
-        f'<header><p class="kicker">nearmetal trace</p><h1>{_safe(title)}</h1></header>\n<main>\n<section>\n'
+        f"<title>{_escape_text(title)}</title>\n<style>{render_style()}</style>\n</head>\n<body>\n"
+        f'<header><p class="kicker">nearmetal trace</p><h1>{_escape_text(title)}</h1></header>\n<main>\n<section>\n'
         + "\n".join(parts)
         + "\n</section>\n</main>\n</body>\n</html>\n"
     )
 
 
-def _safe(value: str) -> str:
-    return escape(words.plain(value))
+def _escape_text(value: str) -> str:
+    return escape(words.strip_controls(value))
 
 
 def _one_end(events: Events) -> bool:
     return not any(name.startswith(SERVER) for name in events)
 
 
-def _timeline(title: str, drawn: Sequence[Bar], caption: str = "") -> str:
+def _draw_timeline(title: str, drawn: Sequence[Bar], caption: str = "") -> str:
     """Twice, as the report has its widest pictures: for a desktop, and for a phone."""
-    wide, slim = (svg(timeline(title, "", drawn, width)) for width in (WIDE, NARROW))
+    wide, slim = (draw_svg(draw_timeline(title, "", drawn, width)) for width in (WIDE, NARROW))
     return _in_figure(f'<div class="wide">{wide}</div><div class="slim">{slim}</div>', caption)
 
 
-def _figure(spec: Mapping[str, object], caption: str = "") -> str:
-    return _in_figure(svg(spec), caption)
+def _draw_figure(spec: Mapping[str, object], caption: str = "") -> str:
+    return _in_figure(draw_svg(spec), caption)
 
 
 def _in_figure(picture: str, caption: str) -> str:
-    told = f"<figcaption>{_safe(caption)}</figcaption>" if caption else ""
+    told = f"<figcaption>{_escape_text(caption)}</figcaption>" if caption else ""
     return f'<figure class="picture">{picture}{told}</figure>'
 
 
-def _tables(summary: Sequence[Summary]) -> Iterator[str]:
+def _render_tables(summary: Sequence[Summary]) -> Iterator[str]:
     for one in summary:
         kinds = [' class="number"' if one.is_of_numbers(at) else "" for at in range(len(one.columns))]
         head = "".join(
-            f'<th scope="col"{kind}>{_safe(name)}</th>' for kind, name in zip(kinds, one.columns, strict=True)
+            f'<th scope="col"{kind}>{_escape_text(name)}</th>' for kind, name in zip(kinds, one.columns, strict=True)
         )
-        rows = "".join(f"<tr>{_cells(kinds, row)}</tr>" for row in one.rows)
+        rows = "".join(f"<tr>{_render_cells(kinds, row)}</tr>" for row in one.rows)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        caption = f"<figcaption>{_safe(one.caption)}</figcaption>"
+        caption = f"<figcaption>{_escape_text(one.caption)}</figcaption>"
         yield f'<figure class="table">{caption}<div class="scroll" tabindex="0">{table}</div></figure>'
 
 
-def _cells(kinds: Sequence[str], row: Sequence[str]) -> str:
-    return "".join(f"<td{kind}>{_safe(value)}</td>" for kind, value in zip(kinds, row, strict=True))
+def _render_cells(kinds: Sequence[str], row: Sequence[str]) -> str:
+    return "".join(f"<td{kind}>{_escape_text(value)}</td>" for kind, value in zip(kinds, row, strict=True))

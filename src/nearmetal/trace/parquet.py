@@ -20,7 +20,7 @@ SUFFIX: Final = ".parquet"
 Schema = Mapping[str, Any]
 
 
-def require() -> None:
+def require_duckdb() -> None:
     """HostCannot where the library is lacking that writes it."""
     try:
         import duckdb  # noqa: F401
@@ -38,7 +38,7 @@ def write(lines: Path, to: Path) -> None:
     try:
         with duckdb.connect() as database:
             # By name and type: what no request of a capture has would be left out, or be text.
-            requests = database.read_json(str(lines), columns=columns(_schema()), format="newline_delimited")
+            requests = database.read_json(str(lines), columns=list_columns(_read_schema()), format="newline_delimited")
             requests.write_parquet(str(unfinished), compression="zstd")
         unfinished.replace(to)
     except (duckdb.Error, OSError) as error:
@@ -53,31 +53,31 @@ def write(lines: Path, to: Path) -> None:
         raise BadInput(what, str(to), remedy) from None
 
 
-def columns(schema: Schema) -> dict[str, str]:
+def list_columns(schema: Schema) -> dict[str, str]:
     """The fields of a JSON schema's object, and their types in DuckDB. Pure."""
     definitions, fields = schema.get("$defs", {}), schema["properties"]
     # What is required is listed in the order of the lines, the fields by their names.
-    return {name: _type(fields[name], definitions) for name in dict.fromkeys([*schema["required"], *fields])}
+    return {name: _name_type(fields[name], definitions) for name in dict.fromkeys([*schema["required"], *fields])}
 
 
-def _schema() -> Schema:
+def _read_schema() -> Schema:
     told = run_until_done(process.run([str(probe.path()), "schema", "trace.request.v1"]))
     schema: Schema = json.loads(told.stdout)
     return schema
 
 
-def _type(field: Schema, definitions: Schema) -> str:
+def _name_type(field: Schema, definitions: Schema) -> str:
     choices = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
     if choices:
-        return _type(choices[0], definitions)
+        return _name_type(choices[0], definitions)
     if "$ref" in field:
-        fields = columns({**definitions[field["$ref"].rpartition("/")[2]], "$defs": definitions})
+        fields = list_columns({**definitions[field["$ref"].rpartition("/")[2]], "$defs": definitions})
         members = ", ".join(f'"{name}" {kind}' for name, kind in fields.items())
         return f"STRUCT({members})"
     kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
     match next(kind for kind in kinds if kind != "null"):
         case "array":
-            return f"{_type(field['items'], definitions)}[]"
+            return f"{_name_type(field['items'], definitions)}[]"
         case "integer":
             return "BIGINT"
         case _:

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 from nearmetal.report import figures
-from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.events import asked, took
+from nearmetal.trace.chosen import ChosenRequest
+from nearmetal.trace.events import measure_total, name_request
 from nearmetal.trace.summary import Summary
 
 
-def table(requests: Sequence[Chosen]) -> Summary:
+def make_table(requests: Sequence[ChosenRequest]) -> Summary:
     """Of requests that were answered, in their order."""
     rows = tuple(
         (
-            asked(one.line),
+            name_request(one.line),
             str(one.number),
             str(one.line["status"] or "–"),
-            figures.quantity(took(one.line) or 0.0, "s"),
+            figures.format_quantity(measure_total(one.line) or 0.0, "s"),
         )
         for one in requests
     )

@@ -96,25 +96,25 @@ def are_strangers(document: Mapping[str, Any]) -> bool:
     return len(document["captures"]) > 1 and document["joined"] is None
 
 
-def summary(document: Mapping[str, Any]) -> list[Summary]:
+def summarise_trace(document: Mapping[str, Any]) -> list[Summary]:
     """Tables in the order in which they are read; what there is nothing of is left out.
 
     Of captures with nothing in common, only what each of them is.
     """
     if are_strangers(document):
-        return [_captures(document, "Two captures with no TCP packet in common")]
-    tables = [_captures(document, _found(document)), _sides(document)]
+        return [_summarise_captures(document, "Two captures with no TCP packet in common")]
+    tables = [_summarise_captures(document, _describe_found(document)), _summarise_sides(document)]
     each, joined = document["each_request"], document["joined"]
     if document["requests"]:
-        tables.append(Summary("Time of requests", _SPREAD, tuple(_spread(_PHASES, each, _seconds))))
-        tables.append(Summary("Size of requests", _SIZES, tuple(_spread(_COUNTS, each, _number))))
+        tables.append(Summary("Time of requests", _SPREAD, tuple(_show_spreads(_PHASES, each, _show_seconds))))
+        tables.append(Summary("Size of requests", _SIZES, tuple(_show_spreads(_COUNTS, each, _show_number))))
     if joined is not None:
         if joined["requests"]:
-            rows = tuple(_spread(_SHARES, joined["each_request"], _seconds))
+            rows = tuple(_show_spreads(_SHARES, joined["each_request"], _show_seconds))
             tables.append(Summary("Where that time went, by both captures", _SPREAD, rows))
-        tables.append(_between(joined, document["captures"][-1]["end"]))
+        tables.append(_summarise_between(joined, document["captures"][-1]["end"]))
     if document["connections"]:
-        tables.append(_connections(document))
+        tables.append(_summarise_connections(document))
     if document["ignored"]:
         counts = sorted(document["ignored"].items(), key=lambda one: (-one[1], one[0]))
         rows = tuple((name, f"{count:,}") for name, count in counts)
@@ -127,15 +127,15 @@ _SPREAD = ("", "median", "90 %", "99 %", "longest", "of")
 _SIZES = ("", "median", "90 %", "99 %", "largest", "of")
 
 
-def _captures(document: Mapping[str, Any], caption: str) -> Summary:
+def _summarise_captures(document: Mapping[str, Any], caption: str) -> Summary:
     is_any_bad = any(one["problem"] for one in document["captures"])
     rows = tuple(
         (
             PurePath(one["file"]).name,
             str(one["end"] or "–"),
             f"{one['packets']:,}",
-            figures.quantity(one["bytes"], "B"),
-            _length(one),
+            figures.format_quantity(one["bytes"], "B"),
+            _show_length(one),
             *([str(one["problem"] or "–")] if is_any_bad else []),
         )
         for one in document["captures"]
@@ -144,25 +144,25 @@ def _captures(document: Mapping[str, Any], caption: str) -> Summary:
     return Summary(caption, ("capture", "end", "packets", "bytes", "lasts", *problem), rows)
 
 
-def _length(one: Mapping[str, Any]) -> str:
+def _show_length(one: Mapping[str, Any]) -> str:
     first, last = one["first_ns"], one["last_ns"]
-    return "–" if first is None or last is None else _seconds(last - first)
+    return "–" if first is None or last is None else _show_seconds(last - first)
 
 
-def _found(document: Mapping[str, Any]) -> str:
-    answered = figures.listing(f"{count:,} × {status}" for status, count in document["status"].items())
+def _describe_found(document: Mapping[str, Any]) -> str:
+    answered = figures.join_listing(f"{count:,} × {status}" for status, count in document["status"].items())
     replies = f", answered {answered}" if document["status"] else ""
-    requests = figures.count(document["requests"], "request")
+    requests = figures.format_count(document["requests"], "request")
     unanswered = f", {document['unanswered']:,} unanswered" if document["unanswered"] else ""
-    replies_alone = figures.count(document["unasked"], "reply", "replies")
+    replies_alone = figures.format_count(document["unasked"], "reply", "replies")
     unasked = (
         f"; {replies_alone} to what was not captured, or is no request that can be read" if document["unasked"] else ""
     )
-    connections = figures.count(document["connections"], "connection")
+    connections = figures.format_count(document["connections"], "connection")
     return f"{requests} on {connections}{replies}{unanswered}{unasked}"
 
 
-def _connections(document: Mapping[str, Any]) -> Summary:
+def _summarise_connections(document: Mapping[str, Any]) -> Summary:
     # Of an earlier probe, a document has not all that is told now.
     told = [(name, document["protocols"].get(key, 0)) for name, key in _PROTOCOLS]
     told += [(name, document["options"][key]) for name, key in _OPTIONS]
@@ -182,43 +182,46 @@ def _any_of_both(
     return _of_both(one, other, tuple((name, key) for name, key in names if one.get(key) or other.get(key)))
 
 
-def _sides(document: Mapping[str, Any]) -> Summary:
+def _summarise_sides(document: Mapping[str, Any]) -> Summary:
     client, server = document["client"], document["server"]
     rows = _of_both(client, server, _SIDE) + _any_of_both(client, server, _SELDOM)
-    writes = [_joinable(document[side]) for side in ("client", "server")]
+    writes = [_find_joinable(document[side]) for side in ("client", "server")]
     if any(writes):
         rows.append(("writes held back and joined", *(f"{one['joined']:,}" if one else "–" for one in writes)))
-        sizes = (figures.quantity(one["size"], "B") if one else "–" for one in writes)
+        sizes = (figures.format_quantity(one["size"], "B") if one else "–" for one in writes)
         rows.append(("bytes of a write", *sizes))
     return Summary("What was sent", ("", "by clients", "by servers"), tuple(rows))
 
 
-def _joinable(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _find_joinable(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What is told of its writes, unless one is larger than every segment: it is cut then, and joined with none."""
     writes: Mapping[str, Any] | None = side["writes"]
     largest = max((bucket["to"] for bucket in side["sizes"]), default=0)
     return writes if writes is not None and writes["size"] <= largest else None
 
 
-def _between(joined: Mapping[str, Any], second_end: str) -> Summary:
+def _summarise_between(joined: Mapping[str, Any], second_end: str) -> Summary:
     there, back = joined["there"], joined["back"]
     rows = _of_both(there, back, _BETWEEN) + _any_of_both(there, back, _SELDOM_BETWEEN)
     delays = [joined[way]["delay_ns"] for way in ("there", "back")]
     if joined["uncertainty_ns"] is not None:
-        rows.append(("median delay", *(_seconds(one["median"]) if one["count"] else "–" for one in delays)))
-    return Summary(f"Between the captures; {_apart(joined, second_end)}", ("", "to the server", "back"), tuple(rows))
+        rows.append(("median delay", *(_show_seconds(one["median"]) if one["count"] else "–" for one in delays)))
+    return Summary(
+        f"Between the captures; {_describe_offset(joined, second_end)}", ("", "to the server", "back"), tuple(rows)
+    )
 
 
-def _apart(joined: Mapping[str, Any], second_end: str) -> str:
+def _describe_offset(joined: Mapping[str, Any], second_end: str) -> str:
     offset, drift = joined["offset_ns"], joined["drift_ppm"]
     if joined["uncertainty_ns"] is None:
         return "nothing tells how their clocks differ: the packets that both hold went the same way"
     gains = f", and {'gains' if drift > 0 else 'loses'} {abs(drift):.3g} µs a second" if drift else ""
-    within = f", within {_seconds(joined['uncertainty_ns'])}"
-    return f"the {second_end}'s clock is {_seconds(abs(offset))} {'ahead' if offset >= 0 else 'behind'}{within}{gains}"
+    within = f", within {_show_seconds(joined['uncertainty_ns'])}"
+    side = "ahead" if offset >= 0 else "behind"
+    return f"the {second_end}'s clock is {_show_seconds(abs(offset))} {side}{within}{gains}"
 
 
-def _spread(
+def _show_spreads(
     wanted: tuple[tuple[str, str], ...], spreads: Mapping[str, Any], shown: Callable[[float], str]
 ) -> Iterator[tuple[str, ...]]:
     for name, key in wanted:
@@ -227,9 +230,9 @@ def _spread(
             yield (name, *(shown(one[at]) for at in ("median", "p90", "p99", "max")), f"{one['count']:,}")
 
 
-def _seconds(nanoseconds: float) -> str:
-    return figures.quantity(nanoseconds / 1e9, "s") if nanoseconds else "0 s"
+def _show_seconds(nanoseconds: float) -> str:
+    return figures.format_quantity(nanoseconds / 1e9, "s") if nanoseconds else "0 s"
 
 
-def _number(value: float) -> str:
+def _show_number(value: float) -> str:
     return f"{value:,.0f}"

@@ -16,18 +16,18 @@ _MEMORY = 512
 """MiB that all workers together write through: far beyond any cache, and half of what a neighbour may have."""
 
 
-def _stress(*argv: str) -> tuple[str, ...]:
+def _make_stress(*argv: str) -> tuple[str, ...]:
     """Without an end; its own notes are no error."""
     return ("stress-ng", "--quiet", "--timeout", "0", *argv)
 
 
 KINDS: Mapping[str, Callable[[int], tuple[str, ...]]] = {
-    "cpu": lambda workers: _stress("--cpu", f"{workers}", "--cpu-method", "int64"),
+    "cpu": lambda workers: _make_stress("--cpu", f"{workers}", "--cpu-method", "int64"),
     # Each write goes to the disk before the next: what a page cache swallows disturbs nobody's disk.
-    "io": lambda workers: _stress(
+    "io": lambda workers: _make_stress(
         *("--hdd", f"{workers}", "--hdd-bytes", "64m", "--hdd-opts", "wr-rnd,fsync", "--temp-path", "/var/tmp")
     ),
-    "memory": lambda workers: _stress(
+    "memory": lambda workers: _make_stress(
         *("--vm", f"{workers}", "--vm-bytes", f"{max(1, _MEMORY // workers)}m", "--vm-keep", "--vm-method", "write64")
     ),
 }

@@ -69,7 +69,7 @@ class Isolation:
     def changes(self, stage: Stage, level: Level) -> list[Change]:
         if level == "none":
             return []
-        return [change for server in stage.servers for change in _changes(stage, server, level)]
+        return [change for server in stage.servers for change in _list_changes(stage, server, level)]
 
     async def verify(self, stage: Stage, level: Level) -> Readback:
         """The kernel's own word: which CPUs are isolated, which tick only when they must, who may still run there."""
@@ -84,26 +84,26 @@ class Isolation:
                 reason = f"CPU {cpu} is not isolated by the kernel; that takes a kernel of the machine's own"
                 return Readback(values=values, ok=False, reason=f"{server.name}: {reason}")
             if _by_user(level):
-                stayed = found["stayed"] = await _stayed(*_where(server), cpu)
-                warnings += _told(server, cpu, stayed)
+                stayed = found["stayed"] = await _list_stayed(*_find_mover(server), cpu)
+                warnings += _warn_of_stayed(server, cpu, stayed)
         return Readback(values=values, warnings=tuple(warnings))
 
 
-def _changes(stage: Stage, server: Machine, level: Level) -> Iterator[Change]:
+def _list_changes(stage: Stage, server: Machine, level: Level) -> Iterator[Change]:
     cpu = str(max(stage.cpus[server.name]))
     if _by_kernel(level) and not server.owned:
         arguments = " ".join(kernel_arguments(int(cpu)))
         yield Change(on=server.name, kind="boot", target="kernel arguments", after=arguments)
     if not _by_user(level):
         return
-    commands, probe = _where(server)
+    commands, probe = _find_mover(server)
     on = server.name if commands is server else f"site:{server.site.name}"
     for name, value in SYSCTLS.items():
         yield Change(on=on, kind="sysctl", target=name, after=value, required=False)
     yield Change(on=on, kind="bystanders", target=f"{probe} {cpu}", after="clear", required=False)
 
 
-def _where(server: Machine) -> tuple[Commands, str]:
+def _find_mover(server: Machine) -> tuple[Commands, str]:
     """What bystanders are moved on, and the probe there: the host of a machine that shares its kernel."""
     if kernel.is_its_hosts(server):
         return server.site, server.site.probe
@@ -115,13 +115,13 @@ async def _kernel_says(server: Machine) -> dict[str, str]:
     return {name: (await server.exec(["cat", file])).text.strip() for name, file in files.items()}
 
 
-async def _stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
+async def _list_stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
     """Names of all that could be moved, and still may run there."""
     ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpu])
     return still_there(json.loads(ended.stdout)) if ended.status == 0 else []
 
 
-def _told(server: Machine, cpu: str, stayed: list[str]) -> list[Warned]:
+def _warn_of_stayed(server: Machine, cpu: str, stayed: list[str]) -> list[Warned]:
     if not stayed:
         return []
     text = f"{server.name}: these may still run on CPU {cpu}: {in_short(stayed, NAMED)}"

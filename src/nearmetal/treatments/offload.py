@@ -27,7 +27,7 @@ class Offload:
     def problem(self, level: Level) -> str | None:
         if isinstance(level, bool):
             return None
-        names = _named(level) if isinstance(level, str) else []
+        names = _split_names(level) if isinstance(level, str) else []
         if not names or set(names) - FEATURES.keys() or len(set(names)) < len(names):
             return f'it is true, false, or those that are on, like "tx,sg,gro", each once, of {", ".join(FEATURES)}'
         for name in names:
@@ -41,29 +41,29 @@ class Offload:
 
     def changes(self, stage: Stage, level: Level) -> list[Change]:
         """Inside first: when a guest's card changes, its monitor sets the tap anew."""
-        return [change for machine in _machines(stage) for change in _changes(machine, level)]
+        return [change for machine in _list_machines(stage) for change in _list_changes(machine, level)]
 
     async def verify(self, stage: Stage, level: Level) -> Readback:
         """What `ethtool -k` tells of each end."""
         values: dict[str, dict[str, str]] = {}
         problems: list[str] = []
         warnings: list[Warned] = []
-        for machine in _machines(stage):
-            for end in _ends(machine, level):
+        for machine in _list_machines(stage):
+            for end in _list_ends(machine, level):
                 ended = await end.commands.exec(end.argv)
                 features = {name: one for name, one in parse(ended.text).items() if name in FEATURES}
                 values[end.name] = {name: feature.told for name, feature in features.items()}
-                problems += [f"{end.name}: {one}" for one in _problems(features, end.wanted, level)]
-                fixed = _fixed(features, end.wanted)
+                problems += [f"{end.name}: {one}" for one in _list_problems(features, end.wanted, level)]
+                fixed = _list_fixed(features, end.wanted)
                 warnings += [Warned(code="offload-fixed", text=f"{end.name}: {one}") for one in fixed]
         return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=tuple(warnings))
 
 
-def _named(level: str) -> list[str]:
+def _split_names(level: str) -> list[str]:
     return [name.strip() for name in level.split(",") if name.strip()]
 
 
-def _machines(stage: Stage) -> tuple[Machine, ...]:
+def _list_machines(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
 
 
@@ -83,21 +83,21 @@ def _wanted_outside(level: Level) -> dict[str, bool]:
 
 
 def _is_named(name: str, level: Level) -> bool:
-    return isinstance(level, str) and name in _named(level)
+    return isinstance(level, str) and name in _split_names(level)
 
 
-def _changes(machine: Machine, level: Level) -> Iterator[Change]:
+def _list_changes(machine: Machine, level: Level) -> Iterator[Change]:
     if level is True:
         return
     # A card that a machine shares with its host outlives the machine, and so is the host's to put back.
     is_shared = machine.peer is None and kernel.is_its_hosts(machine)
     on = f"site:{machine.site.name}" if is_shared else machine.name
-    yield from _switched(on, machine.interface, _wanted_inside(level))
+    yield from _switch_features(on, machine.interface, _wanted_inside(level))
     if machine.peer is not None:
-        yield from _switched(f"site:{machine.site.name}", machine.peer, _wanted_outside(level))
+        yield from _switch_features(f"site:{machine.site.name}", machine.peer, _wanted_outside(level))
 
 
-def _switched(on: str, card: str, wanted: Mapping[str, bool]) -> Iterator[Change]:
+def _switch_features(on: str, card: str, wanted: Mapping[str, bool]) -> Iterator[Change]:
     """What shall be off, then what shall be on, each at once."""
     for state, after in ((False, "off"), (True, "on")):
         names = ",".join(name for name, is_on in wanted.items() if is_on == state)
@@ -118,7 +118,7 @@ class _End:
     wanted: Mapping[str, bool]
 
 
-def _ends(machine: Machine, level: Level) -> Iterator[_End]:
+def _list_ends(machine: Machine, level: Level) -> Iterator[_End]:
     inside = ("ethtool", "-k", machine.interface)
     yield _End(f"{machine.name} inside", machine, inside, _wanted_inside(level))
     if machine.peer is not None:
@@ -127,7 +127,7 @@ def _ends(machine: Machine, level: Level) -> Iterator[_End]:
         yield _End(f"{machine.name} outside", machine.site, outside, _wanted_outside(level))
 
 
-def _problems(features: Mapping[str, Feature], wanted: Mapping[str, bool], level: Level) -> Iterator[str]:
+def _list_problems(features: Mapping[str, Feature], wanted: Mapping[str, bool], level: Level) -> Iterator[str]:
     if not features:
         yield "ethtool tells no features"
         return
@@ -143,7 +143,7 @@ def _problems(features: Mapping[str, Feature], wanted: Mapping[str, bool], level
             yield f"{name} reads back as {feature.told!r}"
 
 
-def _fixed(features: Mapping[str, Feature], wanted: Mapping[str, bool]) -> Iterator[str]:
+def _list_fixed(features: Mapping[str, Feature], wanted: Mapping[str, bool]) -> Iterator[str]:
     """What is not as the level would have it, and cannot be."""
     for name, feature in features.items():
         if feature.is_fixed and feature.is_on != wanted.get(name, feature.is_on):

@@ -18,7 +18,7 @@ json.dump(found and [found[1]], sys.stdout)
 """
 
 
-async def search(pattern: str, text: str, where: str, limit: float = LIMIT) -> str | None:
+async def search_pattern(pattern: str, text: str, where: str, limit: float = LIMIT) -> str | None:
     """What the pattern's group matched. ToolFailed if nothing does, or it is not known in time."""
     told = await asyncio.to_thread(lambda: json.dumps([pattern, text]).encode())
     try:

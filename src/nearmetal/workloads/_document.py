@@ -14,7 +14,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-def problem(error: ValidationError) -> str:
+def describe_problem(error: ValidationError) -> str:
     """The first thing that is wrong with a document, and where in it."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))

@@ -35,14 +35,14 @@ def find_evenness(rates: Sequence[Moments], lives: Sequence[Moments]) -> dict[st
     client has fewer than `FEWEST` observations of is left out, and a spread of 0 s, of which there is no ratio.
     """
     found = {}
-    if (each := _known(rates)) is not None:
-        found["reply_rate_stddev"] = _response("reply_rate_stddev", sum(each) / len(each), each)
-    if (each := _known(lives)) is not None and min(each) > 0:
-        found["connection_stddev"] = _response("connection_stddev", _pool(lives), each)
+    if (each := _list_known(rates)) is not None:
+        found["reply_rate_stddev"] = _make_response("reply_rate_stddev", sum(each) / len(each), each)
+    if (each := _list_known(lives)) is not None and min(each) > 0:
+        found["connection_stddev"] = _make_response("connection_stddev", _pool_deviations(lives), each)
     return found
 
 
-def _known(clients: Sequence[Moments]) -> list[float] | None:
+def _list_known(clients: Sequence[Moments]) -> list[float] | None:
     """Each client's standard deviation; None if one has none that is worth telling."""
     if not clients or any(client.observations < FEWEST for client in clients):
         return None
@@ -50,7 +50,7 @@ def _known(clients: Sequence[Moments]) -> list[float] | None:
     return known if len(known) == len(clients) else None
 
 
-def _pool(clients: Sequence[Moments]) -> float:
+def _pool_deviations(clients: Sequence[Moments]) -> float:
     """The standard deviation of all observations together: those within the clients, and that of their means."""
     count = sum(client.observations for client in clients)
     mean = sum((client.mean or 0.0) * client.observations for client in clients) / count
@@ -62,5 +62,5 @@ def _pool(clients: Sequence[Moments]) -> float:
     return math.sqrt(squares / (count - 1))
 
 
-def _response(name: str, value: float, each: list[float]) -> Response:
+def _make_response(name: str, value: float, each: list[float]) -> Response:
     return EVENNESS[name].of(value, by_client=tuple(each) if len(each) > 1 else None)

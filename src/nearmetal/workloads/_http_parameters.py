@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, StrictBool, field_validator, model_validator
 
 from nearmetal.model import Whole
-from nearmetal.units import duration as parse_duration
+from nearmetal.units import parse_duration
 from nearmetal.workloads._http_requests import (
     HeaderValue,
     MixEntry,

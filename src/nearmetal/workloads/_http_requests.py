@@ -105,22 +105,22 @@ class Requests:
         self._files = [file for file in (send_file, tls.ca if tls else None) if file is not None]
         self._files += [entry.send_file for entry in mix if entry.send_file is not None]
 
-    def words(self, client: Machine, *, once: bool = False) -> list[str]:
+    def make_arguments(self, client: Machine, *, once: bool = False) -> list[str]:
         """As the generator on this client is told; with `once`, each kind of request as often as any other."""
         words = [*self._paths, *self._method, *self._headers]
         if self._send is not None or self._send_file is not None:
-            at = self._body_file(client) if self._send_file is None else self._send_file.place(client)
+            at = self._body_file(client) if self._send_file is None else self._send_file.locate_in(client)
             words += ["--data", f"@{at}"]
         if self._mix:
-            words += ["--mix", json.dumps([self._entry(client, entry, once) for entry in self._mix])]
+            words += ["--mix", json.dumps([self._make_entry(client, entry, once) for entry in self._mix])]
         if self._tls is not None and self._tls.ca is not None:
-            words += ["--ca", self._tls.ca.place(client)]
+            words += ["--ca", self._tls.ca.locate_in(client)]
         return [*words, "--insecure"] if self._tls is not None and self._tls.insecure else words
 
-    def _entry(self, client: Machine, entry: MixEntry, once: bool) -> dict[str, Any]:
+    def _make_entry(self, client: Machine, entry: MixEntry, once: bool) -> dict[str, Any]:
         said = entry.model_dump(exclude_none=True, exclude={"send_file"})
         if entry.send_file is not None:
-            said["send_file"] = entry.send_file.place(client)
+            said["send_file"] = entry.send_file.locate_in(client)
         return {**said, "weight": 1} if once else said
 
     def _body_file(self, client: Machine) -> str:
@@ -130,14 +130,14 @@ class Requests:
         """Have the files on every client. ToolFailed when one is another than when the study was planned."""
         for client in clients:
             for file in self._files:
-                await client.put(file.read(), file.place(client))
+                await client.put(file.read(), file.locate_in(client))
             if self._send is not None:
                 await client.put(self._send, self._body_file(client))
 
     async def remove_files(self, clients: Sequence[Machine]) -> None:
         """Remove them from every client that still answers."""
         for client in clients:
-            there = [file.place(client) for file in self._files]
+            there = [file.locate_in(client) for file in self._files]
             there += [] if self._send is None else [self._body_file(client)]
             if there:
                 with contextlib.suppress(MachineError):

@@ -50,15 +50,15 @@ _PLACE = re.compile(r"\{([^}]*)\}")
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 
 
-def _compiled(line: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
+def _compile_line(line: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     texts = _PLACE.split(line)[::2]
     return re.compile(_NUMBER.join(map(re.escape, texts))), tuple(_PLACE.findall(line))
 
 
-_PATTERNS = tuple(map(_compiled, _LINES))
+_PATTERNS = tuple(map(_compile_line, _LINES))
 
 
-def figures(text: str) -> Figures:
+def parse_figures(text: str) -> Figures:
     """Every figure of a run. ToolFailed when one is missing, or when they contradict each other."""
     lines = [line.rstrip() for line in text.splitlines()]
     found: dict[str, float | None] = {}
@@ -76,7 +76,7 @@ def figures(text: str) -> Figures:
     return found
 
 
-def figure(found: Figures, name: str) -> float:
+def require_figure(found: Figures, name: str) -> float:
     """One figure. ToolFailed when there was nothing to observe."""
     value = found[name]
     if value is None:
@@ -84,20 +84,20 @@ def figure(found: Figures, name: str) -> float:
     return value
 
 
-def counts(found: Figures) -> dict[str, int]:
+def count_classes(found: Figures) -> dict[str, int]:
     """Replies by class of status and failures by class, those that are not 0."""
     names = [*(f"status.{name}" for name in STATUS_CLASSES), *(f"errors.{name}" for name in ERROR_CLASSES)]
-    values = {name.partition(".")[2]: int(figure(found, name)) for name in names}
+    values = {name.partition(".")[2]: int(require_figure(found, name)) for name in names}
     return {name: value for name, value in values.items() if value}
 
 
 def _check_sums(found: Mapping[str, float | None]) -> None:
-    def total(prefix: str, names: tuple[str, ...]) -> float:
+    def sum_figures(prefix: str, names: tuple[str, ...]) -> float:
         return sum(found[f"{prefix}.{name}"] or 0.0 for name in names)
 
-    if total("errors", ERROR_CLASSES) != found["errors.total"]:
+    if sum_figures("errors", ERROR_CLASSES) != found["errors.total"]:
         raise _not_understood("printed errors by class that are not their total")
-    if total("status", STATUS_CLASSES[1:]) > (found["replies.count"] or 0.0):
+    if sum_figures("status", STATUS_CLASSES[1:]) > (found["replies.count"] or 0.0):
         raise _not_understood("printed more replies by status than replies")
 
 

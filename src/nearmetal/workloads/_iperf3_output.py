@@ -6,7 +6,7 @@ from pydantic import Field, ValidationError
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Cause, Completed
-from nearmetal.workloads._document import Count, Figure, Part, problem
+from nearmetal.workloads._document import Count, Figure, Part, describe_problem
 from nearmetal.workloads._iperf3_parameters import Direction, Iperf3Parameters
 from nearmetal.workloads._stage import last_words
 
@@ -35,7 +35,7 @@ class Sent(Part):
     """Of UDP."""
 
 
-class Received(Part):
+class ReceivedSum(Part):
     """What arrived, over all streams of one way, as the receiving end itself counted it. Only UDP has all of it."""
 
     seconds: Annotated[Figure, Field(gt=0)]
@@ -50,7 +50,7 @@ class Way(Part):
     """One direction: what left, and what arrived."""
 
     sent: Sent
-    received: Received
+    received: ReceivedSum
     sender_cpu: float
     """Share of one processor that the sending end used, the warm-up included; iperf3 3.12 sends from one thread."""
 
@@ -103,14 +103,14 @@ class _Interval(Part):
 
 
 class _ServersEnd(Part):
-    sum_received: Received
+    sum_received: ReceivedSum
 
 
 class _Server(Part):
     intervals: tuple[_Interval, ...]
     end: _ServersEnd
 
-    def received(self, duration: float) -> Received:
+    def total_received(self, duration: float) -> ReceivedSum:
         """What it received in all, and how fast while it was sent.
 
         The server counts on until it hears of the end, which may wait behind a full queue or be lost and sent again.
@@ -138,12 +138,12 @@ class _Forward(_Document):
     def run(self, duration: float) -> "Run":
         end = self.end
         here = end.cpu_utilization_percent.host_total / 100
-        received = self.server_output_json.received(duration)
+        received = self.server_output_json.total_received(duration)
         return Run(forward=Way(sent=end.sum_sent, received=received, sender_cpu=here), reverse=None)
 
 
 class _ReverseEnd(_ForwardEnd):
-    sum_received: Received
+    sum_received: ReceivedSum
 
 
 class _Reverse(_Document):
@@ -157,7 +157,7 @@ class _Reverse(_Document):
 
 class _BothEnd(_ForwardEnd):
     sum_sent_bidir_reverse: Sent
-    sum_received_bidir_reverse: Received
+    sum_received_bidir_reverse: ReceivedSum
 
 
 class _Both(_Document):
@@ -174,20 +174,20 @@ class _Both(_Document):
         share = end.cpu_utilization_percent
         forward = Way(
             sent=end.sum_sent,
-            received=self.server_output_json.received(duration),
+            received=self.server_output_json.total_received(duration),
             sender_cpu=share.host_total / 100,
         )
         reverse = Way(
-            sent=end.sum_sent_bidir_reverse.model_copy(update=_over(end.sum_sent_bidir_reverse.bytes, there)),
+            sent=end.sum_sent_bidir_reverse.model_copy(update=_make_sum(end.sum_sent_bidir_reverse.bytes, there)),
             received=end.sum_received_bidir_reverse.model_copy(
-                update=_over(end.sum_received_bidir_reverse.bytes, here)
+                update=_make_sum(end.sum_received_bidir_reverse.bytes, here)
             ),
             sender_cpu=share.remote_total / 100,
         )
         return Run(forward=forward, reverse=reverse)
 
 
-def _over(transferred: int, seconds: float) -> dict[str, float]:
+def _make_sum(transferred: int, seconds: float) -> dict[str, float]:
     return {"seconds": seconds, "bits_per_second": transferred * 8 / seconds}
 
 
@@ -224,7 +224,7 @@ class Run(Part):
         return sum(way.received.bytes for way in self.ways)
 
 
-def failed(ended: Completed) -> str | None:
+def find_failure(ended: Completed) -> str | None:
     """What went wrong in iperf3's own words; None when it says nothing of the kind."""
     try:
         return _Failure.model_validate_json(ended.stdout).error[:500]
@@ -234,7 +234,7 @@ def failed(ended: Completed) -> str | None:
 
 def never_started(ended: Completed) -> bool:
     """Whether a run found no beginning, because the network lost what it begins with, or by which another one ended."""
-    failure = failed(ended)
+    failure = find_failure(ended)
     return failure is not None and failure.startswith((_LOST_START, _STILL_BUSY))
 
 
@@ -243,7 +243,7 @@ def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Run:
 
     iperf3 ends with status 0 also when it failed, and tells so in the document alone.
     """
-    if (failure := failed(ended)) is not None:
+    if (failure := find_failure(ended)) is not None:
         raise ToolFailed(f"iperf3 failed: {failure}", where)
     if ended.status != 0:
         raise ToolFailed(f"iperf3 ended with status {ended.status}: {last_words(ended)}", where)
@@ -253,7 +253,7 @@ def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Run:
         _check_asked(_Document.model_validate_json(ended.stdout).start.test_start, given, where)
         run = _DOCUMENTS[given.direction].model_validate_json(ended.stdout).run(given.duration)
     except ValidationError as error:
-        raise _not_understood(problem(error), where) from None
+        raise _not_understood(describe_problem(error), where) from None
     for way in run.ways:
         _check_way(way, given, where)
     return run

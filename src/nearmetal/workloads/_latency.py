@@ -9,7 +9,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.histograms import decode_histogram
 
 
-def counted(histograms: Sequence[str], without: Sequence[str]) -> Mapping[int, int]:
+def count_values(histograms: Sequence[str], without: Sequence[str]) -> Mapping[int, int]:
     """How often there is each value in several HdrHistograms (V2, compressed, base64), ascending, less those `without`.
 
     ToolFailed when one cannot be read, or when together they hold nothing.
@@ -21,7 +21,7 @@ def counted(histograms: Sequence[str], without: Sequence[str]) -> Mapping[int, i
                 for value, count in decode_histogram(histogram):
                     found[value] += sign * count
     except (ValueError, TypeError, struct.error, zlib.error) as error:
-        raise _unreadable(error) from None
+        raise _make_unreadable_error(error) from None
     if histograms and not found:
         raise ToolFailed("the latency histograms are empty")
     return {value: count for value, count in sorted(found.items()) if count > 0}
@@ -37,5 +37,5 @@ def at_rank(counts: Mapping[int, int], rank: int) -> float:
     return float(max(counts, default=0))
 
 
-def _unreadable(error: Exception) -> ToolFailed:
+def _make_unreadable_error(error: Exception) -> ToolFailed:
     return ToolFailed(f"a latency histogram cannot be read: {error!r}")

@@ -7,8 +7,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Cause, Completed, Machine
-from nearmetal.workloads._document import Count, Figure, Part, problem
-from nearmetal.workloads._stage import succeeded
+from nearmetal.workloads._document import Count, Figure, Part, describe_problem
+from nearmetal.workloads._stage import require_success
 
 
 class Spread(Part):
@@ -177,13 +177,13 @@ class LoadDocument(Part):
     @property
     def served(self) -> int:
         """Requests that were due within the window and got an answer, whenever it came."""
-        return _answers(self.status)
+        return _count_answers(self.status)
 
     @property
     def transactions(self) -> int:
         """Answers: of an open loop those to the requests that were due within the window, be they as late as they may,
         and of a closed one, which asks more the sooner it has them, those that were complete within it."""
-        return self.served if self.rate.answered is not None else _answers(self.status_in_window)
+        return self.served if self.rate.answered is not None else _count_answers(self.status_in_window)
 
     @property
     def throughput(self) -> float:
@@ -211,7 +211,7 @@ class LoadDocument(Part):
 ANSWERS = ("2xx", "3xx")
 
 
-def _answers(status: Mapping[str, int]) -> int:
+def _count_answers(status: Mapping[str, int]) -> int:
     """Replies for which neither the request (4xx) nor the server (5xx) was at fault."""
     return sum(count for name, count in status.items() if name in ANSWERS)
 
@@ -220,11 +220,11 @@ NO_REPLY = 1
 """Status of a generator that not one reply came to: it measured, and its document tells why."""
 
 
-def printed(ended: Completed, what: str, machine: Machine) -> bytes:
+def require_document(ended: Completed, what: str, machine: Machine) -> bytes:
     """The document of a generator that did what it was told. ToolFailed with its last words when it did not."""
     if ended.status == NO_REPLY and ended.stdout.strip():
         return ended.stdout
-    return succeeded(ended, what, machine).stdout
+    return require_success(ended, what, machine).stdout
 
 
 def parse(text: bytes, machine: str) -> LoadDocument:
@@ -233,7 +233,7 @@ def parse(text: bytes, machine: str) -> LoadDocument:
         return LoadDocument.model_validate_json(text)
     except ValidationError as error:
         raise ToolFailed(
-            f"what the load generator printed is no load.v1: {problem(error)}",
+            f"what the load generator printed is no load.v1: {describe_problem(error)}",
             machine,
             "use the probe that belongs to this nearmetal, in a checkout: make setup",
             cause=Cause.MEASUREMENT_INVALID,

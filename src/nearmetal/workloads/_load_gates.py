@@ -30,15 +30,15 @@ BUSY = 0.95
 at its limit shows less than 1."""
 
 
-def invalid(documents: Sequence[LoadDocument]) -> str | None:
+def find_invalid(documents: Sequence[LoadDocument]) -> str | None:
     """Why the trial must not count; None when the generators did what they were told."""
     for client, document in enumerate(documents):
-        for reason in _reasons(document):
+        for reason in _list_reasons(document):
             return f"client {client}: {reason}" if len(documents) > 1 else reason
     return None
 
 
-def _reasons(document: LoadDocument) -> Iterator[str]:
+def _list_reasons(document: LoadDocument) -> Iterator[str]:
     no_place, unbegun = document.errors.no_place, document.errors.unbegun
     if no_place > SHORT * document.attempted:
         yield f"{no_place} of {document.attempted} requests never left the client, which had no descriptor or port left"
@@ -57,7 +57,7 @@ def _reasons(document: LoadDocument) -> Iterator[str]:
     begun = document.attempted - document.errors.own_shortages
     if planned - begun > max(SHORT * planned, scatter):
         yield f"the generator began {begun} requests of {planned:.0f}: the rate was not reached"
-    share, late = _lateness(document)
+    share, late = _find_lateness(document)
     if late > LATE:
         yield (
             f"the generator was late: {share} of the requests began {show_duration(late)} or more after "
@@ -76,18 +76,18 @@ def find_silence(document: LoadDocument) -> str | None:
         return None
     heard = show_duration(window - silence)
     first = f"the last reply came {heard} after the first request" if document.requests.completed else "no reply came"
-    failed = f"{theirs} of {document.attempted} requests failed ({_counts(document.errors.by_class)})"
+    failed = f"{theirs} of {document.attempted} requests failed ({_list_counts(document.errors.by_class)})"
     return f"the server fell silent: {first}, and none in the {show_duration(silence)} to the end; {failed}"
 
 
-def _lateness(document: LoadDocument) -> tuple[str, float]:
+def _find_lateness(document: LoadDocument) -> tuple[str, float]:
     """Which share of the requests began how many seconds late, or more."""
     lateness = document.lateness_ns
     share, nanoseconds = ("10 %", lateness.p90) if lateness.count < FEW else ("1 %", lateness.p99)
     return share, (nanoseconds or 0.0) / 1e9
 
 
-def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> list[Warned]:
+def list_warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> list[Warned]:
     """What a reader should know though the trial counts. `threads` are each generator's."""
     found = []
     for client, document in enumerate(documents):
@@ -100,7 +100,7 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
                     "what was measured may be the client's capacity and not the server's",
                 )
             )
-        share_late, late = _lateness(document)
+        share_late, late = _find_lateness(document)
         if document.rate.offered is not None and late > LATE_AT_ALL:
             found.append(
                 Warned(
@@ -125,8 +125,8 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
                     "closed the connection that it had kept",
                 )
             )
-        found += [*_unserved(client, document), *_engine(client, document)]
-    return found + list(_engines(documents))
+        found += [*_warn_of_unserved(client, document), *_warn_of_engine(client, document)]
+    return found + list(_warn_of_engines(documents))
 
 
 def _left_open(document: LoadDocument) -> str:
@@ -137,7 +137,7 @@ def _left_open(document: LoadDocument) -> str:
     return f"before its saturation point was narrowed down: it lies above the rate before, and below {upper:g}/s"
 
 
-def _engine(client: int, document: LoadDocument) -> Iterator[Warned]:
+def _warn_of_engine(client: int, document: LoadDocument) -> Iterator[Warned]:
     """Whether a client had another engine than its like have: environments differ by what they permit."""
     engine = document.engine
     # A ramp has no times among its responses.
@@ -150,7 +150,7 @@ def _engine(client: int, document: LoadDocument) -> Iterator[Warned]:
         )
 
 
-def _engines(documents: Sequence[LoadDocument]) -> Iterator[Warned]:
+def _warn_of_engines(documents: Sequence[LoadDocument]) -> Iterator[Warned]:
     by_engine: dict[str, list[str]] = {}
     for client, document in enumerate(documents):
         if document.engine:
@@ -159,22 +159,23 @@ def _engines(documents: Sequence[LoadDocument]) -> Iterator[Warned]:
         (one, its), (other, others) = sorted(by_engine.items(), key=lambda of_engine: of_engine[1])[:2]
         yield Warned(
             code="engines-differ",
-            text=f"{_clients(its)} used {one} and {_clients(others)} {other}: their times are not taken alike",
+            text=f"{_name_clients(its)} used {one} and {_name_clients(others)} {other}: "
+            "their times are not taken alike",
         )
 
 
-def _clients(which: Sequence[str]) -> str:
+def _name_clients(which: Sequence[str]) -> str:
     return f"client{'s' if len(which) > 1 else ''} {', '.join(which)}"
 
 
-def _unserved(client: int, document: LoadDocument) -> Iterator[Warned]:
+def _warn_of_unserved(client: int, document: LoadDocument) -> Iterator[Warned]:
     failed, pages = document.errors.total, document.error_pages
     # A ramp ends where requests fail: of it, that is the result.
     if failed and document.saturation is None:
         yield Warned(
             code="requests-failed",
             text=f"{failed} of client {client}'s {document.attempted} requests "
-            f"({show_share(failed / document.attempted)}) got no reply ({_counts(document.errors.by_class)}): "
+            f"({show_share(failed / document.attempted)}) got no reply ({_list_counts(document.errors.by_class)}): "
             "in the percentiles of latency they rank above all that did",
         )
     if pages:
@@ -186,5 +187,5 @@ def _unserved(client: int, document: LoadDocument) -> Iterator[Warned]:
         )
 
 
-def _counts(by_class: Mapping[str, int]) -> str:
+def _list_counts(by_class: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in by_class.items() if count)

@@ -6,7 +6,7 @@ from math import ceil
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
 from nearmetal.workloads._evenness import EVENNESS, Moments, find_evenness
-from nearmetal.workloads._latency import at_rank, counted
+from nearmetal.workloads._latency import at_rank, count_values
 from nearmetal.workloads._load_document import Lives, LoadDocument, Spread
 
 RATE: Mapping[str, ResponseKind] = {
@@ -76,17 +76,19 @@ def of_rate(documents: Documents, timeout: float) -> dict[str, Response]:
     _something_served(documents)
     _something_in_time(documents)
     return {
-        "throughput": _response(RATE["throughput"], sum(d.throughput for d in documents), documents, _throughput),
-        "transactions": _response(
-            RATE["transactions"], sum(d.transactions for d in documents), documents, _transactions
+        "throughput": _make_response(
+            RATE["throughput"], sum(d.throughput for d in documents), documents, _read_throughput
         ),
-        **_latencies(documents, timeout),
-        **_slowest("connect_p50", "connect_ns", documents),
-        **_slowest("first_byte_p50", "first_byte_ns", documents),
-        **_slowest("handshake_p50", "handshake_ns", documents),
-        **_slowest("handshake_cpu_p50", "handshake_cpu_ns", documents),
-        **_evenness(documents),
-        "errors": _errors(documents),
+        "transactions": _make_response(
+            RATE["transactions"], sum(d.transactions for d in documents), documents, _read_transactions
+        ),
+        **_make_latencies(documents, timeout),
+        **_take_slowest("connect_p50", "connect_ns", documents),
+        **_take_slowest("first_byte_p50", "first_byte_ns", documents),
+        **_take_slowest("handshake_p50", "handshake_ns", documents),
+        **_take_slowest("handshake_cpu_p50", "handshake_cpu_ns", documents),
+        **_make_evenness(documents),
+        "errors": _make_errors(documents),
     }
 
 
@@ -102,17 +104,17 @@ def of_ramp(documents: Documents) -> dict[str, Response]:
     censored = "right" if "above" in ends else "left" if "below" in ends else None
     total = 0.0
     for document in documents:
-        limit = _limit(document)
+        limit = _find_limit(document)
         if limit is None and document.gave_out:
-            return {"errors": _errors(documents)}
+            return {"errors": _make_errors(documents)}
         if limit is None:
             raise ToolFailed("the load generator told no saturation: its ramp was interrupted")
         total += 0.0 if censored == "right" and _is_below(document) else limit
-    saturation = _response(RAMP["saturation"], total, documents, _limit)
-    return {"saturation": saturation.model_copy(update={"censored": censored}), "errors": _errors(documents)}
+    saturation = _make_response(RAMP["saturation"], total, documents, _find_limit)
+    return {"saturation": saturation.model_copy(update={"censored": censored}), "errors": _make_errors(documents)}
 
 
-def _limit(document: LoadDocument) -> float | None:
+def _find_limit(document: LoadDocument) -> float | None:
     """The rate that a client found: where not even its first was kept up, that one, as a bound from above."""
     found = document.saturation
     if found is None or found.censored == "interrupted":
@@ -147,36 +149,36 @@ def _something_in_time(documents: Documents) -> None:
         )
 
 
-def _response(kind: ResponseKind, value: float, documents: Documents, each: PerClient) -> Response:
+def _make_response(kind: ResponseKind, value: float, documents: Documents, each: PerClient) -> Response:
     by_client = tuple(each(document) for document in documents)
     known = tuple(value for value in by_client if value is not None)
     return kind.of(value, by_client=known if len(documents) > 1 and len(known) == len(documents) else None)
 
 
-def _throughput(document: LoadDocument) -> float:
+def _read_throughput(document: LoadDocument) -> float:
     return document.throughput
 
 
-def _transactions(document: LoadDocument) -> float:
+def _read_transactions(document: LoadDocument) -> float:
     return float(document.transactions)
 
 
-def _of(spread: str, response: str) -> PerClient:
+def _read_percentile(spread: str, response: str) -> PerClient:
     """One client's percentile in seconds, by the name of the document's distribution and of the response."""
 
-    def seconds(document: LoadDocument) -> float | None:
+    def read_seconds(document: LoadDocument) -> float | None:
         found: Spread | None = getattr(document, spread)
         if found is None:
             return None
         nanoseconds = found.p99 if response.endswith("p99") else found.p50
         return None if nanoseconds is None or not found.count else nanoseconds / 1e9
 
-    return seconds
+    return read_seconds
 
 
-def _latencies(documents: Documents, timeout: float) -> dict[str, Response]:
-    together = _percentiles(documents, timeout)
-    each = [_percentiles([document], timeout) for document in documents] if len(documents) > 1 else []
+def _make_latencies(documents: Documents, timeout: float) -> dict[str, Response]:
+    together = _find_percentiles(documents, timeout)
+    each = [_find_percentiles([document], timeout) for document in documents] if len(documents) > 1 else []
     found = {}
     for name, (value, is_known) in together.items():
         by_client = tuple(client[name][0] for client in each if name in client)
@@ -188,7 +190,7 @@ def _latencies(documents: Documents, timeout: float) -> dict[str, Response]:
     return found
 
 
-def _percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float, bool]]:
+def _find_percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float, bool]]:
     """Seconds over all requests that were due, and whether they are known. Who was not served has waited for longer
     than anybody who was, and than the timeout: a percentile that falls among such is only known to lie beyond both."""
     attempted, served = sum(d.attempted for d in documents), sum(d.served for d in documents)
@@ -196,9 +198,9 @@ def _percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float,
         return {}
     answered = [document for document in documents if document.latency_ns.count]
     if served == attempted and len(answered) == 1:
-        own = {name: _of("latency_ns", name)(answered[0]) for name in PERCENTS}
+        own = {name: _read_percentile("latency_ns", name)(answered[0]) for name in PERCENTS}
         return {name: (value, True) for name, value in own.items() if value is not None}
-    counts = counted(
+    counts = count_values(
         [document.histogram for document in answered],
         [document.error_histogram for document in documents if document.error_histogram],
     )
@@ -210,13 +212,13 @@ def _percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float,
     return found
 
 
-def _slowest(response: str, spread: str, documents: Documents) -> dict[str, Response]:
-    each = _of(spread, response)
+def _take_slowest(response: str, spread: str, documents: Documents) -> dict[str, Response]:
+    each = _read_percentile(spread, response)
     known = [value for value in map(each, documents) if value is not None]
-    return {response: _response(RATE_BY_TLS[response], max(known), documents, each)} if known else {}
+    return {response: _make_response(RATE_BY_TLS[response], max(known), documents, each)} if known else {}
 
 
-def _evenness(documents: Documents) -> dict[str, Response]:
+def _make_evenness(documents: Documents) -> dict[str, Response]:
     """Of connections that are kept, the lives tell how long the trial was."""
     lives = [document.connection_ns if document.new_connections else Lives() for document in documents]
     return find_evenness(
@@ -229,9 +231,9 @@ def _in_seconds(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
-def _errors(documents: Documents) -> Response:
+def _make_errors(documents: Documents) -> Response:
     share = sum(d.failed for d in documents) / sum(d.attempted for d in documents)
-    return _response(RATE["errors"], share, documents, _error_share)
+    return _make_response(RATE["errors"], share, documents, _error_share)
 
 
 def _error_share(document: LoadDocument) -> float | None:

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Cause, Completed
-from nearmetal.workloads._document import Part, problem
+from nearmetal.workloads._document import Part, describe_problem
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 Nanoseconds = Annotated[int, Field(strict=True)]
@@ -76,11 +76,11 @@ def parse(text: bytes, where: str) -> ClockDocument:
     try:
         return ClockDocument.model_validate_json(text)
     except ValidationError as error:
-        what = f"what the probe printed is no clock.v1: {problem(error)}"
+        what = f"what the probe printed is no clock.v1: {describe_problem(error)}"
         raise ToolFailed(what, where, cause=Cause.MEASUREMENT_INVALID) from None
 
 
-def delays(document: ClockDocument, one_clock: bool) -> Delays:
+def find_delays(document: ClockDocument, one_clock: bool) -> Delays:
     """`one_clock`: both ends read the clock of one kernel, so that there is no offset to be estimated."""
     offset = 0 if one_clock else document.offset_ns
     return Delays(

@@ -8,10 +8,10 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.image import pages
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, Machine, Service, Stage, find_own_address
-from nearmetal.workloads._load_document import LoadDocument, parse, printed
+from nearmetal.workloads._load_document import LoadDocument, parse, require_document
 from nearmetal.workloads._served_parameters import PORTS, ServedParameters
 from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import SERVER, last_words, lossy, must_connect
+from nearmetal.workloads._stage import SERVER, hint_at_loss, last_words, must_connect
 from nearmetal.workloads._words import as_time
 
 READY = 60.0
@@ -70,15 +70,15 @@ class Servers:
         self._ports = {**stage.ports, **PORTS}
         if self._parameters.server in PORTS:
             for server in stage.servers:
-                self._services.append(await stage.serve(server, self._command(server)))
+                self._services.append(await stage.serve(server, self._make_command(server)))
         for index, client in enumerate(stage.clients):
             if index == 0 or stage.connect == "pairs":
-                await self._answered(client, stage, index)
+                await self._wait_answered(client, stage, index)
 
     async def stop(self) -> None:
         await stop_all(self._services)
 
-    def url(self, server: Machine) -> str:
+    def make_url(self, server: Machine) -> str:
         """Where a client sends its requests."""
         if self._parameters.url is not None:
             return self._parameters.url.replace(SERVER, server.address)
@@ -86,7 +86,7 @@ class Servers:
         scheme = self._parameters.scheme
         return f"{scheme}://{server.address}{f':{port}' if port != PORTS_OF[scheme] else ''}{self._first}"
 
-    def _command(self, server: Machine) -> list[str]:
+    def _make_command(self, server: Machine) -> list[str]:
         if self._parameters.server == "lighttpd":
             return ["lighttpd", "-D", "-f", _WITH_PHP if any(map(_is_php, self._paths)) else _PLAIN]
         listen = f"{find_own_address(server)}:{PORTS['probe']}"
@@ -95,13 +95,13 @@ class Servers:
         delay = ("--delay", as_time(self._parameters.delay)) if self._parameters.delay else ()
         return [server.probe, "serve", "--listen", listen, *content, *delay]
 
-    async def _answered(self, client: Machine, stage: Stage, index: int) -> None:
+    async def _wait_answered(self, client: Machine, stage: Stage, index: int) -> None:
         """Return once a client got a 200 for every path, through the data network. ToolFailed when it does not come.
 
         An answer that says the request is wrong (4xx), or is a redirection, will not change by waiting.
         """
-        server, blamed = stage.facing(index), lossy(stage)
-        url = self.url(server)
+        server, blamed = stage.facing(index), hint_at_loss(stage)
+        url = self.make_url(server)
         paths = max(1, len(self._paths))
         asking = ["--requests", str(paths), "--workers", "1", "--timeout", as_time(self._parameters.timeout), "--json"]
         argv = [client.probe, "load", url, *self._words(client), *asking]
@@ -113,19 +113,19 @@ class Servers:
                 raise ToolFailed(
                     why, client.name, 'set `tls` of this workload: { ca = "FILE" }, or { insecure = true }'
                 )
-            document = parse(printed(ended, "the first request", client), client.name)
+            document = parse(require_document(ended, "the first request", client), client.name)
             if document.status.get("2xx", 0) == paths:
                 return
             if any(document.status.get(name, 0) for name in ("1xx", "3xx", "4xx")):
                 asked = url if paths == 1 else f"one of {url} and {', '.join(self._paths[1:])}"
-                what = f"{asked} answers {_seen(document)} instead of 200"
+                what = f"{asked} answers {_describe_answer(document)} instead of 200"
                 raise ToolFailed(what, client.name, _REMEDIES.get(self._parameters.server, _OF_A_SERVICE))
             if document.errors.refused and self._parameters.url and not self._may_still_boot(stage, server):
                 raise _nothing_serves(url, server)
             await self._still_starting(index)
             if time.monotonic() > until:
                 raise ToolFailed(
-                    f"{url} did not answer with 200 within {READY:g} s, but with {_seen(document)}"
+                    f"{url} did not answer with 200 within {READY:g} s, but with {_describe_answer(document)}"
                     f"{blamed}{await self._last_words(index)}",
                     client.name,
                     _SERVE if self._parameters.url is not None else "",
@@ -165,7 +165,7 @@ def _is_php(path: str) -> bool:
     return path.partition("?")[0].endswith(".php")
 
 
-def _seen(document: LoadDocument) -> str:
+def _describe_answer(document: LoadDocument) -> str:
     """What came instead of a 200."""
     others = [(code, count) for code, count in document.status_codes.items() if code != "200"]
     replies = [code if count == 1 else f"{count} times {code}" for code, count in others]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Machine, Stage, Warned
 from nearmetal.model.services import SERVER as SERVER
-from nearmetal.units import show, show_duration
+from nearmetal.units import show_duration, show_unit
 
 SKEW = 0.05
 """Seconds. Of a measurement of ten seconds, half a percent in which not all clients load the server."""
@@ -20,16 +20,16 @@ def uneven_start(ended: Sequence[Completed]) -> list[Warned]:
     return [Warned(code="uneven-start", text=f"{text}after the first")]
 
 
-def lossy(stage: Stage) -> str:
+def hint_at_loss(stage: Stage) -> str:
     """What an error adds where the link itself may be why: TCP does not get through much loss."""
     loss = stage.link.loss
-    return f"; the link is told to lose {show(loss, 'share')} of all frames each way" if loss else ""
+    return f"; the link is told to lose {show_unit(loss, 'share')} of all frames each way" if loss else ""
 
 
 def must_connect(stage: Stage, what: str) -> None:
     """ToolFailed where no connection can come about: to wait for one would only take its time."""
     if stage.link.loss == 1:
-        why = f"{what} needs a TCP connection, and none comes about{lossy(stage)}"
+        why = f"{what} needs a TCP connection, and none comes about{hint_at_loss(stage)}"
         raise ToolFailed(why, stage.clients[0].name, "`ping` measures such a link: its `loss` is then 100 %")
 
 
@@ -39,7 +39,7 @@ def last_words(ended: Completed) -> str:
     return said[-500:] or "it said nothing"
 
 
-def succeeded(ended: Completed, what: str, machine: Machine) -> Completed:
+def require_success(ended: Completed, what: str, machine: Machine) -> Completed:
     """The same, unless it ended badly: ToolFailed with its last words."""
     if ended.status != 0:
         raise ToolFailed(f"{what} ended with status {ended.status}: {last_words(ended)}", machine.name)

@@ -29,12 +29,12 @@ class PinnedFile(Frozen):
             raise ToolFailed(f"{self.path} has changed since the study was planned", "", remedy)
         return content
 
-    def place(self, machine: Machine) -> str:
+    def locate_in(self, machine: Machine) -> str:
         """Where it lies in a machine: beside the probe."""
         return f"{machine.probe}.{self.sha256[:16]}"
 
 
-def _pin(value: Any) -> Any:
+def _pin_value(value: Any) -> Any:
     """A path as a study writes it becomes the file with its checksum. ValueError."""
     if not isinstance(value, str):
         return value
@@ -48,7 +48,7 @@ def _pin(value: Any) -> Any:
     return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-StudyFile = Annotated[PinnedFile, BeforeValidator(_pin)]
+StudyFile = Annotated[PinnedFile, BeforeValidator(_pin_value)]
 
 
 def pin_files(written: Any, validated: Any) -> Any:

@@ -41,44 +41,44 @@ class Cache:
         return json.dumps(asdict(self), indent=1).encode()
 
 
-async def dropped(server: Machine, folder: str, size: int, limit: float) -> Cache:
+async def drop_cache(server: Machine, folder: str, size: int, limit: float) -> Cache:
     """Drop it, and look whether the files in the folder are out of it. MachineLost, TimedOut."""
     of_host = kernel.is_its_hosts(server)
     keeper: Commands = server.site if of_host else server
     found = Cache("host" if of_host else "own")
 
-    async def step(commands: Commands, argv: list[str], stdin: bytes = b"") -> Completed:
+    async def run_step(commands: Commands, argv: list[str], stdin: bytes = b"") -> Completed:
         ended = await commands.exec(argv, stdin=stdin, timeout=limit)
         if ended.status != 0:
-            raise _Refused(f"{' '.join(argv[:2])} ended with status {ended.status}: {last_words(ended)}")
+            raise _StepFailure(f"{' '.join(argv[:2])} ended with status {ended.status}: {last_words(ended)}")
         return ended
 
-    async def resident() -> int:
+    async def count_resident() -> int:
         fincore = ["fincore", "--bytes", "--noheadings", "--output", "RES"]
-        return _total((await step(server, ["find", folder, "-type", "f", "-exec", *fincore, "{}", "+"])).text)
+        return _sum_sizes((await run_step(server, ["find", folder, "-type", "f", "-exec", *fincore, "{}", "+"])).text)
 
-    async def cached() -> int:
-        return _cached((await step(keeper, ["cat", "/proc/meminfo"])).text)
+    async def read_cached() -> int:
+        return _parse_cached((await run_step(keeper, ["cat", "/proc/meminfo"])).text)
 
     try:
-        await step(keeper, ["sync"])
-        found = replace(found, files_before=await resident(), cached_before=await cached())
-        await step(keeper, ["tee", _DROP], _EVERYTHING)
-        left = await resident()
-        found = replace(found, files_after=left, cached_after=await cached())
-    except _Refused as refused:
-        return replace(found, problem=f"{server.name}: {_whose(found)} was not dropped: {refused}; {_REMEDY}")
+        await run_step(keeper, ["sync"])
+        found = replace(found, files_before=await count_resident(), cached_before=await read_cached())
+        await run_step(keeper, ["tee", _DROP], _EVERYTHING)
+        left = await count_resident()
+        found = replace(found, files_after=left, cached_after=await read_cached())
+    except _StepFailure as refused:
+        return replace(found, problem=f"{server.name}: {_name_cache(found)} was not dropped: {refused}; {_REMEDY}")
     if left <= REMAINS * size:
         return found
     remains = f"{show_size(left)} of {show_size(size)} of files are still in memory"
-    return replace(found, problem=f"{server.name}: {_whose(found)} was dropped, and {remains}; {_REMEDY}")
+    return replace(found, problem=f"{server.name}: {_name_cache(found)} was dropped, and {remains}; {_REMEDY}")
 
 
-class _Refused(Exception):
+class _StepFailure(Exception):
     """A step did not do what it was to do; its text says which, and why."""
 
 
-def warnings(server: Machine, spec: MachineSpec, cache: str, size: int) -> list[Warned]:
+def list_warnings(server: Machine, spec: MachineSpec, cache: str, size: int) -> list[Warned]:
     """What a reader should know of a run that goes to the disk of a virtual machine, and not to its memory alone."""
     if kernel.is_its_hosts(server) or spec.disk_cache in _PAST_THE_HOSTS:
         return []
@@ -95,20 +95,20 @@ def warnings(server: Machine, spec: MachineSpec, cache: str, size: int) -> list[
     return [Warned(code="host-cache", text=text)]
 
 
-def _whose(cache: Cache) -> str:
+def _name_cache(cache: Cache) -> str:
     return "the page cache of its host" if cache.kernel == "host" else "the page cache of its kernel"
 
 
-def _total(sizes: str) -> int:
+def _sum_sizes(sizes: str) -> int:
     try:
         return sum(map(int, sizes.split()))
     except ValueError:
-        raise _Refused(f"fincore printed no sizes: {sizes[:100]!r}") from None
+        raise _StepFailure(f"fincore printed no sizes: {sizes[:100]!r}") from None
 
 
-def _cached(meminfo: str) -> int:
+def _parse_cached(meminfo: str) -> int:
     values: Mapping[str, str] = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
     number, _, unit = values.get("Cached", "").strip().partition(" ")
     if not number.isdigit() or unit != "kB":
-        raise _Refused("/proc/meminfo has no `Cached`")
+        raise _StepFailure("/proc/meminfo has no `Cached`")
     return int(number) * 1024

@@ -17,7 +17,7 @@ _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?"
 _FIGURE = re.compile(rf"\s+(\S[^:]*):\s+({_NUMBER})(?:/({_NUMBER}))?s?")
 
 
-def figures(text: str) -> Figures:
+def parse_figures(text: str) -> Figures:
     """Every figure of a run, as printed: seconds in "General statistics", milliseconds in "Latency (ms)"."""
     found: dict[str, dict[str, tuple[float, ...]]] = {}
     section: dict[str, tuple[float, ...]] = {}
@@ -31,7 +31,7 @@ def figures(text: str) -> Figures:
     return {name: labels for name, labels in found.items() if labels}
 
 
-def figure(found: Figures, section: str, label: str) -> float:
+def require_figure(found: Figures, section: str, label: str) -> float:
     """One figure. ToolFailed when sysbench did not print it."""
     numbers = found.get(section, {}).get(label)
     if numbers is None or len(numbers) != 1:
@@ -39,43 +39,47 @@ def figure(found: Figures, section: str, label: str) -> float:
     return numbers[0]
 
 
-def events(found: Figures) -> float:
+def require_events(found: Figures) -> float:
     """How many events there were. ToolFailed when there was none: nothing was measured."""
-    count = figure(found, "General statistics", "total number of events")
+    count = require_figure(found, "General statistics", "total number of events")
     if count <= 0:
         raise ToolFailed("sysbench finished no event", remedy="give a longer `duration`")
     return count
 
 
 def events_per_second(found: Figures) -> float:
-    """The response `events` of the test cpu, in 1/s."""
-    return _positive(figure(found, "CPU speed", "events per second"), "events per second")
+    """The response `require_events` of the test cpu, in 1/s."""
+    return _require_positive(require_figure(found, "CPU speed", "events per second"), "events per second")
 
 
-def elapsed(found: Figures) -> float:
+def require_elapsed(found: Figures) -> float:
     """Seconds from the first event's start to the last one's end."""
-    return _positive(figure(found, "General statistics", "total time"), "total time")
+    return _require_positive(require_figure(found, "General statistics", "total time"), "total time")
 
 
 def operations_per_second(found: Figures, label: str) -> float:
     """ "reads/s" or "writes/s" of the test fileio; fsync is apart."""
-    return _positive(figure(found, "File operations", label), label)
+    return _require_positive(require_figure(found, "File operations", label), label)
 
 
 def mean_latency(found: Figures) -> float:
     """Seconds. The printed mean has two decimals of a millisecond, which is nothing for a read from memory."""
-    return _positive(figure(found, "Latency (ms)", "sum"), "the sum of latencies") / events(found) / 1e3
+    return (
+        _require_positive(require_figure(found, "Latency (ms)", "sum"), "the sum of latencies")
+        / require_events(found)
+        / 1e3
+    )
 
 
-def latency(found: Figures, label: str) -> float:
+def require_latency(found: Figures, label: str) -> float:
     """Seconds, as printed: 0 for one that is less than half of the last digit."""
-    value = figure(found, "Latency (ms)", label)
+    value = require_figure(found, "Latency (ms)", label)
     if value < 0:
         raise ToolFailed(f"sysbench printed {value:g} ms for {label!r}: time does not run backwards")
     return value / 1e3
 
 
-def fairness(found: Figures) -> float:
+def measure_fairness(found: Figures) -> float:
     """Jain's index of the events of each thread: 1 when all had the same number, 1/n when one of n had all of them."""
     numbers = found.get("Threads fairness", {}).get("events (avg/stddev)", ())
     if len(numbers) != 2 or numbers[0] <= 0:
@@ -84,7 +88,7 @@ def fairness(found: Figures) -> float:
     return 1 / (1 + (deviation / mean) ** 2)
 
 
-def _positive(value: float, what: str) -> float:
+def _require_positive(value: float, what: str) -> float:
     if value <= 0:
         raise ToolFailed(f"sysbench printed {value:g} for {what}: nothing was measured")
     return value

@@ -45,7 +45,7 @@ _LATENCIES = {
 _FAIRNESS = ResponseKind(unit="share", better="higher", scale="difference", title="fairness among threads")
 
 
-def kinds(given: SysbenchParameters) -> Mapping[str, ResponseKind]:
+def list_kinds(given: SysbenchParameters) -> Mapping[str, ResponseKind]:
     """What a run can give; the primary first. Threads share fairly or not only where there are several."""
     done = {"events": _EVENTS} if given.test == "cpu" else {}
     elapsed = {"elapsed": _ELAPSED} if given.events is not None else {}
@@ -58,28 +58,30 @@ def kinds(given: SysbenchParameters) -> Mapping[str, ResponseKind]:
     return {**done, **elapsed, **read, **written, **reads, **writes, **fsyncs, **_LATENCIES, **fairness}
 
 
-def responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
+def make_responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
     """ToolFailed when a figure is missing, or is 0 where that means that nothing was measured."""
     # The printed MiB/s have two decimals; operations have as many of a number thousands of times as large.
     each: Mapping[str, Callable[[], float]] = {
         "events": lambda: output.events_per_second(found),
-        "elapsed": lambda: output.elapsed(found),
+        "elapsed": lambda: output.require_elapsed(found),
         "read": lambda: output.operations_per_second(found, "reads/s") * given.block_size,
         "written": lambda: output.operations_per_second(found, "writes/s") * given.block_size,
         "reads": lambda: output.operations_per_second(found, "reads/s"),
         "writes": lambda: output.operations_per_second(found, "writes/s"),
-        "fsyncs": lambda: output.figure(found, "File operations", "fsyncs/s"),
+        "fsyncs": lambda: output.require_figure(found, "File operations", "fsyncs/s"),
         "latency_mean": lambda: output.mean_latency(found),
-        "fairness": lambda: output.fairness(found),
+        "fairness": lambda: output.measure_fairness(found),
     }
     rounded = {"latency_p95": "95th percentile", "latency_max": "max"}
     return {
-        name: _rounded(output.latency(found, rounded[name]), kind) if name in rounded else kind.of(each[name]())
-        for name, kind in kinds(given).items()
+        name: _bound_latency(output.require_latency(found, rounded[name]), kind)
+        if name in rounded
+        else kind.of(each[name]())
+        for name, kind in list_kinds(given).items()
     }
 
 
-def _rounded(seconds: float, kind: ResponseKind) -> Response:
+def _bound_latency(seconds: float, kind: ResponseKind) -> Response:
     """A printed 0.00 ms is a latency of which no more is known than that it is less than half of the last digit."""
     if seconds == 0:
         return kind.of(output.LAST_DIGIT / 2, censored="left")

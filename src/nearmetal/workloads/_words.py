@@ -1,7 +1,7 @@
 """Figures as words of a command line."""
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Exactly, and never in a notation that starts with a sign."""
     if value is None:
         raise AssertionError("the parameters were validated to have it")
@@ -9,4 +9,4 @@ def number(value: float | None) -> str:
 
 
 def as_time(seconds: float) -> str:
-    return f"{number(seconds)}s"
+    return f"{format_number(seconds)}s"

@@ -25,9 +25,9 @@ from nearmetal.model import (
     Warned,
 )
 from nearmetal.model.services import FileText
-from nearmetal.workloads._command_match import search
+from nearmetal.workloads._command_match import search_pattern
 from nearmetal.workloads._parameters import Time
-from nearmetal.workloads._stage import SERVER, succeeded
+from nearmetal.workloads._stage import SERVER, require_success
 
 SLACK = 60.0
 """Seconds beyond `duration` when the study gives no `timeout`."""
@@ -35,7 +35,7 @@ LARGEST = 16 * 2**20
 """Bytes of output. A number is looked for in a report, not in a data set."""
 
 
-def _word(value: object) -> object:
+def _to_word(value: object) -> object:
     """A factor's level in the place of a word comes with its type; a program takes text."""
     return format_level(value) if isinstance(value, bool | int | float) else value
 
@@ -46,7 +46,7 @@ def _without_nul(word: str) -> str:
     return word
 
 
-Word = Annotated[str, BeforeValidator(_word), AfterValidator(_without_nul)]
+Word = Annotated[str, BeforeValidator(_to_word), AfterValidator(_without_nul)]
 
 
 def _check_pattern(value: str) -> str:
@@ -207,11 +207,11 @@ class Command:
     async def run(self, stage: Stage) -> Measurement:
         commands = [
             (machine, [word.replace(SERVER, server.address) for word in self._parameters.argv])
-            for machine, server in self._places(stage)
+            for machine, server in self._list_places(stage)
         ]
         ended = await stage.together(commands, self._parameters.limit)
         outputs = [
-            (machine, succeeded(one, f"`{argv[0]}`", machine))
+            (machine, require_success(one, f"`{argv[0]}`", machine))
             for one, (machine, argv) in zip(ended, commands, strict=True)
         ]
         responses = {}
@@ -222,10 +222,10 @@ class Command:
             responses=responses,
             events=len(outputs),
             warnings=tuple(warning for machine, one in outputs if (warning := _left_running(one, machine))),
-            artifacts=_artifacts([one for _, one in outputs]),
+            artifacts=_make_artifacts([one for _, one in outputs]),
         )
 
-    def _places(self, stage: Stage) -> list[tuple[Machine, Machine]]:
+    def _list_places(self, stage: Stage) -> list[tuple[Machine, Machine]]:
         """Each machine that the command runs on, and the server that `$server` means there."""
         if self._parameters.on == "server":
             return [(server, server) for server in stage.servers]
@@ -237,7 +237,7 @@ async def read_value(reading: Reading, ended: Completed, where: str) -> float:
     if len(ended.stdout) > LARGEST:
         raise ToolFailed(f"the command printed {len(ended.stdout)} bytes; {LARGEST} are read", where)
     if reading.match is not None:
-        return await _matched(reading.match, ended.text, where)
+        return await _match_number(reading.match, ended.text, where)
     return _at_path(reading.json_ or "", ended.stdout, where)
 
 
@@ -248,7 +248,7 @@ def _left_running(ended: Completed, machine: Machine) -> Warned | None:
     return Warned(code="left-running", text=text)
 
 
-def _artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:
+def _make_artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:
     return {
         f"command-{index}.{stream}": text
         for index, one in enumerate(ended)
@@ -257,13 +257,13 @@ def _artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:
     }
 
 
-async def _matched(pattern: str, text: str, where: str) -> float:
-    found = await search(pattern, text, where)
+async def _match_number(pattern: str, text: str, where: str) -> float:
+    found = await search_pattern(pattern, text, where)
     try:
         value = float(found or "")
     except ValueError:
         raise ToolFailed(f"{pattern!r} matched {found!r}, which is no number", where) from None
-    return _finite(value, where)
+    return _require_finite(value, where)
 
 
 def _at_path(path: str, text: bytes, where: str) -> float:
@@ -280,12 +280,12 @@ def _at_path(path: str, text: bytes, where: str) -> float:
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise ToolFailed(f"{path!r} is {json.dumps(found)[:100]} and no number", where)
     try:
-        return _finite(float(found), where)
+        return _require_finite(float(found), where)
     except OverflowError:
         raise ToolFailed(f"{path!r} is too large a number", where) from None
 
 
-def _finite(value: float, where: str) -> float:
+def _require_finite(value: float, where: str) -> float:
     if not math.isfinite(value):
         raise ToolFailed(f"the command printed {value}, which is no measurement", where)
     return value

@@ -10,10 +10,10 @@ from nearmetal.model import Cause, Completed, Frozen, Machine, Measurement, Stag
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
 from nearmetal.workloads._http_requests import Requests
-from nearmetal.workloads._load_document import LoadDocument, parse, printed
+from nearmetal.workloads._load_document import LoadDocument, parse, require_document
 from nearmetal.workloads._server import Servers
 from nearmetal.workloads._stage import uneven_start
-from nearmetal.workloads._words import as_time, number
+from nearmetal.workloads._words import as_time, format_number
 
 SLACK = 20.0
 """Seconds beyond the load itself: starting the generator, and printing what it found."""
@@ -44,45 +44,47 @@ class Http:
             tls=parameters.tls,
         )
         first = "/" if parameters.mix else None
-        self._servers = Servers(parameters, parameters.all_paths, partial(self._requests.words, once=True), first)
+        self._servers = Servers(
+            parameters, parameters.all_paths, partial(self._requests.make_arguments, once=True), first
+        )
 
     async def prepare(self, stage: Stage) -> None:
         await self._requests.put_files(stage.clients)
         await self._servers.start(stage)
         if self._parameters.warmup > 0:
-            await self._loaded(stage, self._warming(), self._parameters.warmup + self._parameters.timeout)
+            await self._run_load(stage, self._make_warming(), self._parameters.warmup + self._parameters.timeout)
 
     async def finish(self, stage: Stage) -> None:
         await self._servers.stop()
         await self._requests.remove_files(stage.clients)
 
     async def run(self, stage: Stage) -> Measurement:
-        ended = await self._loaded(stage, self._measuring(), self._parameters.longest_seconds)
+        ended = await self._run_load(stage, self._make_measuring(), self._parameters.longest_seconds)
         documents = [parse(one.stdout, client.name) for one, client in zip(ended, stage.clients, strict=True)]
         for document, client in zip(documents, stage.clients, strict=True):
             if (silence := _load_gates.find_silence(document)) is not None:
                 said = {f"load-{index}.json": one.stdout for index, one in enumerate(ended)}
                 raise ToolFailed(silence, client.name, said=said, cause=Cause.SERVICE_SILENT)
-        return self._measurement(documents, ended)
+        return self._make_measurement(documents, ended)
 
-    async def _loaded(self, stage: Stage, pace: Argv, limit: float) -> list[Completed]:
+    async def _run_load(self, stage: Stage, pace: Argv, limit: float) -> list[Completed]:
         """Load from every client at once; what became of each generator, which has printed a document."""
         commands = []
         for index, client in enumerate(stage.clients):
-            argv = self._command(client, self._servers.url(stage.facing(index)), pace)
+            argv = self._make_command(client, self._servers.make_url(stage.facing(index)), pace)
             commands.append((client, [*argv, *self._by_lot(stage, index)]))
         ended = await stage.together(commands, limit + SLACK)
         for one, client in zip(ended, stage.clients, strict=True):
-            printed(one, "the load generator", client)
+            require_document(one, "the load generator", client)
         return ended
 
-    def _command(self, client: Machine, url: str, pace: Argv) -> Argv:
+    def _make_command(self, client: Machine, url: str, pace: Argv) -> Argv:
         given = self._parameters
         argv = [
             client.probe,
             "load",
             url,
-            *self._requests.words(client),
+            *self._requests.make_arguments(client),
             "--json",
             *pace,
             "--workers",
@@ -101,36 +103,43 @@ class Http:
         drawn = hashlib.sha256(f"{stage.seed} {client}".encode()).digest()
         return ["--seed", str(int.from_bytes(drawn[:4]))]
 
-    def _warming(self) -> Argv:
+    def _make_warming(self) -> Argv:
         """The load that is measured, a little of it: apart from it, so that neither what observers see nor the
         host's cost contains a request that is not counted."""
         given = self._parameters
         rate = {"closed": None, "open": given.rate, "ramp": given.from_}[given.mode]
-        mode = ["closed"] if rate is None else ["open", "--rate", number(rate)]
+        mode = ["closed"] if rate is None else ["open", "--rate", format_number(rate)]
         return ["--mode", *mode, "--duration", as_time(given.warmup)]
 
-    def _measuring(self) -> Argv:
+    def _make_measuring(self) -> Argv:
         given = self._parameters
         pace = ["--mode", given.mode]
         if given.mode == "ramp":
-            steps = ["--from", number(given.from_), "--step", number(given.step), "--to", number(given.to)]
+            steps = [
+                "--from",
+                format_number(given.from_),
+                "--step",
+                format_number(given.step),
+                "--to",
+                format_number(given.to),
+            ]
             return [*pace, *steps, "--per-step", given.per_step]
         if given.mode == "open":
-            pace += ["--rate", number(given.rate)]
+            pace += ["--rate", format_number(given.rate)]
         if given.requests is not None:
             return [*pace, "--requests", str(given.requests)]
         return [*pace, "--duration", as_time(given.measured_seconds)]
 
-    def _measurement(self, documents: Sequence[LoadDocument], ended: Sequence[Completed]) -> Measurement:
+    def _make_measurement(self, documents: Sequence[LoadDocument], ended: Sequence[Completed]) -> Measurement:
         given = self._parameters
         ramp = given.mode == "ramp"
-        gates = _load_gates.warnings(documents, given.threads, given.mode == "closed")
+        gates = _load_gates.list_warnings(documents, given.threads, given.mode == "closed")
         return Measurement(
             responses=_load_responses.of_ramp(documents) if ramp else _load_responses.of_rate(documents, given.timeout),
             events=sum(document.requests.completed for document in documents),
             artifacts={f"load-{index}.json": one.stdout for index, one in enumerate(ended)},
             warnings=(*uneven_start(ended), *gates),
-            invalid=_load_gates.invalid(documents),
+            invalid=_load_gates.find_invalid(documents),
         )
 
 

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from nearmetal.model import Completed, Frozen, Measurement, Stage
 from nearmetal.workloads import _httperf_gates, _httperf_responses
-from nearmetal.workloads._httperf_output import figure, figures
+from nearmetal.workloads._httperf_output import parse_figures, require_figure
 from nearmetal.workloads._httperf_parameters import HttperfParameters
 from nearmetal.workloads._server import Servers
-from nearmetal.workloads._stage import succeeded, uneven_start
-from nearmetal.workloads._words import number
+from nearmetal.workloads._stage import require_success, uneven_start
+from nearmetal.workloads._words import format_number
 
 SLACK = 20.0
 """Seconds beyond the load itself: starting httperf, and printing what it found."""
@@ -35,25 +35,25 @@ class Httperf:
         await self._servers.start(stage)
         if given.warmup > 0:
             connections = given.connections_in(given.warmup)
-            await self._loaded(stage, connections, connections / given.connection_rate + given.longest_life)
+            await self._run_load(stage, connections, connections / given.connection_rate + given.longest_life)
 
     async def finish(self, stage: Stage) -> None:
         await self._servers.stop()
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
-        return self.measurement(await self._loaded(stage, given.measured_connections, given.longest_seconds))
+        return self.make_measurement(await self._run_load(stage, given.measured_connections, given.longest_seconds))
 
-    async def _loaded(self, stage: Stage, connections: int, limit: float) -> list[Completed]:
+    async def _run_load(self, stage: Stage, connections: int, limit: float) -> list[Completed]:
         """Load from every client at once; what each httperf printed."""
         commands = [
-            (client, self._command(self._servers.url(stage.facing(index)), connections))
+            (client, self._make_command(self._servers.make_url(stage.facing(index)), connections))
             for index, client in enumerate(stage.clients)
         ]
         ended = await stage.together(commands, limit + SLACK)
-        return [succeeded(one, "httperf", client) for one, client in zip(ended, stage.clients, strict=True)]
+        return [require_success(one, "httperf", client) for one, client in zip(ended, stage.clients, strict=True)]
 
-    def _command(self, url: str, connections: int) -> list[str]:
+    def _make_command(self, url: str, connections: int) -> list[str]:
         given = self._parameters
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 80
@@ -64,24 +64,24 @@ class Httperf:
             # It would leave the port out, and a server that tells its sites apart by it would answer another request.
             *([f"--server-name={host}:{port}"] if port != 80 else []),
             f"--uri={parts.path or '/'}{f'?{parts.query}' if parts.query else ''}",
-            f"--rate={number(given.connection_rate)}",
+            f"--rate={format_number(given.connection_rate)}",
             f"--num-conns={connections}",
             f"--num-calls={given.calls}",
-            f"--timeout={number(given.timeout)}",
+            f"--timeout={format_number(given.timeout)}",
         ]
 
-    def measurement(self, ended: list[Completed]) -> Measurement:
+    def make_measurement(self, ended: list[Completed]) -> Measurement:
         """What the clients' output says. Pure. ToolFailed when a figure is missing."""
         given = self._parameters
-        clients = [figures(one.text) for one in ended]
+        clients = [parse_figures(one.text) for one in ended]
         printed = {f"httperf-{index}.txt": one.stdout for index, one in enumerate(ended)}
         found = {f"httperf-{index}.json": json.dumps(client, indent=1).encode() for index, client in enumerate(clients)}
         return Measurement(
-            responses=_httperf_responses.responses(clients, given.measured_connections * given.calls),
-            events=sum(figure(client, "replies.count") for client in clients),
+            responses=_httperf_responses.make_responses(clients, given.measured_connections * given.calls),
+            events=sum(require_figure(client, "replies.count") for client in clients),
             artifacts={**printed, **found},
-            warnings=(*uneven_start(ended), *_httperf_gates.warnings(clients, given)),
-            invalid=_httperf_gates.invalid(clients, given),
+            warnings=(*uneven_start(ended), *_httperf_gates.list_warnings(clients, given)),
+            invalid=_httperf_gates.find_invalid(clients, given),
         )
 
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Service, Stage, Warned, find_own_address
 from nearmetal.workloads import _iperf3_responses
-from nearmetal.workloads._iperf3_output import failed, never_started, parse
+from nearmetal.workloads._iperf3_output import find_failure, never_started, parse
 from nearmetal.workloads._iperf3_parameters import PORT, Iperf3Parameters
 from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import last_words, lossy, must_connect, uneven_start
-from nearmetal.workloads._words import number
+from nearmetal.workloads._stage import hint_at_loss, last_words, must_connect, uneven_start
+from nearmetal.workloads._words import format_number
 
 """Where the first client's server listens, and each further client's on the next: iperf3 serves one at a time."""
 READY = 30.0
@@ -36,7 +36,7 @@ class Iperf3:
 
     def __init__(self, parameters: Iperf3Parameters) -> None:
         self._parameters = parameters
-        self.responses = _iperf3_responses.kinds(parameters)
+        self.responses = _iperf3_responses.list_kinds(parameters)
         self.duration = parameters.whole
         self.limit = STARTS * (parameters.whole + SLACK + SETTLED)
         self._services: list[Service] = []
@@ -45,16 +45,19 @@ class Iperf3:
         must_connect(stage, "iperf3, of UDP too,")
         for index in range(len(stage.clients)):
             server = stage.facing(index)
-            self._services.append(await stage.serve(server, self._listening(server, index)))
+            self._services.append(await stage.serve(server, self._make_server_command(server, index)))
         for index, client in enumerate(stage.clients):
-            await self._answered(stage, client, index)
+            await self._wait_answered(stage, client, index)
 
     async def finish(self, stage: Stage) -> None:
         await stop_all(self._services)
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
-        commands = [(client, self._measuring(stage.facing(index), index)) for index, client in enumerate(stage.clients)]
+        commands = [
+            (client, self._make_client_command(stage.facing(index), index))
+            for index, client in enumerate(stage.clients)
+        ]
         ended = await stage.together(commands, given.whole + SLACK)
         again = 0
         while again < STARTS - 1 and any(map(never_started, ended)):
@@ -65,60 +68,66 @@ class Iperf3:
             # First: what another one in its place said may be nothing that can be read.
             for index in range(len(self._services)):
                 await self._still_serving(index)
-            found = self.measurement(ended, [client.name for client in stage.clients], again)
+            found = self.make_measurement(ended, [client.name for client in stage.clients], again)
         except ToolFailed as error:
-            blamed = lossy(stage) if any(map(failed, ended)) else ""
-            raise ToolFailed(f"{error.what}{blamed}", error.where, error.remedy, _said(ended)) from None
+            blamed = hint_at_loss(stage) if any(map(find_failure, ended)) else ""
+            raise ToolFailed(f"{error.what}{blamed}", error.where, error.remedy, _make_artifacts(ended)) from None
         return found
 
-    def measurement(self, ended: list[Completed], names: list[str], again: int = 0) -> Measurement:
+    def make_measurement(self, ended: list[Completed], names: list[str], again: int = 0) -> Measurement:
         """What the clients' output says. Pure. ToolFailed when it says nothing that can be believed."""
         given = self._parameters
         runs = [parse(one, given, name) for one, name in zip(ended, names, strict=True)]
-        warnings = [*uneven_start(ended), *_iperf3_responses.warnings(runs, given)]
+        warnings = [*uneven_start(ended), *_iperf3_responses.list_warnings(runs, given)]
         if again:
             text = f"iperf3 was started {again + 1} times, because the network had lost what it begins with"
             warnings.append(Warned(code="started-again", text=text))
         return Measurement(
-            responses=_iperf3_responses.responses(runs, given),
-            events=_iperf3_responses.events(runs, given),
+            responses=_iperf3_responses.make_responses(runs, given),
+            events=_iperf3_responses.count_events(runs, given),
             artifacts={f"iperf3-{index}.json": one.stdout for index, one in enumerate(ended)},
             warnings=tuple(warnings),
         )
 
     # ── What is run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _listening(self, server: Machine, index: int) -> list[str]:
+    def _make_server_command(self, server: Machine, index: int) -> list[str]:
         place = ["--bind", find_own_address(server), "--port", str(PORT + index)]
-        return ["iperf3", "--server", *place, "--interval", number(self._parameters.interval), "--json"]
+        return ["iperf3", "--server", *place, "--interval", format_number(self._parameters.interval), "--json"]
 
-    def _measuring(self, server: Machine, index: int) -> list[str]:
+    def _make_client_command(self, server: Machine, index: int) -> list[str]:
         given = self._parameters
-        argv = [*_client(server, index), "--time", number(given.duration), "--interval", number(given.interval)]
-        argv += ["--omit", number(given.warmup), "--parallel", str(given.parallel), "--get-server-output"]
+        argv = [
+            *_start_client_command(server, index),
+            "--time",
+            format_number(given.duration),
+            "--interval",
+            format_number(given.interval),
+        ]
+        argv += ["--omit", format_number(given.warmup), "--parallel", str(given.parallel), "--get-server-output"]
         argv += ["--udp"] if given.protocol == "udp" else []
         # iperf3 means each stream's.
         argv += ["--bitrate", str(given.rate // given.parallel)] if given.rate is not None else []
         argv += ["--length", str(given.length)] if given.length is not None else []
         return argv + {"forward": [], "reverse": ["--reverse"], "both": ["--bidir"]}[given.direction]
 
-    async def _answered(self, stage: Stage, client: Machine, index: int) -> None:
+    async def _wait_answered(self, stage: Stage, client: Machine, index: int) -> None:
         """Return once a client has sent its server a few bytes, through the data network. ToolFailed."""
-        argv = [*_client(stage.facing(index), index), "--bytes", "1K"]
+        argv = [*_start_client_command(stage.facing(index), index), "--bytes", "1K"]
         until = time.monotonic() + READY
         while True:
             try:
                 ended = await client.exec(argv, timeout=READY)
             except TimedOut:
-                raise ToolFailed(f"no iperf3 answers within {READY:g} s{lossy(stage)}", client.name) from None
+                raise ToolFailed(f"no iperf3 answers within {READY:g} s{hint_at_loss(stage)}", client.name) from None
             if ended.status != 0:
                 raise ToolFailed(f"iperf3 ended with status {ended.status}: {last_words(ended)}", client.name)
-            failure = failed(ended)
+            failure = find_failure(ended)
             await self._still_serving(index)
             if failure is None:
                 return
             if time.monotonic() > until:
-                what = f"no iperf3 answers within {READY:g} s: {failure}{lossy(stage)}"
+                what = f"no iperf3 answers within {READY:g} s: {failure}{hint_at_loss(stage)}"
                 raise ToolFailed(what, client.name, said={f"iperf3-{index}.json": ended.stdout})
             await asyncio.sleep(POLL)
 
@@ -126,15 +135,15 @@ class Iperf3:
         """ToolFailed when the server of a client has ended: whatever answers in its place is not ours."""
         ended = await ended_within(self._services[index], 0)
         if ended is not None:
-            why = failed(ended) or last_words(ended)
+            why = find_failure(ended) or last_words(ended)
             raise ToolFailed(f"iperf3 ended instead of serving: {why}", self._services[index].machine.name)
 
 
-def _client(server: Machine, index: int) -> list[str]:
+def _start_client_command(server: Machine, index: int) -> list[str]:
     return ["iperf3", "--client", server.address, "--port", str(PORT + index), "--json"]
 
 
-def _said(ended: list[Completed]) -> dict[str, bytes]:
+def _make_artifacts(ended: list[Completed]) -> dict[str, bytes]:
     """All that the clients' iperf3 printed, understood or not, as files."""
     printed = {f"iperf3-{index}.json": one.stdout for index, one in enumerate(ended)}
     return {name: text for name, text in printed.items() if text} | {

@@ -53,13 +53,13 @@ class Noise:
         (ended,) = await stage.together([(server, argv)], self.limit)
         found = heard_by(ended, server)[cpu]
         return Measurement(
-            responses={name: KINDS[name].of(value) for name, value in values(found).items()},
+            responses={name: KINDS[name].of(value) for name, value in list_values(found).items()},
             events=found.gaps,
             artifacts={"noise.json": ended.stdout},
         )
 
 
-def values(found: Heard) -> dict[str, float]:
+def list_values(found: Heard) -> dict[str, float]:
     """Responses by name: the share of time lost, the longest gap in s; gaps, ticks, interrupts per second. Pure."""
     told: dict[str, float] = {
         "lost": found.share,

@@ -23,9 +23,9 @@ from nearmetal.model import (
 )
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
-from nearmetal.workloads._ping_document import Delays, delays, got_nothing, parse
+from nearmetal.workloads._ping_document import Delays, find_delays, got_nothing, parse
 from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import last_words, succeeded, uneven_start
+from nearmetal.workloads._stage import last_words, require_success, uneven_start
 from nearmetal.workloads._words import as_time
 
 PORT = 9123
@@ -106,10 +106,10 @@ class Ping:
         for index, server in enumerate(dict.fromkeys(faced)):
             # Over a link that loses frames, whether a client is answered is what is to be measured.
             asking = server if stage.link.loss else stage.clients[faced.index(server)]
-            await self._answered(asking, server, index)
+            await self._wait_answered(asking, server, index)
         if stage.link.loss:
             for client, server in zip(stage.clients, faced, strict=True):
-                await self._introduced(client, server)
+                await self._introduce_ends(client, server)
 
     async def finish(self, stage: Stage) -> None:
         await stop_all(self._services)
@@ -117,43 +117,47 @@ class Ping:
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
         pairs = [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
-        commands = [(client, self._asking(client, server, given.count)) for client, server in pairs]
+        commands = [(client, self._make_command(client, server, given.count)) for client, server in pairs]
         ended = await stage.together(commands, self.limit)
-        return measurement(
-            [await self._delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)], ended
+        return make_measurement(
+            [await self._read_delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)], ended
         )
 
-    async def _delays(self, stage: Stage, ended: Completed, client: Machine, server: Machine) -> Delays:
+    async def _read_delays(self, stage: Stage, ended: Completed, client: Machine, server: Machine) -> Delays:
         """What a client saw. Nothing at all is a measurement where the link is told to lose frames, and the server
         still answers itself; of any other link something is wrong that nobody asked for."""
         if stage.link.loss and got_nothing(ended):
-            succeeded(await self._ask_itself(server), f"nothing came back; {server.name} asked by itself", server)
+            require_success(await self._ask_itself(server), f"nothing came back; {server.name} asked by itself", server)
             return Delays(asked=self._parameters.count, answered=0)
-        document = parse(succeeded(ended, "clock ask", client).stdout, client.name)
-        return delays(document, kernel.is_shared(client, server))
+        document = parse(require_success(ended, "clock ask", client).stdout, client.name)
+        return find_delays(document, kernel.is_shared(client, server))
 
     async def _ask_itself(self, server: Machine) -> Completed:
-        return await server.exec(self._asking(server, server, 3), timeout=READY + 5 * self._parameters.timeout)
+        return await server.exec(self._make_command(server, server, 3), timeout=READY + 5 * self._parameters.timeout)
 
-    def _asking(self, client: Machine, server: Machine, count: int) -> list[str]:
+    def _make_command(self, client: Machine, server: Machine, count: int) -> list[str]:
         given = self._parameters
         pace = ["--count", str(count), "--interval", as_time(given.interval), "--timeout", as_time(given.timeout)]
         return [client.probe, "clock", "ask", f"{server.address}:{PORT}", *pace, "--json"]
 
-    async def _introduced(self, client: Machine, server: Machine) -> None:
+    async def _introduce_ends(self, client: Machine, server: Machine) -> None:
         """Have them find each other's hardware addresses first: where that question is lost it is asked again a second
         later, and until then packets wait, or are dropped by the kernel, beside those that the link loses. Of a link
         that loses all of them nothing comes, which is what is measured then."""
         for _ in range(_INTRODUCTIONS):
-            ended = await client.exec(self._asking(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
+            ended = await client.exec(
+                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
+            )
             if ended.status == 0:
                 return
 
-    async def _answered(self, client: Machine, server: Machine, index: int) -> None:
+    async def _wait_answered(self, client: Machine, server: Machine, index: int) -> None:
         """Return once the server has answered a client through the data network. ToolFailed when it does not."""
         until = time.monotonic() + READY
         while True:
-            ended = await client.exec(self._asking(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
+            ended = await client.exec(
+                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
+            )
             if ended.status == 0:
                 return
             ended_early = await ended_within(self._services[index], POLL)
@@ -164,7 +168,7 @@ class Ping:
                 raise ToolFailed(f"nothing came back within {READY:g} s: {last_words(ended)}", client.name)
 
 
-def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurement:
+def make_measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurement:
     """What the clients saw, as responses: times are those of the slowest client, loss that of all packets. Pure.
 
     A client to which nothing came back has no times, and then it is not known which is the slowest: there are none.
@@ -182,7 +186,7 @@ def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurem
         artifacts={f"ping-{index}.json": one.stdout for index, one in enumerate(ended) if one.stdout},
         warnings=(
             *uneven_start(ended),
-            *(warning for index, one in enumerate(found) for warning in _doubts(index, one)),
+            *(warning for index, one in enumerate(found) for warning in _list_doubts(index, one)),
         ),
         both_clocks=BothClocks(
             names=tuple(name for name in ("forward_p50", "backward_p50") if name in complete),
@@ -191,7 +195,7 @@ def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurem
     )
 
 
-def _doubts(client: int, found: Delays) -> list[Warned]:
+def _list_doubts(client: int, found: Delays) -> list[Warned]:
     """Why the delay of one way is not known as well as the round trip."""
     warnings = []
     if found.forward_p50 is None or found.backward_p50 is None:

@@ -11,7 +11,7 @@ from nearmetal.units import show_size
 from nearmetal.workloads import _sysbench_cache as cache
 from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads import _sysbench_responses as responses
-from nearmetal.workloads._stage import succeeded
+from nearmetal.workloads._stage import require_success
 from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 
 SLACK = 45.0
@@ -37,7 +37,7 @@ class Sysbench:
 
     def __init__(self, parameters: SysbenchParameters) -> None:
         self._parameters = parameters
-        self.responses = responses.kinds(parameters)
+        self.responses = responses.list_kinds(parameters)
         self.primary = next(iter(self.responses))
         self.duration = parameters.expected_seconds
         self.preparing = parameters.total_size / USUAL_DISK if parameters.test == "fileio" else 0.0
@@ -56,10 +56,10 @@ class Sysbench:
             # One that is there already may be somebody else's, whose links lead elsewhere: it is removed, not taken.
             folder = file_folder(server)
             for step in (["rm", "-rf", folder], ["mkdir", "-m", "700", folder]):
-                succeeded(await server.exec(step, timeout=SLACK), f"{step[0]} {folder}", server)
+                require_success(await server.exec(step, timeout=SLACK), f"{step[0]} {folder}", server)
             await self._write_files(server)
             if self._parameters.cache == "dropped":
-                self._cache = await cache.dropped(server, folder, self._parameters.total_size, self._file_limit)
+                self._cache = await cache.drop_cache(server, folder, self._parameters.total_size, self._file_limit)
 
     async def finish(self, stage: Stage) -> None:
         if self._parameters.test == "fileio":
@@ -71,23 +71,27 @@ class Sysbench:
         kept = {"cache.json": self._cache.document} if self._cache else {}
         if self._cache and self._cache.problem:
             return Measurement(responses={}, events=0, artifacts=kept, invalid=self._cache.problem)
-        argv = self._cpu() if self._parameters.test == "cpu" else [*self._fileio(server), "run"]
+        argv = (
+            self._make_cpu_command() if self._parameters.test == "cpu" else [*self._make_fileio_command(server), "run"]
+        )
         (ended,) = await stage.together([(server, argv)], self._parameters.longest_seconds + SLACK)
-        found = self.measurement(succeeded(ended, "sysbench", server))
+        found = self.make_measurement(require_success(ended, "sysbench", server))
         given = self._parameters
-        doubts = cache.warnings(server, stage.spec, given.cache, given.total_size) if given.test == "fileio" else []
+        doubts = (
+            cache.list_warnings(server, stage.spec, given.cache, given.total_size) if given.test == "fileio" else []
+        )
         return found.model_copy(update={"artifacts": {**found.artifacts, **kept}, "warnings": tuple(doubts)})
 
-    def measurement(self, ended: Completed) -> Measurement:
+    def make_measurement(self, ended: Completed) -> Measurement:
         """What a run's output says. Pure. ToolFailed when a figure is missing."""
-        found = output.figures(ended.text)
+        found = output.parse_figures(ended.text)
         return Measurement(
-            responses=responses.responses(found, self._parameters),
-            events=output.events(found),
+            responses=responses.make_responses(found, self._parameters),
+            events=output.require_events(found),
             artifacts={"sysbench.txt": ended.stdout, "sysbench.json": json.dumps(found, indent=1).encode()},
         )
 
-    def _cpu(self) -> list[str]:
+    def _make_cpu_command(self) -> list[str]:
         given = self._parameters
         until = [f"--time={given.duration:.0f}"] if given.events is None else [f"--events={given.events}", "--time=0"]
         return [
@@ -99,7 +103,7 @@ class Sysbench:
             "run",
         ]
 
-    def _fileio(self, server: Machine) -> list[str]:
+    def _make_fileio_command(self, server: Machine) -> list[str]:
         given = self._parameters
         return [
             "env",
@@ -120,14 +124,14 @@ class Sysbench:
         ]
 
     async def _write_files(self, server: Machine) -> None:
-        ended = await server.exec([*self._fileio(server), "prepare"], timeout=self._file_limit)
+        ended = await server.exec([*self._make_fileio_command(server), "prepare"], timeout=self._file_limit)
         if ended.status != 0 and _FULL in ended.stdout + ended.stderr:
             raise ToolFailed(
                 f"its disk is full: {show_size(self._parameters.total_size)} of files do not fit",
                 server.name,
                 "give a smaller `total_size`, or free some space; a guest's disk of the lab's image has 10 GiB",
             )
-        succeeded(ended, "sysbench fileio prepare", server)
+        require_success(ended, "sysbench fileio prepare", server)
 
 
 plugin = Sysbench

@@ -17,7 +17,7 @@ from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
-from nearmetal.say import silent
+from nearmetal.say import ignore_text
 
 _PARTING = 3.0
 """Seconds for a machine to answer that it goes: one that is gone at once never does."""
@@ -46,7 +46,7 @@ def permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding
 async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
     """What speaks against a machine that runs already, as it is seen when one logs in."""
     try:
-        there = await SshSite.open("guest", way, silent)
+        there = await SshSite.open("guest", way, ignore_text)
     except NearmetalError as error:
         return [Finding(what=f"a way into {way.ssh}", ok=False, detail=error.what, remedy=error.remedy)]
     try:
@@ -153,7 +153,7 @@ class BehindSsh:
         until = asyncio.get_running_loop().time() + within
         while name not in self._there:
             try:
-                self._there[name] = await SshSite.open(name, way, silent)
+                self._there[name] = await SshSite.open(name, way, ignore_text)
             except (Unreachable, MachineLost) as error:
                 if asyncio.get_running_loop().time() > until:
                     raise NotProvisioned(error.what, name, "look at its console") from None

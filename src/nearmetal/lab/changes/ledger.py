@@ -22,7 +22,7 @@ from nearmetal.lab.changes.origin import Origin
 from nearmetal.lab.lock import lock_after_the_dead, try_lock
 from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.model import Change, Handle, HostSpec
-from nearmetal.store.journal import Journal, lines
+from nearmetal.store.journal import Journal, read_entries
 
 
 def ledgers_folder() -> Path:
@@ -207,7 +207,7 @@ class Ledger:
             self._append({"op": "boot", "id": boot_id})
 
     def _append(self, line: dict[str, Any]) -> None:
-        self._journal.append(line)
+        self._journal.append_line(line)
         self._account.take(line)
 
     def outstanding(self) -> Outstanding:
@@ -247,7 +247,7 @@ def _account(path: Path) -> _Account:
     """BadInput, with the line's number, where one is damaged."""
     account = _Account()
     try:
-        for number, line in enumerate(lines(path), 1):
+        for number, line in enumerate(read_entries(path), 1):
             try:
                 account.take(line)
             except (KeyError, ValidationError):

@@ -71,7 +71,7 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
             raise HostCannot(
                 f"the image cannot be written: {error.strerror}",
                 str(error.filename or cache),
-                system_errors.remedy(error, otherwise="see: df, dmesg"),
+                system_errors.find_remedy(error, otherwise="see: df, dmesg"),
             ) from error
         finally:
             await asyncio.to_thread(shutil.rmtree, work)

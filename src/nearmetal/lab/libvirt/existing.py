@@ -71,7 +71,7 @@ async def find(connection: Connection, name: str) -> Found:
         state=facts.get("State", "unknown"),
         has_saved=facts.get("Managed save") == "yes",
         vcpus=int(facts["CPU(s)"]),
-        memory=units.size(facts["Max memory"].replace(" ", "")),
+        memory=units.parse_size(facts["Max memory"].replace(" ", "")),
     )
 
 

@@ -120,7 +120,7 @@ def find(name: str) -> Kept:
 
 def save(kept: Kept) -> None:
     """Replace what is written down, at once and whole."""
-    files.replace(_file(kept.name), _written(kept))
+    files.replace_file(_file(kept.name), _written(kept))
 
 
 def _written(kept: Kept) -> bytes:
@@ -129,7 +129,7 @@ def _written(kept: Kept) -> bytes:
 
 def forget(name: str) -> None:
     """Idempotent."""
-    files.remove(_file(name))
+    files.remove_file(_file(name))
     log(name).unlink(missing_ok=True)
     ssh_config(name).unlink(missing_ok=True)
 
@@ -140,7 +140,7 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in count(1):
         candidate = kept if number == 1 else kept.model_copy(update={"name": f"{kept.name}-{number}"})
-        if files.claim(_file(candidate.name), _written(candidate)):
+        if files.claim_file(_file(candidate.name), _written(candidate)):
             break
         if named:
             raise BadInput(

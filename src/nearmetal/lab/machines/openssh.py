@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nearmetal.config import Paths
-from nearmetal.files import replace
+from nearmetal.files import replace_file
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines import kept
 
@@ -17,7 +17,7 @@ def options() -> Mapping[str, str]:
     keys = Paths.default().state / "keys"
     known = kept.folder() / "known_hosts"
     if not _is_newer(known, keys / "host"):
-        replace(known, f"{_GUESTS} {lab_keys(Paths.default().state).host.public.decode()}\n".encode())
+        replace_file(known, f"{_GUESTS} {lab_keys(Paths.default().state).host.public.decode()}\n".encode())
     return {
         "IdentityFile": quote_path(keys / "client"),
         "IdentitiesOnly": "yes",

@@ -208,7 +208,7 @@ async def serve(call: Call) -> Completed:
         {
             **call.state,
             "serving": [*call.state["serving"], name],
-            "delay": units.duration(delay) if delay else 0.0,
+            "delay": units.parse_duration(delay) if delay else 0.0,
             "listening": [int(number) for number in _PORT.findall(words)],
         }
     )

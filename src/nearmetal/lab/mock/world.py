@@ -85,10 +85,10 @@ class World:
 
     def save(self, state: State) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        files.replace(self._file(state["name"]), json.dumps(state).encode())
+        files.replace_file(self._file(state["name"]), json.dumps(state).encode())
 
     def remove(self, name: str) -> None:
-        files.remove(self._file(name))
+        files.remove_file(self._file(name))
 
     def kill(self, name: str) -> None:
         """What a power cut does to one machine."""

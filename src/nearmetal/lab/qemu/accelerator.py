@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
-from nearmetal.files import replace
+from nearmetal.files import replace_file
 from nearmetal.lab.image import Image, newc, placed
 from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
@@ -204,4 +204,4 @@ def _write(file: Path, circumstances: list[str], known: dict[str, Proof]) -> Non
         "circumstances": circumstances,
         "proofs": [proof.model_dump(mode="json") for proof in known.values()],
     }
-    replace(file, (json.dumps(document, indent=1) + "\n").encode())
+    replace_file(file, (json.dumps(document, indent=1) + "\n").encode())

@@ -79,7 +79,7 @@ def difference_axis(ends: Iterable[float], unit: str) -> tuple[Axis, float]:
     has no band.
     """
     finite = [end for end in ends if abs(end) < TOO_FAR]
-    divisor, name = figures.axis(unit, finite)
+    divisor, name = figures.choose_axis(unit, finite)
     low, high, ticks = linear_ticks([0.0, *(end / divisor for end in finite)])
     named = "percentage points" if unit == "share" else name
     title = "difference from the reference" + {"": "", "per second": ", per second"}.get(named, f" in {named}")

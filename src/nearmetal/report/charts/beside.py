@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import ratio_axis
-from nearmetal.report.charts.grammar import Spec, along, chart, field, layer, own_colour, same_scale
-from nearmetal.report.charts.rows import Row, Rows, grid, heading, headings
+from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
+from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
 
 _BESIDE = 600
 """From this width on, names stand beside the plot instead of above their row."""
@@ -25,10 +25,10 @@ class Pair:
     published: float | None
 
 
-def beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
+def draw_beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
     """One row a comparison on a logarithmic axis of ratios to the reference."""
     wide = width >= _BESIDE
-    places = Rows.of([(pair.label, pair.figure) for pair in pairs], width - 12, beside=wide)
+    places = Rows.from_names([(pair.label, pair.figure) for pair in pairs], width - 12, beside=wide)
     pitch = 28.0 if wide else 46.0
     ends = [end for pair in pairs for end in (pair.measured, *(pair.interval or ()), pair.published or pair.measured)]
     axis = ratio_axis(ends, None)
@@ -38,33 +38,33 @@ def beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
     y_at = 0.0
     for text in dict.fromkeys(pair.heading for pair in pairs):
         if text:
-            head, more = heading(text, width - 12, y_at + 14)
+            head, more = place_heading(text, width - 12, y_at + 14)
             heads.append(head)
             y_at += 26 + more
         top = y_at
         for pair in (pair for pair in pairs if pair.heading == text):
-            place, more = places.place(pair.label, pair.figure, y_at + (14 if wide else 28))
-            rows.append({**_row(pair), **place})
+            place, more = places.place_row(pair.label, pair.figure, y_at + (14 if wide else 28))
+            rows.append({**_make_row(pair), **place})
             y_at += pitch + more
         tracks.append({"top": top, "bottom": y_at})
         y_at += 8
     if not wide:
         tracks = [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows]
     height = int(y_at)
-    x = along(axis, "measured")
-    y = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
+    x = lie_along(axis, "measured")
+    y = make_field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     drawn = [
-        *([grid(tracks, axis.ticks, x, y)] if wide else []),
-        layer(
+        *([draw_grid(tracks, axis.ticks, x, y)] if wide else []),
+        make_layer(
             [{**track, "measured": 1.0} for track in tracks],
             {"type": "rule", "color": palette.MUTED, "strokeWidth": 1.5, "strokeDash": [4, 3]},
             x=x,
             y=same_scale(y, "top"),
             y2={"field": "bottom"},
         ),
-        headings(heads, -places.left, y),
-        *places.names(rows, y),
-        layer(
+        draw_headings(heads, -places.left, y),
+        *places.draw_names(rows, y),
+        make_layer(
             [row for row in rows if row["low"] is not None],
             {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55},
             x=same_scale(x, "low"),
@@ -72,18 +72,18 @@ def beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
             y=y,
             color=own_colour(),
         ),
-        layer(rows, {"type": "point", "filled": True, "size": 80}, x=x, y=y, color=own_colour()),
-        layer(
+        make_layer(rows, {"type": "point", "filled": True, "size": 80}, x=x, y=y, color=own_colour()),
+        make_layer(
             [row for row in rows if row["published"] is not None],
             {"type": "point", "shape": "square", "filled": False, "size": 90, "strokeWidth": 2, "color": palette.INK},
             x=same_scale(x, "published"),
             y=y,
         ),
     ]
-    return chart(title, "", places.plot, height, drawn, width - 12)
+    return make_chart(title, "", places.plot, height, drawn, width - 12)
 
 
-def _row(pair: Pair) -> Row:
+def _make_row(pair: Pair) -> Row:
     low, high = pair.interval or (None, None)
     return {
         "colour": pair.colour,

@@ -11,11 +11,11 @@ from nearmetal.report.charts.grammar import (
     HALF,
     SHAPES,
     Spec,
-    chart,
-    field,
-    layer,
-    legend,
     legend_label,
+    make_chart,
+    make_field,
+    make_layer,
+    make_legend,
     own_colour,
     places_among_alike,
     same_scale,
@@ -38,7 +38,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Course:
+class CourseLine:
     """One group over the numbers. `dashed` tells two kinds of groups apart without a colour."""
 
     label: str
@@ -47,10 +47,10 @@ class Course:
     points: tuple[Point, ...]
 
 
-def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Sequence[Course]) -> Spec:
+def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Sequence[CourseLine]) -> Spec:
     """Lines from 0 up, so that heights can be compared as well as slopes; the name of each at its last point."""
     values = [end for course in courses for point in course.points for end in (point.value, *(point.interval or ()))]
-    divisor, unit_name = figures.axis(unit, values)
+    divisor, unit_name = figures.choose_axis(unit, values)
     apart = min(_APART, _SPREAD / len(courses))
     labels = [legend_label(course.label, _PLOT) for course in courses]
     rows = []
@@ -71,27 +71,27 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
                 }
             )
     numbers = sorted({point.number for course in courses for point in course.points})
-    x = field(
+    x = make_field(
         "x",
         title=x_title,
         axis={"values": numbers, "grid": False, "format": "d"},
         scale={"domain": [numbers[0] - 0.4, numbers[-1] + 0.4], "nice": False, "zero": False},
     )
     scale: Spec = {"zero": True, "nice": True} if any(values) else {"domain": [0, 1]}
-    y = field("y", title=unit_name, axis={"tickCount": 5, "format": "~r"}, scale=scale)
+    y = make_field("y", title=unit_name, axis={"tickCount": 5, "format": "~r"}, scale=scale)
     drawn = [
         *(
-            layer(
+            make_layer(
                 [row for row in rows if row["dash"] == dashed],
                 {"type": "line", "strokeWidth": 1.8, "strokeOpacity": 0.85, "strokeDash": dash},
                 x=x,
                 y=y,
                 color=own_colour(),
-                detail=field("course"),
+                detail=make_field("course"),
             )
             for dashed, dash in ((False, [1, 0]), (True, [5, 4]))
         ),
-        layer(
+        make_layer(
             [row for row in rows if row["low"] != row["high"]],
             {"type": "rule", "strokeWidth": 3, "strokeCap": "round", "strokeOpacity": 0.5},
             x=x,
@@ -99,12 +99,12 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
             y2={"field": "high"},
             color=own_colour(),
         ),
-        layer(rows, {"type": "point", "size": 46, "strokeWidth": 1.8}, x=x, y=y, **_points(courses, labels)),
+        make_layer(rows, {"type": "point", "size": 46, "strokeWidth": 1.8}, x=x, y=y, **_style_points(courses, labels)),
     ]
-    return chart(title, subtitle, _PLOT, 190, drawn)
+    return make_chart(title, subtitle, _PLOT, 190, drawn)
 
 
-def _points(courses: Sequence[Course], labels: Sequence[str]) -> dict[str, Spec]:
+def _style_points(courses: Sequence[CourseLine], labels: Sequence[str]) -> dict[str, Spec]:
     """How the points of each line look, and the legend that shows it."""
     places = places_among_alike((course.colour, course.dashed) for course in courses)
     looks: dict[str, list[str]] = {
@@ -113,6 +113,8 @@ def _points(courses: Sequence[Course], labels: Sequence[str]) -> dict[str, Spec]
         "shape": [SHAPES[place % len(SHAPES)] for place in places],
     }
     return {
-        channel: field("label", "nominal", scale={"domain": labels, "range": look}, legend=legend(labels, _PLOT))
+        channel: make_field(
+            "label", "nominal", scale={"domain": labels, "range": look}, legend=make_legend(labels, _PLOT)
+        )
         for channel, look in looks.items()
     }

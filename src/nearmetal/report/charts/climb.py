@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import palette
-from nearmetal.report.charts.grammar import HALF, SHAPES, Spec, chart, field, layer, legend, legend_label
+from nearmetal.report.charts.grammar import (
+    HALF,
+    SHAPES,
+    Spec,
+    legend_label,
+    make_chart,
+    make_field,
+    make_layer,
+    make_legend,
+)
 
 _PLOT = HALF - 62
 
@@ -22,34 +31,34 @@ class Rates:
     errors: float
 
 
-def climb(title: str, subtitle: str, rates: Sequence[Rates], colour: str, saturation: float | None) -> Spec:
+def draw_climb(title: str, subtitle: str, rates: Sequence[Rates], colour: str, saturation: float | None) -> Spec:
     """Three lines over the offered rate; a vertical stroke at the saturation point where there is one."""
     series = (("requests", palette.MUTED), ("replies", colour), ("errors", palette.INK))
     rows = [{"x": rate.offered, "y": getattr(rate, name), "what": name} for name, _ in series for rate in rates]
     most = max(rate.offered for rate in rates)
-    x, y = _axes(most)
+    x, y = _make_axes(most)
     names = [name for name, _ in series]
-    look: Spec = field(
+    look: Spec = make_field(
         "what",
         "nominal",
         scale={"domain": names, "range": [shade for _, shade in series]},
-        legend=legend(names, _PLOT, symbolType="stroke", symbolStrokeWidth=3),
+        legend=make_legend(names, _PLOT, symbolType="stroke", symbolStrokeWidth=3),
     )
-    dash: Spec = field("what", "nominal", scale={"domain": names, "range": [[2, 2], [1, 0], [6, 3]]}, legend=None)
+    dash: Spec = make_field("what", "nominal", scale={"domain": names, "range": [[2, 2], [1, 0], [6, 3]]}, legend=None)
     point: bool | Spec = {"size": 22, "filled": True} if len(rates) <= _MOST_POINTS else False
     edge = [] if saturation is None else [{"x": saturation, "name": "saturation"}]
     drawn = [
-        layer(edge, {"type": "rule", "color": palette.MUTED, "strokeWidth": 7, "strokeOpacity": 0.3}, x=x),
-        layer(rows, {"type": "line", "strokeWidth": 2, "point": point}, x=x, y=y, color=look, strokeDash=dash),
-        layer(
+        make_layer(edge, {"type": "rule", "color": palette.MUTED, "strokeWidth": 7, "strokeOpacity": 0.3}, x=x),
+        make_layer(rows, {"type": "line", "strokeWidth": 2, "point": point}, x=x, y=y, color=look, strokeDash=dash),
+        make_layer(
             edge,
             {"type": "text", "align": "right" if (saturation or 0) > most / 2 else "left", "color": palette.MUTED},
             x=x,
             y={"value": -9},
-            text=field("name", "nominal"),
+            text=make_field("name", "nominal"),
         ),
     ]
-    return chart(title, subtitle, _PLOT, 190, drawn)
+    return make_chart(title, subtitle, _PLOT, 190, drawn)
 
 
 @dataclass(frozen=True)
@@ -61,39 +70,41 @@ class Climb:
     """Offered rate and what came of it, per second and client."""
 
 
-def climbs(title: str, subtitle: str, found: Sequence[Climb], colour: str) -> Spec:
+def draw_climbs(title: str, subtitle: str, found: Sequence[Climb], colour: str) -> Spec:
     """Lines over the offered rate, from pale to dark in their order; each has points of its own shape."""
     names = [legend_label(one.label, _PLOT) for one in found]
-    shades = [palette.mix(colour, 0.35 + 0.65 * (place + 1) / len(found)) for place in range(len(found))]
+    shades = [palette.mix_colour(colour, 0.35 + 0.65 * (place + 1) / len(found)) for place in range(len(found))]
     points = [point for one in found for point in one.points]
     rows = [
         {"x": offered, "y": came, "climb": name}
         for name, one in zip(names, found, strict=True)
         for offered, came in one.points
     ]
-    x, y = _axes(max(offered for offered, _ in points))
+    x, y = _make_axes(max(offered for offered, _ in points))
     if not any(came for _, came in points):
         y["scale"] = {"domain": [0, 1]}
     has_points = max(len(one.points) for one in found) <= _MOST_POINTS
     look_of_line = {} if has_points else {"symbolType": "stroke", "symbolStrokeWidth": 3}
 
     def by_name(looks: Sequence[str]) -> Spec:
-        shown = legend(names, _PLOT, **look_of_line)
-        return field("climb", "nominal", scale={"domain": names, "range": looks}, legend=shown)
+        shown = make_legend(names, _PLOT, **look_of_line)
+        return make_field("climb", "nominal", scale={"domain": names, "range": looks}, legend=shown)
 
     look = {"x": x, "y": y, "color": by_name(shades)}
     shape = by_name([SHAPES[place % len(SHAPES)] for place in range(len(found))])
-    drawn = [layer(rows, {"type": "line", "strokeWidth": 1.8}, **look)]
+    drawn = [make_layer(rows, {"type": "line", "strokeWidth": 1.8}, **look)]
     if has_points:
-        drawn.append(layer(rows, {"type": "point", "size": 26, "filled": True}, **look, shape=shape))
-    return chart(title, subtitle, _PLOT, 190, drawn)
+        drawn.append(make_layer(rows, {"type": "point", "size": 26, "filled": True}, **look, shape=shape))
+    return make_chart(title, subtitle, _PLOT, 190, drawn)
 
 
-def _axes(most: float) -> tuple[Spec, Spec]:
-    x = field(
+def _make_axes(most: float) -> tuple[Spec, Spec]:
+    x = make_field(
         "x",
         title="offered to each client, per second",
         axis={"grid": False, "format": "~r", "tickCount": 6},
         scale={"domain": [0, most * 1.03], "nice": False},
     )
-    return x, field("y", title="per second and client", axis={"tickCount": 5, "format": "~r"}, scale={"zero": True})
+    return x, make_field(
+        "y", title="per second and client", axis={"tickCount": 5, "format": "~r"}, scale={"zero": True}
+    )

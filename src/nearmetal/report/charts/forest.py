@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
-from nearmetal.report.charts.grammar import Spec, along, chart, field, layer, own_colour, same_scale
-from nearmetal.report.charts.rows import Row, Rows, grid, heading, headings
-from nearmetal.report.charts.text import measured
+from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
+from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
+from nearmetal.report.charts.text import measure_text
 
 _MOST = sys.float_info.max
 """A specification has no word for what is infinite; whatever it is, it lies beyond the axis."""
@@ -57,7 +57,7 @@ class _Layout:
     height: int
 
 
-def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
+def draw_forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     """Estimates as points on their intervals, the reference as a line, the margin as a band behind all or each of them.
 
     A filled point was told from the reference, a diamond lies within the margin, any other is hollow. A row that has
@@ -66,37 +66,43 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     beside = width >= 600
     drawn = _laid_out(groups, axis, width, beside=beside)
     places, rows, height = drawn.places, drawn.rows, drawn.height
-    x = along(axis, "estimate")
-    y = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
+    x = lie_along(axis, "estimate")
+    y = make_field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     along_the_track = {"y": same_scale(y, "top"), "y2": {"field": "bottom"}}
     from_low_to_high = {"x": same_scale(x, "low"), "x2": {"field": "high"}}
     reference: Spec = {"type": "rule", "color": palette.MUTED, "strokeWidth": 1.5, "strokeDash": [4, 3]}
     interval: Spec = {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55}
     dot: Spec = {"type": "point", "filled": True, "size": 16, "fillOpacity": 0.6}
     layers = [
-        *([grid(drawn.tracks, axis.ticks, x, y)] if beside else []),
-        layer(drawn.bands, {"type": "rect", "color": palette.BAND}, **from_low_to_high, **along_the_track),
-        layer([{**track, "estimate": axis.reference} for track in drawn.tracks], reference, x=x, **along_the_track),
-        layer(
+        *([draw_grid(drawn.tracks, axis.ticks, x, y)] if beside else []),
+        make_layer(drawn.bands, {"type": "rect", "color": palette.BAND}, **from_low_to_high, **along_the_track),
+        make_layer(
+            [{**track, "estimate": axis.reference} for track in drawn.tracks], reference, x=x, **along_the_track
+        ),
+        make_layer(
             drawn.heads,
             {"type": "text", "align": "right", "color": palette.MUTED},
             x={"value": places.plot + places.right},
             y=same_scale(y, "heading_y"),
-            text=field("better", "nominal"),
+            text=make_field("better", "nominal"),
         ),
-        headings(drawn.heads, -places.left, y),
-        *places.names(rows, y),
-        layer(drawn.dots, dot, x=x, y=y, color=own_colour()),
-        layer([row for row in rows if row["low"] is not None], interval, **from_low_to_high, y=y, color=own_colour()),
-        *_points(rows, x, y),
-        *_beyond(rows, axis, x, y),
+        draw_headings(drawn.heads, -places.left, y),
+        *places.draw_names(rows, y),
+        make_layer(drawn.dots, dot, x=x, y=y, color=own_colour()),
+        make_layer(
+            [row for row in rows if row["low"] is not None], interval, **from_low_to_high, y=y, color=own_colour()
+        ),
+        *_draw_points(rows, x, y),
+        *_draw_beyond(rows, axis, x, y),
     ]
-    return chart(title, "", places.plot, height, layers, width - 12)
+    return make_chart(title, "", places.plot, height, layers, width - 12)
 
 
 def _laid_out(groups: Sequence[Group], axis: Axis, width: int, *, beside: bool) -> _Layout:
     """Headings and rows below each other; a picture that has names and figures above its rows is taller for it."""
-    places = Rows.of([(arm.label, arm.figure) for group in groups for arm in group.arms], width - 12, beside=beside)
+    places = Rows.from_names(
+        [(arm.label, arm.figure) for group in groups for arm in group.arms], width - 12, beside=beside
+    )
     strip = _STRIP if any(arm.values for group in groups for arm in group.arms) else 0.0
     pitch = (27.0 if beside else 46.0) + strip
     heads: list[Row] = []
@@ -107,8 +113,8 @@ def _laid_out(groups: Sequence[Group], axis: Axis, width: int, *, beside: bool) 
     y = 0.0
     for group in groups:
         y += 12 if heads else 8
-        better = _direction(group, beside)
-        head, more = heading(group.heading, width - 24 - measured(better), y)
+        better = _show_direction(group, beside)
+        head, more = place_heading(group.heading, width - 24 - measure_text(better), y)
         heads.append({**head, "better": better})
         y += more
         if not group.arms:
@@ -117,10 +123,10 @@ def _laid_out(groups: Sequence[Group], axis: Axis, width: int, *, beside: bool) 
         y += 26 if beside else 41
         top = y - 12
         for arm in group.arms:
-            place, more = places.place(arm.label, arm.figure, y)
-            rows.append({**_arm(arm, axis), **place})
+            place, more = places.place_row(arm.label, arm.figure, y)
+            rows.append({**_place_arm(arm, axis), **place})
             bands += _own_band(arm, place["y"], axis, strip)
-            dots += _dots(arm, place["y"] + _STRIP, axis)
+            dots += _place_dots(arm, place["y"] + _STRIP, axis)
             if not beside:
                 tracks.append({"top": place["y"] - 9, "bottom": place["y"] + 9 + strip})
             y += pitch + more
@@ -132,7 +138,7 @@ def _laid_out(groups: Sequence[Group], axis: Axis, width: int, *, beside: bool) 
     return _Layout(places, heads, rows, tracks, bands, dots, int(y - pitch + 22 + strip))
 
 
-def _direction(group: Group, beside: bool) -> str:
+def _show_direction(group: Group, beside: bool) -> str:
     if group.better is None:
         return ""
     if beside:
@@ -144,7 +150,7 @@ _STRIP = 15.0
 """Pixels below an estimate for the dots of its blocks."""
 
 
-def _dots(arm: Arm, y: float, axis: Axis) -> list[Row]:
+def _place_dots(arm: Arm, y: float, axis: Axis) -> list[Row]:
     least, most = axis.domain
     climb = [4 - 8 * place / max(1, len(arm.values) - 1) for place in range(len(arm.values))]
     return [
@@ -161,7 +167,7 @@ def _own_band(arm: Arm, y: float, axis: Axis, strip: float) -> list[Row]:
     return [{"top": y - 10, "bottom": y + 10 + strip, "low": max(low, least), "high": min(high, most)}]
 
 
-def _arm(arm: Arm, axis: Axis) -> Row:
+def _place_arm(arm: Arm, axis: Axis) -> Row:
     """A row as data, cut where it leaves the axis."""
     least, most = axis.domain
     estimate = min(max(arm.estimate, -_MOST), _MOST)
@@ -172,7 +178,7 @@ def _arm(arm: Arm, axis: Axis) -> Row:
     return {**row, "low": max(arm.low, least), "high": min(arm.high, most), "cut": cut}
 
 
-def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spec]:
+def _draw_points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spec]:
     shapes: tuple[tuple[str, Spec], ...] = (
         ("different", {"shape": "circle", "filled": True, "size": 90}),
         ("equivalent", {"shape": "diamond", "filled": True, "size": 110}),
@@ -181,14 +187,14 @@ def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spe
     (least, most) = x["scale"]["domain"]
     for verdict, look in shapes:
         chosen = [row for row in rows if _shape(row["verdict"]) == verdict and least <= row["estimate"] <= most]
-        yield layer(chosen, {"type": "point", **look}, x=x, y=y, color=own_colour())
+        yield make_layer(chosen, {"type": "point", **look}, x=x, y=y, color=own_colour())
 
 
 def _shape(verdict: str) -> str:
     return verdict if verdict in ("different", "equivalent") else "undecided"
 
 
-def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:
+def _draw_beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:
     """Arrows for points outside a close-up, and smaller ones where no more than an interval goes on beyond it."""
     least, most = axis.domain
     for side, end, outside in (
@@ -198,7 +204,7 @@ def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> 
         points = [row for row, is_outside in zip(rows, outside, strict=True) if is_outside]
         ends = [row for row, is_outside in zip(rows, outside, strict=True) if side in row["cut"] and not is_outside]
         for chosen, size in ((points, 90), (ends, 45)):
-            yield layer(
+            yield make_layer(
                 [{**row, "estimate": end} for row in chosen],
                 {"type": "point", "shape": f"triangle-{side}", "filled": True, "size": size},
                 x=x,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
-from nearmetal.report.charts.text import BREAK, SIZE, measured, wrapped
+from nearmetal.report.charts.text import BREAK, SIZE, measure_text, wrap_text
 
 Spec = dict[str, Any]
 
@@ -54,15 +54,15 @@ _CONFIG: Spec = {
 }
 
 
-def chart(
+def make_chart(
     title: str, subtitle: str, width: int, height: int, layers: Sequence[Spec], across: int | None = None
 ) -> Spec:
     """A plot under its title, which has as many lines as it takes. `across`: the whole picture's width, if more."""
     room = across or width
-    below = {"subtitle": wrapped(subtitle, room, _SMALL)} if subtitle else {}
+    below = {"subtitle": wrap_text(subtitle, room, _SMALL)} if subtitle else {}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": {"text": wrapped(title, room, _TITLE, bold=True), **below},
+        "title": {"text": wrap_text(title, room, _TITLE, bold=True), **below},
         "width": width,
         "height": height,
         "padding": 6,
@@ -71,17 +71,17 @@ def chart(
     }
 
 
-def layer(rows: Iterable[Mapping[str, Any]], mark: Spec, **encoding: Spec) -> Spec:
+def make_layer(rows: Iterable[Mapping[str, Any]], mark: Spec, **encoding: Spec) -> Spec:
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
 
 
-def field(name: str, kind: Literal["quantitative", "nominal"] = "quantitative", **more: Any) -> Spec:
+def make_field(name: str, kind: Literal["quantitative", "nominal"] = "quantitative", **more: Any) -> Spec:
     return {"field": name, "type": kind, **more}
 
 
-def along(axis: Axis, name: str) -> Spec:
+def lie_along(axis: Axis, name: str) -> Spec:
     """The channel of a field whose values lie on an axis."""
-    return field(
+    return make_field(
         name,
         title=axis.title,
         scale={"type": axis.scale, "domain": list(axis.domain), "nice": False, "zero": False},
@@ -105,9 +105,9 @@ def same_scale(encoding: Spec, name: str) -> Spec:
     return {**encoding, "field": name}
 
 
-def legend(labels: Iterable[str], room: int, **look: Any) -> Spec:
+def make_legend(labels: Iterable[str], room: int, **look: Any) -> Spec:
     """A legend below the plot, of as many columns as fit beside each other. Its labels are `legend_label`s."""
-    widest = max(measured(line, _SMALL) for label in labels for line in label.split(BREAK))
+    widest = max(measure_text(line, _SMALL) for label in labels for line in label.split(BREAK))
     spare = 10 + 0.25 * widest
     columns = max(1, int((room + spare) // (_SYMBOL + widest + spare)))
     lines = f"split(datum.label, {json.dumps(BREAK)})"
@@ -130,4 +130,4 @@ def places_among_alike(looks: Iterable[Hashable]) -> list[int]:
 
 def legend_label(text: str, room: int) -> str:
     """A text of a legend with its lines broken where they must."""
-    return BREAK.join(wrapped(text, room - _SYMBOL, _SMALL))
+    return BREAK.join(wrap_text(text, room - _SYMBOL, _SMALL))

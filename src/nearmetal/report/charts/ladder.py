@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from nearmetal.report import figures, palette
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, own_colour
+from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer, own_colour
 
 _WIDTH, _HEIGHT = HALF - 12, 250
 _CLIENT, _SERVER = 162.0, 237.0
@@ -55,7 +55,7 @@ _Layer = Callable[..., Spec]
 """A `layer` whose places are those of the ladder."""
 
 
-def shown(events: Mapping[str, float]) -> dict[str, float]:
+def list_shown(events: Mapping[str, float]) -> dict[str, float]:
     """The events that a picture tells, by time: without those that came in one packet with what is told already.
 
     Of the same time, a packet leaves before it arrives.
@@ -64,36 +64,36 @@ def shown(events: Mapping[str, float]) -> dict[str, float]:
     kept = {
         name: time
         for name, time in events.items()
-        if not (before := _with(name)) or abs(time - events.get(before, -1e9)) > _SAME * whole
+        if not (before := _find_companion(name)) or abs(time - events.get(before, -1e9)) > _SAME * whole
     }
     return dict(sorted(kept.items(), key=lambda event: (event[1], _ORDER[event[0]])))
 
 
-def _with(name: str) -> str:
+def _find_companion(name: str) -> str:
     """What an event may come together with; "" for one that is always told."""
     return "response_first" if name == "request_acked" else name.replace("_last", "_first") * name.endswith("_last")
 
 
-def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) -> Spec:
+def draw_ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) -> Spec:
     """One picture. `events` are seconds by name, as nearmetal.trace.events has them; at least two."""
-    events = shown(events)
+    events = list_shown(events)
     begin, end = min(events.values()), max(events.values())
     scale = (_HEIGHT - 2 * _TOP) / ((end - begin) or 1.0)
     y = {name: _TOP + (time - begin) * scale for name, time in events.items()}
     on = partial(
-        layer,
-        x=field("x", scale={"domain": [0, _WIDTH], "range": [0, _WIDTH], "nice": False, "zero": False}, axis=None),
-        y=field("y", scale={"domain": [_HEIGHT, 0], "nice": False, "zero": False}, axis=None),
+        make_layer,
+        x=make_field("x", scale={"domain": [0, _WIDTH], "range": [0, _WIDTH], "nice": False, "zero": False}, axis=None),
+        y=make_field("y", scale={"domain": [_HEIGHT, 0], "nice": False, "zero": False}, axis=None),
     )
-    layers = [*_downwards(y, colour, on), *_across(y, colour, on), *_told(y, events, colour, on)]
-    return chart(title, subtitle, _WIDTH, _HEIGHT, layers)
+    layers = [*_draw_downwards(y, colour, on), *_draw_across(y, colour, on), *_draw_events(y, events, colour, on)]
+    return make_chart(title, subtitle, _WIDTH, _HEIGHT, layers)
 
 
-def _downwards(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+def _draw_downwards(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
     """The lifelines, and on them how long a message is sent or comes in, and how long the server works."""
     lifelines = [{"x": x, "y": 0.0, "end": float(_HEIGHT)} for x in (_CLIENT, _SERVER)]
     messages = [
-        {"x": _x(first), "y": y[first], "end": y[last], "colour": colour}
+        {"x": _find_x(first), "y": y[first], "end": y[last], "colour": colour}
         for first, last in (
             ("request_first", "request_last"),
             ("response_first", "response_last"),
@@ -111,12 +111,14 @@ def _downwards(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec
     yield on(work, {"type": "rule", "strokeWidth": 3, "color": palette.INK}, y2=end)
 
 
-def _across(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+def _draw_across(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
     """A line for each packet that both ends saw; half of a dashed one, with its head, for one that a single end saw."""
     crossings = [
-        {"x": _x(a), "y": y[a], "x2": _x(b), "y2": y[b], "colour": colour} for a, b in _MESSAGES if a in y and b in y
+        {"x": _find_x(a), "y": y[a], "x2": _find_x(b), "y2": y[b], "colour": colour}
+        for a, b in _MESSAGES
+        if a in y and b in y
     ]
-    alone = [name for name in y if _x(name) == _CLIENT and f"server.{name}" not in y and name != _CLOSED]
+    alone = [name for name in y if _find_x(name) == _CLIENT and f"server.{name}" not in y and name != _CLOSED]
     halfway = (_CLIENT + _SERVER) / 2
     ways = [{"x": _CLIENT, "y": y[name], "x2": halfway, "colour": colour} for name in alone]
     to = {"field": "x2"}
@@ -127,12 +129,12 @@ def _across(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
         yield on(heads, {"type": "point", "filled": True, "shape": shape, "size": 50}, color=own_colour())
 
 
-def _told(y: Mapping[str, float], events: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+def _draw_events(y: Mapping[str, float], events: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
     """A dot for each event, its text beside it, and what the lifelines are called."""
-    dots = [{"x": _x(name), "y": at, "colour": colour} for name, at in y.items()]
-    texts, leaders = _labels(y, events)
+    dots = [{"x": _find_x(name), "y": at, "colour": colour} for name, at in y.items()]
+    texts, leaders = _place_labels(y, events)
     names = [{"x": x, "y": 0.0, "text": text} for x, text in ((_CLIENT, "client"), (_SERVER, "server"))]
-    text = field("text", "nominal")
+    text = make_field("text", "nominal")
     yield on(leaders, {"type": "rule", "color": palette.LINE}, x2={"field": "x2"}, y2={"field": "y2"})
     yield on(dots, {"type": "point", "filled": True, "size": 30}, color=own_colour())
     for side, align in (("client", "right"), ("server", "left")):
@@ -144,23 +146,25 @@ def _told(y: Mapping[str, float], events: Mapping[str, float], colour: str, on: 
     )
 
 
-def _x(name: str) -> float:
+def _find_x(name: str) -> float:
     return _SERVER if name.startswith("server.") else _CLIENT
 
 
-def _labels(y: Mapping[str, float], events: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _place_labels(
+    y: Mapping[str, float], events: Mapping[str, float]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What stands beside each lifeline, pushed apart where it would overlap, and lines to what it is about."""
     texts, leaders = [], []
     for side, x, out in (("client", _CLIENT, -1.0), ("server", _SERVER, 1.0)):
-        names = [name for name in y if (_x(name) == _SERVER) == (side == "server")]
-        for name, place in zip(names, spread([y[name] for name in names], _APART, _HEIGHT), strict=True):
-            text = f"{WORDS[name]} {figures.quantity(events[name], 's')}" if events[name] else WORDS[name]
+        names = [name for name in y if (_find_x(name) == _SERVER) == (side == "server")]
+        for name, place in zip(names, spread_places([y[name] for name in names], _APART, _HEIGHT), strict=True):
+            text = f"{WORDS[name]} {figures.format_quantity(events[name], 's')}" if events[name] else WORDS[name]
             texts.append({"x": x + _BESIDE * out, "y": place, "text": text, "side": side})
             leaders.append({"x": x + 4 * out, "y": y[name], "x2": x + 13 * out, "y2": place})
     return texts, leaders
 
 
-def spread(places: Sequence[float], apart: float, most: float) -> list[float]:
+def spread_places(places: Sequence[float], apart: float, most: float) -> list[float]:
     """Ascending places moved as little as it takes for each to be `apart` from the next, none beyond `most`."""
     moved: list[float] = []
     for place in places:

@@ -11,11 +11,11 @@ from nearmetal.report.charts.grammar import (
     HALF,
     SHAPES,
     Spec,
-    chart,
-    field,
-    layer,
-    legend,
     legend_label,
+    make_chart,
+    make_field,
+    make_layer,
+    make_legend,
     own_colour,
     places_among_alike,
 )
@@ -44,7 +44,7 @@ class Line:
     points: tuple[tuple[float, float], ...]
 
 
-def thinned(points: Sequence[tuple[float, float]], bins: int) -> tuple[tuple[float, float], ...]:
+def thin_points(points: Sequence[tuple[float, float]], bins: int) -> tuple[tuple[float, float], ...]:
     """Medians of neighbours, where there are more points than can be seen; values at one x are always joined."""
     joined: dict[float, list[tuple[float, float]]] = {}
     for point in sorted(points):
@@ -58,14 +58,14 @@ def thinned(points: Sequence[tuple[float, float]], bins: int) -> tuple[tuple[flo
     )
 
 
-def _whole(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+def _list_ticks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Round numbers for an axis of things that are counted: at most nine, none of them between two blocks."""
     least, most = math.floor(min((row["x"] for row in rows), default=0)), max((row["x"] for row in rows), default=0)
     step = next(step for step in STEPS if (most - least) / step <= 8)
     return list(range(math.ceil(least / step) * step, math.floor(most) + 1, step))
 
 
-def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
+def draw_lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
     """Lines around 0 %, one a treatment. Those of one colour differ in the shape of points or, of many, in dashes;
     those that no legend names show what they have in common."""
     plot = width - 62
@@ -73,7 +73,7 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
     rows = [
         {"x": x, "y": 100 * y, "label": legend_label(group.label, plot), "colour": group.colour}
         for group in groups
-        for x, y in thinned(group.points, bins)
+        for x, y in thin_points(group.points, bins)
     ]
     named = {legend_label(group.label, plot): group.colour for group in groups}
     places = places_among_alike(named.values())
@@ -81,29 +81,29 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
     many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
     look = {"symbolType": "stroke"} if many else {}
     are_named = len(named) <= _IN_LEGEND
-    shown = legend(named, plot, **look)
+    shown = make_legend(named, plot, **look)
 
     def by_label(looks: Sequence[Any]) -> Spec:
-        return field("label", "nominal", scale={"domain": list(named), "range": looks}, legend=shown)
+        return make_field("label", "nominal", scale={"domain": list(named), "range": looks}, legend=shown)
 
     colour = by_label(list(named.values())) if are_named else own_colour()
     dash = by_label([_DASHES[place % len(_DASHES)] for place in places])
-    apart = {"detail": field("label", "nominal")} if not are_named else {"strokeDash": dash} if many else {}
-    x = field(
+    apart = {"detail": make_field("label", "nominal")} if not are_named else {"strokeDash": dash} if many else {}
+    x = make_field(
         "x",
         title=x_title,
-        axis={"values": _whole(rows), "grid": False, "format": "d"},
+        axis={"values": _list_ticks(rows), "grid": False, "format": "d"},
         scale={"nice": False, "zero": False, "padding": 6},
     )
-    y = field(
+    y = make_field(
         "y",
         title="% from its own median",
         axis={"tickCount": 5, "labelExpr": "datum.value ? format(datum.value, '+~g') : '0'"},
         scale={"zero": True, "nice": True},
     )
     layers = [
-        layer([{"y": 0}], {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}, y=y),
-        layer(
+        make_layer([{"y": 0}], {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}, y=y),
+        make_layer(
             rows,
             {
                 "type": "line",
@@ -118,5 +118,7 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
     ]
     if not many:
         shape = by_label([SHAPES[place % len(SHAPES)] for place in places])
-        layers.append(layer(rows, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape))
-    return chart(title, subtitle, plot, 170, layers)
+        layers.append(
+            make_layer(rows, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape)
+        )
+    return make_chart(title, subtitle, plot, 170, layers)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import figures, palette
-from nearmetal.report.charts.grammar import WIDE, Spec, chart, field, layer
+from nearmetal.report.charts.grammar import WIDE, Spec, make_chart, make_field, make_layer
 
 UNANSWERED = "unanswered"
 """Until the connection closed; where that was not seen, a mark: nothing tells how long it was waited for."""
@@ -34,12 +34,12 @@ class Bar:
         return self.end > self.begin or self.phase == UNANSWERED
 
 
-def timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = WIDE) -> Spec:
+def draw_timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = WIDE) -> Spec:
     is_wide = width >= WIDE
     across = width - (_ROOM if is_wide else _LITTLE_ROOM)
     bars = [bar for bar in bars if bar.is_drawn]
     rows = max((bar.row for bar in bars), default=0) + 1
-    divisor, unit = figures.axis("s", [bar.end for bar in bars])
+    divisor, unit = figures.choose_axis("s", [bar.end for bar in bars])
     until = max((bar.end for bar in bars), default=1.0) / divisor
     drawn = [
         {
@@ -51,8 +51,8 @@ def timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = WIDE) 
         }
         for bar in bars
     ]
-    x = field("from", title=f"{unit} from the first request", axis={"format": "~r"}, scale={"nice": False})
-    y = field(
+    x = make_field("from", title=f"{unit} from the first request", axis={"format": "~r"}, scale={"nice": False})
+    y = make_field(
         "top",
         title="connection",
         scale={"domain": [rows, 0], "nice": False},
@@ -60,7 +60,7 @@ def timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = WIDE) 
     )
     drawn_phases = {bar.phase for bar in bars}
     seen = [(phase, colour) for phase, colour in zip(PHASES, _COLOURS, strict=True) if phase in drawn_phases]
-    colour = field(
+    colour = make_field(
         "phase",
         "nominal",
         scale={"domain": [phase for phase, _ in seen], "range": [colour for _, colour in seen]},
@@ -73,5 +73,5 @@ def timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = WIDE) 
         },
     )
     mark: Spec = {"type": "rect", "clip": True}
-    layers = [layer(drawn, mark, x=x, x2={"field": "to"}, y=y, y2={"field": "bottom"}, color=colour)]
-    return chart(title, subtitle, across, min(900, max(120, rows * _ROW)), layers)
+    layers = [make_layer(drawn, mark, x=x, x2={"field": "to"}, y=y, y2={"field": "bottom"}, color=colour)]
+    return make_chart(title, subtitle, across, min(900, max(120, rows * _ROW)), layers)

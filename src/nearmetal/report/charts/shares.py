@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import palette
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer
+from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer
 
 STATES: Mapping[str, tuple[str, ...]] = {
     "user": ("usr", "nice"),
@@ -29,7 +29,7 @@ class Interval:
     shares: Mapping[str, float]
 
 
-def shares(title: str, subtitle: str, intervals: Sequence[Interval], until: float) -> Spec:
+def draw_shares(title: str, subtitle: str, intervals: Sequence[Interval], until: float) -> Spec:
     """One picture; `until` is the last second shown, so that pictures side by side have one axis."""
     rows = []
     for interval in intervals:
@@ -38,19 +38,19 @@ def shares(title: str, subtitle: str, intervals: Sequence[Interval], until: floa
             bottom, top = top, top + interval.shares[state]
             if top > bottom:
                 rows.append({"from": interval.begin, "to": interval.end, "low": bottom, "top": top, "state": state})
-    x = field(
+    x = make_field(
         "from",
         title="seconds from the beginning of the measuring",
         axis={"grid": False, "format": "~r", "tickCount": 6},
         scale={"domain": [0, until], "nice": False},
     )
-    y = field(
+    y = make_field(
         "low",
         title="% of the CPUs",
         axis={"values": [0, 25, 50, 75, 100], "format": "d"},
         scale={"domain": [0, 100], "nice": False},
     )
-    colour = field(
+    colour = make_field(
         "state",
         "nominal",
         scale={"domain": list(STATES), "range": list(_COLOURS)},
@@ -64,6 +64,10 @@ def shares(title: str, subtitle: str, intervals: Sequence[Interval], until: floa
             "offset": 4,
         },
     )
-    bars = layer(rows, {"type": "rect", "clip": True}, x=x, x2={"field": "to"}, y=y, y2={"field": "top"}, color=colour)
-    frame = layer([{"from": 0, "low": 0}, {"from": until, "low": 0}], {"type": "line", "color": palette.LINE}, x=x, y=y)
-    return chart(title, subtitle, HALF - 62, 120, [frame, bars])
+    bars = make_layer(
+        rows, {"type": "rect", "clip": True}, x=x, x2={"field": "to"}, y=y, y2={"field": "top"}, color=colour
+    )
+    frame = make_layer(
+        [{"from": 0, "low": 0}, {"from": until, "low": 0}], {"type": "line", "color": palette.LINE}, x=x, y=y
+    )
+    return make_chart(title, subtitle, HALF - 62, 120, [frame, bars])

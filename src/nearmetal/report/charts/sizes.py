@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer
+from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer
 
 
 @dataclass(frozen=True)
@@ -15,27 +15,27 @@ class Bucket:
     count: int
 
 
-def sizes(title: str, subtitle: str, colour: str, buckets: Sequence[Bucket], domain: Sequence[int]) -> Spec:
+def draw_sizes(title: str, subtitle: str, colour: str, buckets: Sequence[Bucket], domain: Sequence[int]) -> Spec:
     """One picture; `domain` are the first bytes of all buckets shown, so that pictures side by side have one axis."""
     whole = sum(bucket.count for bucket in buckets) or 1
-    rows = [{"from": _named(bucket.first), "share": 100 * bucket.count / whole} for bucket in buckets]
-    x = field(
+    rows = [{"from": _name_size(bucket.first), "share": 100 * bucket.count / whole} for bucket in buckets]
+    x = make_field(
         "from",
         "nominal",
         title="bytes of payload, from",
         sort=None,
-        scale={"domain": [_named(first) for first in domain]},
+        scale={"domain": [_name_size(first) for first in domain]},
         axis={"labelAngle": 0, "grid": False, "labelOverlap": "greedy"},
     )
-    y = field(
+    y = make_field(
         "share",
         title="% of segments",
         scale={"domain": [0, 100]},
         axis={"values": [0, 25, 50, 75, 100], "format": "d"},
     )
     mark: Spec = {"type": "bar", "color": colour}
-    return chart(title, subtitle, HALF - 62, 120, [layer(rows, mark, x=x, y=y)])
+    return make_chart(title, subtitle, HALF - 62, 120, [make_layer(rows, mark, x=x, y=y)])
 
 
-def _named(size: int) -> str:
+def _name_size(size: int) -> str:
     return f"{size // 1024}Ki" if size >= 1024 and size % 1024 == 0 else str(size)

@@ -29,31 +29,31 @@ _BOLD = 1.13
 
 
 @lru_cache(maxsize=4096)  # the same few words stand in every picture of a page
-def measured(text: str, size: float = SIZE, *, bold: bool = False) -> float:
+def measure_text(text: str, size: float = SIZE, *, bold: bool = False) -> float:
     """Pixels that a text of one line needs, with any font."""
     em = sum(_OF.get(letter, 1.0 if ord(letter) >= _IDEOGRAPHS else _OTHERS) for letter in text)
     return em * size * (_BOLD if bold else 1.0)
 
 
-def wrapped(text: str, room: float, size: float = SIZE, *, bold: bool = False) -> list[str]:
+def wrap_text(text: str, room: float, size: float = SIZE, *, bold: bool = False) -> list[str]:
     """A text as lines that fit: broken between words, and within a word that does not fit alone."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".lstrip()
-        if measured(longer, size, bold=bold) <= room:
+        if measure_text(longer, size, bold=bold) <= room:
             lines[-1] = longer
             continue
         lines += [word] if lines[-1] else []
-        lines[-1:] = _pieces(word, room, size, bold=bold)
+        lines[-1:] = _split_word(word, room, size, bold=bold)
     return lines
 
 
-def _pieces(word: str, room: float, size: float, *, bold: bool) -> list[str]:
+def _split_word(word: str, room: float, size: float, *, bold: bool) -> list[str]:
     """A word that is too long: after a mark such as a hyphen where there is one, else between any two letters."""
     pieces = [""]
     for letter in word:
         last = pieces[-1]
-        if last and measured(last + letter, size, bold=bold) > room:
+        if last and measure_text(last + letter, size, bold=bold) > room:
             cut = max(map(last.rfind, "-_/")) + 1 or len(last)
             pieces[-1:] = [last[:cut], last[cut:]]
         pieces[-1] += letter

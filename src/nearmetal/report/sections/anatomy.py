@@ -5,17 +5,17 @@ from typing import Any
 
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import (
-    Seen,
-    document,
+    CapturedTreatment,
     has_several_clients,
     is_observed,
-    problems,
-    seen,
-    streams,
+    list_captured,
+    list_problems,
+    list_streams,
+    read_document,
     without_requests,
 )
-from nearmetal.report.anatomy_injected import injected
-from nearmetal.report.anatomy_packets import contrasts, packets
+from nearmetal.report.anatomy_injected import show_injected
+from nearmetal.report.anatomy_packets import show_contrasts, show_packets
 from nearmetal.report.blocks import (
     LONG,
     Block,
@@ -29,8 +29,8 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
-from nearmetal.report.charts.ladder import ladder
-from nearmetal.report.charts.sizes import Bucket, sizes
+from nearmetal.report.charts.ladder import draw_ladder
+from nearmetal.report.charts.sizes import Bucket, draw_sizes
 from nearmetal.report.reading import ReportInput
 
 _DRAWN = 12
@@ -68,41 +68,45 @@ class Anatomy:
     def render(self, report: ReportInput) -> Section | None:
         if not is_observed(report):
             return None
-        found = seen(report)
-        missing = list(problems(report))
+        found = list_captured(report)
+        missing = list(list_problems(report))
         blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
-        asked = list(injected([*found, *streams(report)], report))
+        asked = list(show_injected([*found, *list_streams(report)], report))
         if not found and not missing and not blocks and not asked:
             return None
         if missing:
-            text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
+            text = (
+                f"{figures.format_count(len(missing), 'capture is', 'captures are')} not whole, for example: "
+                f"{missing[0]}"
+            )
             uncounted = [
-                f"{' with '.join(map(str, _named(one, report)))} in {one.uncounted} of "
-                f"{figures.count(len(report.trials(one.workload, one.treatment)), 'trial')}"
+                f"{' with '.join(map(str, _name_captured(one, report)))} in {one.uncounted} of "
+                f"{figures.format_count(len(report.trials(one.workload, one.treatment)), 'trial')}"
                 for one in found
                 if one.uncounted
             ]
             if uncounted:
                 text += f". What kernels counted is left out of {', of '.join(uncounted)}: they went on counting"
-            blocks.append(Notice(words.plain(text), "warning"))
+            blocks.append(Notice(words.strip_controls(text), "warning"))
         if found:
-            blocks += [*_ladders(found, report), *packets(found, report)]
+            blocks += [*_draw_ladders(found, report), *show_packets(found, report)]
         blocks += asked
         if found:
-            blocks += [*contrasts(report), *_distributions(found, report)]
+            blocks += [*show_contrasts(report), *_show_distributions(found, report)]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _ladders(found: Sequence[Seen], report: ReportInput) -> Iterator[Chart]:
+def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Chart]:
     drawn = [one for one in found if len(one.events) > 1]
     if not drawn or len(found) > _DRAWN:
         return
     panels = tuple(
         Panel(
-            f"{one.workload}-{report.labels.treatment(one.treatment)}",
-            ladder(
-                report.labels.treatment(one.treatment),
-                f"{words.workload(one.workload)}: {figures.quantity(_whole(one), 's')} from top to bottom",
+            f"{one.workload}-{report.labels.name_treatment(one.treatment)}",
+            draw_ladder(
+                report.labels.name_treatment(one.treatment),
+                f"{words.name_workload(one.workload)}: {figures.format_quantity(_measure_whole(one), 's')} from "
+                "top to bottom",
                 report.colour(one.treatment),
                 one.events,
             ),
@@ -121,26 +125,26 @@ def _ladders(found: Sequence[Seen], report: ReportInput) -> Iterator[Chart]:
     yield Chart("anatomy", caption, description, panels)
 
 
-def _whole(one: Seen) -> float:
+def _measure_whole(one: CapturedTreatment) -> float:
     return max(one.events.values()) - min(one.events.values())
 
 
-def _named(one: Seen, report: ReportInput) -> tuple[Value, Value]:
-    return words.workload(one.workload), report.labels.treatment(one.treatment)
+def _name_captured(one: CapturedTreatment, report: ReportInput) -> tuple[Value, Value]:
+    return words.name_workload(one.workload), report.labels.name_treatment(one.treatment)
 
 
-def _distributions(found: Sequence[Seen], report: ReportInput) -> Iterator[Block]:
+def _show_distributions(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Block]:
     """Of the typical trials alone, whose documents are read."""
-    told = [(one, told) for one in found if (told := document(one.typical, report)) is not None]
+    told = [(one, told) for one in found if (told := read_document(one.typical, report)) is not None]
     if not told:
         return
     if len(found) <= _DRAWN:
-        yield from _sizes(told, report)
-    yield _spreads("anatomy-segments", "what", "most", _COUNTS, _COUNTED, told, report)
-    yield _spreads("anatomy-phases", "phase", "longest", _PHASES, _TIMED, told, report)
+        yield from _show_sizes(told, report)
+    yield _make_spreads("anatomy-segments", "what", "most", _COUNTS, _COUNTED, told, report)
+    yield _make_spreads("anatomy-phases", "phase", "longest", _PHASES, _TIMED, told, report)
 
 
-def _sizes(told: Sequence[tuple[Seen, Mapping[str, Any]]], report: ReportInput) -> Iterator[Block]:
+def _show_sizes(told: Sequence[tuple[CapturedTreatment, Mapping[str, Any]]], report: ReportInput) -> Iterator[Block]:
     """Segments by size; where all are of one, a sentence: a picture would be a single bar."""
     buckets = [(one, [Bucket(b["from"], b["to"], b["count"]) for b in trace["server"]["sizes"]]) for one, trace in told]
     spans = sorted({(bucket.first, bucket.last) for _, some in buckets for bucket in some})
@@ -154,10 +158,10 @@ def _sizes(told: Sequence[tuple[Seen, Mapping[str, Any]]], report: ReportInput) 
     domain = [2**power for power in range(20) if first <= 2**power <= largest]
     panels = tuple(
         Panel(
-            f"{one.workload}-{report.labels.treatment(one.treatment)}",
-            sizes(
-                report.labels.treatment(one.treatment),
-                words.workload(one.workload),
+            f"{one.workload}-{report.labels.name_treatment(one.treatment)}",
+            draw_sizes(
+                report.labels.name_treatment(one.treatment),
+                words.name_workload(one.workload),
                 report.colour(one.treatment),
                 some,
                 domain,
@@ -170,13 +174,13 @@ def _sizes(told: Sequence[tuple[Seen, Mapping[str, Any]]], report: ReportInput) 
     yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)
 
 
-def _spreads(
+def _make_spreads(
     name: str,
     what: str,
     largest: str,
     listed: Sequence[tuple[str, str, str]],
     caption: str,
-    told: Sequence[tuple[Seen, Mapping[str, Any]]],
+    told: Sequence[tuple[CapturedTreatment, Mapping[str, Any]]],
     report: ReportInput,
 ) -> Table:
     """Of each treatment's typical trial the distributions over its requests."""
@@ -192,14 +196,14 @@ def _spreads(
             spreads = trace[part] if part == "each_request" else (trace[part] or {}).get("each_request", {})
             spread = spreads.get(key)
             if spread and spread["count"]:
-                values = (_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
-                rows.append((*_named(one, report), title, *values, spread["count"]))
+                values = (_make_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
+                rows.append((*_name_captured(one, report), title, *values, spread["count"]))
     alone = ", its first client's alone" if has_several_clients([one for one, _ in told]) else ""
     caption = f"{caption}, over the requests of {_TYPICAL}{alone}"
     return Table(name, caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
-def _value(value: float, key: str) -> Value:
+def _make_value(value: float, key: str) -> Value:
     if key.endswith("_ns"):
         return Quantity(value / 1e9, "s")
     return Quantity(value, "B") if key.endswith("_bytes") else value

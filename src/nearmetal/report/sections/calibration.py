@@ -6,7 +6,7 @@ from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
-from nearmetal.store.calibration import Alike, Calibration, Injected, Noise
+from nearmetal.store.calibration import Alike, Calibration, InjectedDifference, Noise
 
 _CAPTION = (
     "What is known beforehand, and what was found. What is alike is called different where its interval excludes that "
@@ -24,7 +24,7 @@ _SMALLEST = (
 )
 
 
-class Calibrated:
+class CalibrationSection:
     name = "calibration"
     title = "Were the answers right?"
     order = 15
@@ -35,31 +35,31 @@ class Calibrated:
         found = calibrate(report.manifest, report.records, report.analysis, report.manifest.run)
         if found is None:
             return None
-        blocks: list[Block] = [_answers(found, report)]
+        blocks: list[Block] = [_make_answers(found, report)]
         if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
-            blocks += [Paragraph(_SMALLEST), _smallest(ratios, report)]
-        return Section(self.name, self.title, _lead(found), tuple(blocks))
+            blocks += [Paragraph(_SMALLEST), _make_smallest(ratios, report)]
+        return Section(self.name, self.title, _write_lead(found), tuple(blocks))
 
 
-def _lead(found: Calibration) -> str:
+def _write_lead(found: Calibration) -> str:
     if {one.reason for one in found.untold} == {"too-few-blocks"}:
         return "Too few blocks to tell whether the answers were right."
     if found.verdict != "unknown":
         return _LEADS[found.verdict]
     if found.untold:
-        text = untold(found)
+        text = describe_untold(found)
         return text[0].upper() + text[1:]
     return "No fault was seen, and this run would not have seen one: no difference of known size was told from none."
 
 
-def untold(found: Calibration) -> str:
+def describe_untold(found: Calibration) -> str:
     """ "of 2 of 6 comparisons nothing can be told: a value is not a number." """
-    reasons = figures.listing(dict.fromkeys(words.why(one.reason or "") for one in found.untold))
-    total = figures.count(len(found.compared), "comparison")
+    reasons = figures.join_listing(dict.fromkeys(words.explain_reason(one.reason or "") for one in found.untold))
+    total = figures.format_count(len(found.compared), "comparison")
     return f"of {len(found.untold)} of {total} nothing can be told: {reasons}."
 
 
-def _answers(found: Calibration, report: ReportInput) -> Table:
+def _make_answers(found: Calibration, report: ReportInput) -> Table:
     columns = (
         Column("workload"),
         Column("response"),
@@ -73,40 +73,41 @@ def _answers(found: Calibration, report: ReportInput) -> Table:
         Column("truth"),
         Column("answer"),
     )
-    rows = tuple(_row(one, report) for one in found.compared)
+    rows = tuple(_make_row(one, report) for one in found.compared)
     return Table("calibration", _CAPTION, columns, rows)
 
 
-def _row(one: Alike | Injected, report: ReportInput) -> tuple[Value, ...]:
+def _make_row(one: Alike | InjectedDifference, report: ReportInput) -> tuple[Value, ...]:
     ends = one.interval or (None, None)
     return (
-        words.workload(one.workload),
-        report.labels.response(one.workload, one.response),
-        f"{words.apart(one.treatment, one.reference)} vs {words.apart(one.reference, one.treatment)}",
-        words.size(one.estimate, one.interval, one.scale, one.unit),
-        report.labels.treatment(one.treatment),
-        report.labels.treatment(one.reference),
-        *(_value(value, one) for value in (one.estimate, *ends)),
-        words.known_truth(one.truth, one.scale, one.unit) if isinstance(one, Injected) else "alike",
-        _answer(one),
+        words.name_workload(one.workload),
+        report.labels.name_response(one.workload, one.response),
+        f"{words.name_difference(one.treatment, one.reference)} vs "
+        f"{words.name_difference(one.reference, one.treatment)}",
+        words.format_size(one.estimate, one.interval, one.scale, one.unit),
+        report.labels.name_treatment(one.treatment),
+        report.labels.name_treatment(one.reference),
+        *(_make_value(value, one) for value in (one.estimate, *ends)),
+        words.known_truth(one.truth, one.scale, one.unit) if isinstance(one, InjectedDifference) else "alike",
+        _make_answer(one),
     )
 
 
-def _value(value: float | None, one: Alike | Injected) -> Value:
+def _make_value(value: float | None, one: Alike | InjectedDifference) -> Value:
     if value is None:
         return None
     return value if one.scale == "ratio" else Quantity(value, one.unit)
 
 
-def _answer(one: Alike | Injected) -> Badge:
+def _make_answer(one: Alike | InjectedDifference) -> Badge:
     if one.is_right is None:
-        return Badge(words.why(one.reason or ""), "unknown")
+        return Badge(words.explain_reason(one.reason or ""), "unknown")
     if isinstance(one, Alike):
         return Badge("not called different", "same") if one.is_right else Badge("called different", "worse")
     return Badge("in the interval", "same") if one.is_right else Badge("outside the interval", "worse")
 
 
-def _smallest(noises: Sequence[Noise], report: ReportInput) -> Table:
+def _make_smallest(noises: Sequence[Noise], report: ReportInput) -> Table:
     columns = (
         Column("workload"),
         Column("response"),
@@ -118,18 +119,18 @@ def _smallest(noises: Sequence[Noise], report: ReportInput) -> Table:
         "calibration-smallest",
         "The smallest difference that is found",
         columns,
-        tuple(tuple(_cells(noise, report)) for noise in noises),
+        tuple(tuple(_make_cells(noise, report)) for noise in noises),
         folded=True,
     )
 
 
-def _cells(noise: Noise, report: ReportInput) -> Iterable[Value]:
-    yield words.workload(noise.workload)
-    yield report.labels.response(noise.workload, noise.response)
+def _make_cells(noise: Noise, report: ReportInput) -> Iterable[Value]:
+    yield words.name_workload(noise.workload)
+    yield report.labels.name_response(noise.workload, noise.response)
     found = {one.blocks: Quantity(one.smallest, "share") for one in noise.finds}
     yield from (found.get(blocks) for blocks in BLOCKS)
     yield noise.doubt
     yield Quantity(noise.spread, "share")
 
 
-plugin = Calibrated()
+plugin = CalibrationSection()

@@ -7,7 +7,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report.blocks import Block, Chart, Paragraph, Section
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.sections.responses import cell_table, how_drawn, in_words, panel
+from nearmetal.report.sections.responses import cell_table, how_drawn, in_words, make_panel
 
 _LEAD = (
     "What the host spends, the virtual machine monitor included: CPU seconds for each request or event, memory that it "
@@ -26,9 +26,14 @@ class Cost:
         if not cells:
             return None
         workloads = dict.fromkeys(cell.workload for cell in cells)
-        each = [chosen for response in COSTS for workload in workloads if (chosen := _of(cells, workload, response))]
+        each = [
+            chosen
+            for response in COSTS
+            for workload in workloads
+            if (chosen := _select_cells(cells, workload, response))
+        ]
         drawn = [chosen for chosen in each if in_words(chosen, report) is None]
-        panels = tuple(panel(chosen, report) for chosen in drawn)
+        panels = tuple(make_panel(chosen, report) for chosen in drawn)
         blocks: list[Block] = []
         if panels:
             caption = how_drawn([cell for chosen in drawn for cell in chosen])
@@ -49,7 +54,7 @@ def _is_no_cost(cell: Cell) -> bool:
     return cell.response == "memory_overhead" and not any(cell.values)
 
 
-def _of(cells: Sequence[Cell], workload: str, response: str) -> list[Cell]:
+def _select_cells(cells: Sequence[Cell], workload: str, response: str) -> list[Cell]:
     return [cell for cell in cells if cell.workload == workload and cell.response == response]
 
 

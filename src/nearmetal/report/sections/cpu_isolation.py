@@ -8,10 +8,10 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment, Level
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
-from nearmetal.report.connections import PERCENTILES, ROWS, means
+from nearmetal.report.connections import PERCENTILES, ROWS, average_rows
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published
-from nearmetal.studies.published import Published
+from nearmetal.studies.published import PublishedStudy
 
 _FACTOR = "isolation"
 _TABLE = "httperf"
@@ -38,7 +38,7 @@ class CpuIsolation:
         for workload in report.manifest.study.workloads:
             if workload.kind in ("http", "httperf"):
                 blocks += _of_workload(workload.name, treatments, report)
-        noise = _noise(report)
+        noise = _make_noise(report)
         if noise is not None:
             blocks.append(noise)
         return Section(self.name, self.title, _LEAD, tuple(blocks)) if blocks else None
@@ -46,112 +46,112 @@ class CpuIsolation:
 
 def _of_workload(workload: str, treatments: Sequence[Assignment], report: ReportInput) -> list[Block]:
     trials = [report.trials(workload, treatment) for treatment in treatments]
-    told = [means(records, report) for records in trials]
+    told = [average_rows(records, report) for records in trials]
     if not any(told):
-        text = f"What the generator told of {words.workload(workload)} cannot be read from the run's folder."
+        text = f"What the generator told of {words.name_workload(workload)} cannot be read from the run's folder."
         return [Notice(text, "warning")] if any(trials) else []
-    blocks: list[Block] = [_rows(workload, treatments, told, report)]
+    blocks: list[Block] = [_make_rows(workload, treatments, told, report)]
     if any(name in one for one in told for name in PERCENTILES):
-        blocks.append(_latency(workload, treatments, told, report))
+        blocks.append(_make_latency(workload, treatments, told, report))
     return blocks
 
 
-def _rows(
+def _make_rows(
     workload: str, treatments: Sequence[Assignment], told: Sequence[Mapping[str, float]], report: ReportInput
 ) -> Table:
-    printed = [_printed(workload, treatment, report) for treatment in treatments]
+    printed = [_list_printed(workload, treatment, report) for treatment in treatments]
     shown = [index for index, one in enumerate(printed) if one]
     columns = (
         Column("figure"),
-        *(Column(_heading(treatment, treatments, report), numeric=True) for treatment in treatments),
+        *(Column(_name_level(treatment, treatments, report), numeric=True) for treatment in treatments),
         *(Column(f"published: {treatments[index][_FACTOR]}", numeric=True) for index in shown),
         Column("unit", where="data"),
     )
     rows: list[tuple[Value, ...]] = [
         (
             row.name,
-            *(_quantity(one, row.name, row.unit) for one in told),
-            *(_quantity(printed[index], row.name, row.unit) for index in shown),
+            *(_make_quantity(one, row.name, row.unit) for one in told),
+            *(_make_quantity(printed[index], row.name, row.unit) for index in shown),
             row.unit,
         )
         for row in ROWS
         if any(row.name in one for one in (*told, *printed))
     ]
-    caption = f"{words.workload(workload)}: each figure of a run by isolation, mean over blocks"
+    caption = f"{words.name_workload(workload)}: each figure of a run by isolation, mean over blocks"
     caption += _about_published(workload, treatments, bool(shown), report)
     return Table(f"isolation-{workload}", caption, columns, tuple(rows))
 
 
 def _about_published(workload: str, treatments: Sequence[Assignment], shown: bool, report: ReportInput) -> str:
     """What the published figures beside ours are; where there are none, of what they would be."""
-    headings = _headings(report)
+    headings = _list_headings(report)
     if not headings:
         return ""
-    counts = sorted({str(_connections(workload, treatment, report)) for treatment in treatments})
-    asked = f"{figures.listing(counts)} {'connection' if counts == ['1'] else 'connections'}"
+    counts = sorted({str(_find_connections(workload, treatment, report)) for treatment in treatments})
+    asked = f"{figures.join_listing(counts)} {'connection' if counts == ['1'] else 'connections'}"
     if shown:
         return f"; published is the first run under the heading of {asked}, on another machine"
-    return f"; of {asked} nothing was published, but of {figures.listing(map(str, headings))}"
+    return f"; of {asked} nothing was published, but of {figures.join_listing(map(str, headings))}"
 
 
-def _heading(treatment: Assignment, treatments: Sequence[Assignment], report: ReportInput) -> str:
+def _name_level(treatment: Assignment, treatments: Sequence[Assignment], report: ReportInput) -> str:
     """The level alone where nothing else differs, so that all levels and the published ones stand side by side."""
     others = {key_of({name: level for name, level in one.items() if name != _FACTOR}) for one in treatments}
-    return str(treatment[_FACTOR]) if len(others) == 1 else report.labels.treatment(treatment)
+    return str(treatment[_FACTOR]) if len(others) == 1 else report.labels.name_treatment(treatment)
 
 
-def _quantity(told: Mapping[str, float], name: str, unit: str) -> Quantity | None:
+def _make_quantity(told: Mapping[str, float], name: str, unit: str) -> Quantity | None:
     return Quantity(told[name], unit) if name in told else None
 
 
-def _printed(workload: str, treatment: Assignment, report: ReportInput) -> dict[str, float]:
+def _list_printed(workload: str, treatment: Assignment, report: ReportInput) -> dict[str, float]:
     """The published figures of this level and of as many connections, in SI units."""
-    found = _found(report)
+    found = _find_published(report)
     if found is None:
         return {}
-    return _published(found, treatment[_FACTOR], _connections(workload, treatment, report))
+    return _list_published(found, treatment[_FACTOR], _find_connections(workload, treatment, report))
 
 
-def _found(report: ReportInput) -> Published | None:
+def _find_published(report: ReportInput) -> PublishedStudy | None:
     """The published figures of this study, where they are httperf's."""
-    found = published.of(report.manifest.study.name)
+    found = published.find_published(report.manifest.study.name)
     return found if found is not None and _TABLE in {table.name for table in found.tables} else None
 
 
-def _headings(report: ReportInput) -> list[Level]:
+def _list_headings(report: ReportInput) -> list[Level]:
     """Numbers of connections that something was published of."""
-    found = _found(report)
-    return [] if found is None else list(dict.fromkeys(one.at["heading"] for one in found.table(_TABLE).figures))
+    found = _find_published(report)
+    return [] if found is None else list(dict.fromkeys(one.at["heading"] for one in found.find_table(_TABLE).figures))
 
 
-def _published(found: Published, level: object, connections: object) -> dict[str, float]:
-    table = found.table(_TABLE)
+def _list_published(found: PublishedStudy, level: object, connections: object) -> dict[str, float]:
+    table = found.find_table(_TABLE)
     at = {_FACTOR: level, "heading": connections, "run": 1}
     return {
-        str(figure.at["what"]): found.si(table, figure)[0]
+        str(figure.at["what"]): found.convert_to_si(table, figure)[0]
         for figure in table.figures
         if all(figure.at.get(name) == value for name, value in at.items())
     }
 
 
-def _connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
+def _find_connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
     given = report.asked(treatment).workload(workload).parameters
     return next((found for name in _COUNTS if (found := given.get(name)) is not None), None)
 
 
-def _latency(
+def _make_latency(
     workload: str, treatments: Sequence[Assignment], told: Sequence[Mapping[str, float]], report: ReportInput
 ) -> Table:
     columns = (Column("treatment"), *(Column(name, numeric=True) for name in PERCENTILES))
     rows: tuple[tuple[Value, ...], ...] = tuple(
-        (report.labels.treatment(treatment), *(_quantity(one, name, "s") for name in PERCENTILES))
+        (report.labels.name_treatment(treatment), *(_make_quantity(one, name, "s") for name in PERCENTILES))
         for treatment, one in zip(treatments, told, strict=True)
     )
-    caption = f"{words.workload(workload)}: latency from when each request should have been sent, mean over blocks"
+    caption = f"{words.name_workload(workload)}: latency from when each request should have been sent, mean over blocks"
     return Table(f"isolation-latency-{workload}", caption, columns, rows)
 
 
-def _noise(report: ReportInput) -> Table | None:
+def _make_noise(report: ReportInput) -> Table | None:
     kinds = {workload.name for workload in report.manifest.study.workloads if workload.kind == "noise"}
     cells = [cell for cell in report.analysis.cells if cell.workload in kinds and cell.response in _NOISE]
     if not cells:
@@ -170,7 +170,7 @@ def _noise(report: ReportInput) -> Table | None:
     caption = (
         "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
         "to a program that wants it, gaps, the longest: mean over blocks, and the centre of the blocks with its "
-        f"{figures.percent(1 - alpha)} interval"
+        f"{figures.format_percent(1 - alpha)} interval"
     )
     return Table("isolation-noise", caption, columns, rows)
 
@@ -179,7 +179,7 @@ def _noise_row(cell: Cell, alpha: float, report: ReportInput) -> tuple[Value, ..
     found = centre.of(cell, alpha)
     low, high = found.interval or (None, None)
     return (
-        report.labels.treatment(cell.treatment),
+        report.labels.name_treatment(cell.treatment),
         cell.response,
         len(cell.values),
         Quantity(cell.mean, cell.unit),

@@ -43,7 +43,7 @@ class Exploratory:
         ratios = [contrast for contrast in contrasts if contrast.ratio is not None]
         blocks: list[Block] = []
         if 0 < len(ratios) <= _DRAWN:
-            margin = figures.percent(report.manifest.study.design.margin)
+            margin = figures.format_percent(report.manifest.study.design.margin)
             caption = f"As above; shaded: the margin of {margin}."
             description = "Ratios of the exploratory responses to the reference; the table has the same figures."
             blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
@@ -58,10 +58,10 @@ class Exploratory:
             else:
                 blocks.append(table)
         blocks += _not_repeated(sorted(repeated, key=order.__getitem__), report)
-        level = figures.percent(1 - report.manifest.study.design.alpha)
+        level = figures.format_percent(1 - report.manifest.study.design.alpha)
         lead = (
             _LEAD.format(level=level)
-            + _count(contrasts, report.manifest.study.design.alpha)
+            + _count_different(contrasts, report.manifest.study.design.alpha)
             + (_AFTER_LOOKS if report.manifest.plan.looks else "")
         )
         return Section(self.name, self.title, lead, tuple(blocks))
@@ -70,26 +70,28 @@ class Exploratory:
 def _told_alike(alike: Sequence[Contrast], report: ReportInput) -> Paragraph:
     """What has one value on both sides in each block, in a sentence in place of a row for each."""
     told = dict.fromkeys(
-        f"{report.labels.response(one.workload, one.response)} of {words.workload(one.workload)}" for one in alike
+        f"{report.labels.name_response(one.workload, one.response)} of {words.name_workload(one.workload)}"
+        for one in alike
     )
-    return Paragraph(f"{words.SAME.capitalize()} on both sides: {figures.listing(told)}.")
+    return Paragraph(f"{words.SAME.capitalize()} on both sides: {figures.join_listing(told)}.")
 
 
-def _count(contrasts: Sequence[Contrast], alpha: float) -> str:
+def _count_different(contrasts: Sequence[Contrast], alpha: float) -> str:
     """How many are different, and how many of so many would be if nothing differed."""
     told = [one for one in contrasts if one.interval is not None]
     if not told:
         return ""
     found = sum(one.verdict is Verdict.DIFFERENT for one in told)
-    of = f"{found:,} of {figures.count(len(told), 'comparison')} {'is' if found == 1 else 'are'} different"
+    of = f"{found:,} of {figures.format_count(len(told), 'comparison')} {'is' if found == 1 else 'are'} different"
     return f" {of}; {count_by_chance(len(told), alpha)}."
 
 
 def _not_repeated(repeated: Sequence[tuple[str, str]], report: ReportInput) -> list[Block]:
     """What is a primary response in another unit, of whose comparison there shall not be a second interval."""
     told = [
-        f"{report.labels.response(workload, response)} of {words.workload(workload)}, which is "
-        f"{report.labels.response(workload, report.manifest.plan.primaries[workload])} times a constant in every trial"
+        f"{report.labels.name_response(workload, response)} of {words.name_workload(workload)}, which is "
+        f"{report.labels.name_response(workload, report.manifest.plan.primaries[workload])} times a constant in "
+        "every trial"
         for workload, response in repeated
     ]
     return [Paragraph(f"Not compared a second time: {'; '.join(told)}.")] if told else []

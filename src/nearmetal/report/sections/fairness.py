@@ -32,7 +32,7 @@ class Fairness:
         rows = report.analysis.fairness
         if not report.manifest.fairness and not rows:
             return None
-        same = "; ".join(words.plain(row.fact) for row in rows if row.is_the_same)
+        same = "; ".join(words.strip_controls(row.fact) for row in rows if row.is_the_same)
         blocks: tuple[Block, ...] = (Paragraph(f"Identical everywhere: {same}."),) if same else ()
         different = tuple(row for row in rows if not row.is_the_same)
         if not different:
@@ -43,11 +43,11 @@ class Fairness:
             "part of the reason for a difference above; those that are known to move what was compared stand first. "
             "What is not in this list is not known to differ."
         )
-        ranked = sorted(different, key=lambda row: _rank(row, report))
-        return Section(self.name, self.title, lead, (*blocks, *_tables(ranked, report)))
+        ranked = sorted(different, key=lambda row: _rank_row(row, report))
+        return Section(self.name, self.title, lead, (*blocks, *_make_tables(ranked, report)))
 
 
-def _rank(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
+def _rank_row(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
     """What confounds a comparison first, then what may confound others, then the rest by its group."""
     client = "client: " if row.fact.startswith("client: ") else ""
     fact = row.fact.removeprefix(client)
@@ -63,20 +63,20 @@ def _is_about(known: Confounder, fact: str) -> bool:
     return fact.startswith(known.fact) if known.fact.endswith(".") else fact == known.fact
 
 
-def _tables(rows: Sequence[FairnessRow], report: ReportInput) -> list[Table]:
+def _make_tables(rows: Sequence[FairnessRow], report: ReportInput) -> list[Table]:
     """All of them for programs; for people the first, and the rest folded."""
-    whole = _table("fairness", "Fairness diff", rows, rows, report)
+    whole = _make_table("fairness", "Fairness diff", rows, rows, report)
     if len(rows) <= _OPEN + 2:
         return [whole]
     first, rest = rows[:_OPEN], rows[_OPEN:]
     return [
         replace(whole, where="data"),
-        replace(_table("fairness-first", f"The {_OPEN} that matter most", first, rows, report), where="page"),
-        replace(_table("fairness-rest", "The rest of the fairness diff", rest, rows, report, True), where="page"),
+        replace(_make_table("fairness-first", f"The {_OPEN} that matter most", first, rows, report), where="page"),
+        replace(_make_table("fairness-rest", "The rest of the fairness diff", rest, rows, report, True), where="page"),
     ]
 
 
-def _table(
+def _make_table(
     name: str,
     caption: str,
     rows: Sequence[FairnessRow],
@@ -85,16 +85,17 @@ def _table(
     is_folded: bool = False,
 ) -> Table:
     """Rows with a column for each machine that any of `every` tells of."""
-    plain = {label: words.plain(label) for row in every for label in row.values}
+    plain = {label: words.strip_controls(label) for row in every for label in row.values}
     named = plain | {
-        format_assignment(treatment): report.labels.treatment(treatment)
+        format_assignment(treatment): report.labels.name_treatment(treatment)
         for treatment in report.manifest.plan.treatments
     }
     labels = list(plain)
     if len(labels) <= _SIDE_BY_SIDE:
         columns = (Column("group"), Column("fact"), *(Column(named[label]) for label in labels))
         body: tuple[tuple[Value, ...], ...] = tuple(
-            (row.group, row.fact, *(_told(row, label, labels[0], named[labels[0]]) for label in labels)) for row in rows
+            (row.group, row.fact, *(_show_value(row, label, labels[0], named[labels[0]]) for label in labels))
+            for row in rows
         )
         return Table(name, caption, columns, body, is_folded)
     columns = (Column("group"), Column("fact"), Column("value"), Column("where"))
@@ -106,7 +107,7 @@ def _table(
     return Table(name, caption, columns, body, is_folded or len(body) > 60)
 
 
-def _told(row: FairnessRow, label: str, first: str, first_name: str) -> str:
+def _show_value(row: FairnessRow, label: str, first: str, first_name: str) -> str:
     """A value; a long one that stands in the first column already is not repeated."""
     value = row.values.get(label, "not told")
     if label != first and value == row.values.get(first) and len(value) > _LONG:

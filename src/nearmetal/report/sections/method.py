@@ -36,14 +36,20 @@ class Method:
             "reference are compared; what all blocks say together is the verdict."
             + (" All, that is, up to the look that decides it." if manifest.plan.looks else "")
         )
-        blocks: list[Block] = [Terms(_design(report))]
+        blocks: list[Block] = [Terms(_describe_design(report))]
         if manifest.kept_free:
             blocks.append(Notice(_KEPT_FREE.format(manifest.kept_free), "warning"))
         for treatment, reason in zip(manifest.left_out, manifest.left_out_why, strict=True):
-            blocks.append(Notice(f"Left out: {report.labels.treatment(treatment)}. {words.plain(reason)}", "warning"))
-        versions = tuple((words.plain(name), words.plain(version)) for name, version in manifest.versions.items())
+            blocks.append(
+                Notice(
+                    f"Left out: {report.labels.name_treatment(treatment)}. {words.strip_controls(reason)}", "warning"
+                )
+            )
+        versions = tuple(
+            (words.strip_controls(name), words.strip_controls(version)) for name, version in manifest.versions.items()
+        )
         blocks.append(Table("versions", "Versions", (Column("what"), Column("version")), versions))
-        blocks.append(Source(_again(report)))
+        blocks.append(Source(_write_commands(report)))
         return Section(self.name, self.title, lead, tuple(blocks))
 
 
@@ -52,19 +58,19 @@ def _tell_sizing(report: ReportInput) -> Iterable[str]:
     manifest = report.manifest
     if manifest.sizing is not None:
         k = f"; k = {count_spare(manifest.plan)} of them may lie the other way by little, and a difference be found"
-        yield f"{words.plain(about_sizing(manifest.sizing, manifest.study.design))}{k}."
+        yield f"{words.strip_controls(about_sizing(manifest.sizing, manifest.study.design))}{k}."
 
 
-def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
+def _describe_design(report: ReportInput) -> tuple[tuple[str, str], ...]:
     manifest = report.manifest
     design, plan = manifest.study.design, manifest.plan
     contrasts = len(plan.contrasts)
     return (
-        ("Run", f"{words.plain(manifest.run)}, made {words.plain(manifest.created)}"),
+        ("Run", f"{words.strip_controls(manifest.run)}, made {words.strip_controls(manifest.created)}"),
         ("Blocks", f"{report.blocks}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
         *(("Number of blocks", text) for text in _tell_sizing(report)),
         *(("Earlier runs", text) for text in _tell_earlier_runs(report)),
-        *(("Looks", text) for text in _looks(report)),
+        *(("Looks", text) for text in _describe_looks(report)),
         (
             "Order",
             f"random within each block, from seed {plan.seed}; "
@@ -81,16 +87,17 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Level",
-            f"{design.alpha:g} for the whole study, shared by {figures.count(contrasts, 'primary contrast')}: "
-            f"{plan.level:.4g} each, so {_intervals(plan.level, design.alpha)}."
+            f"{design.alpha:g} for the whole study, shared by {figures.format_count(contrasts, 'primary contrast')}: "
+            f"{plan.level:.4g} each, so {_describe_intervals(plan.level, design.alpha)}."
             + (_STEPS if contrasts > 1 and not plan.looks else ""),
         ),
         (
             "Verdicts",
-            f"equivalent: the interval lies within the margin of {figures.percent(design.margin)}; different: it "
+            f"equivalent: the interval lies within the margin of {figures.format_percent(design.margin)}; "
+            "different: it "
             "excludes the reference; undecided: neither. Undecided is not the same as no difference.",
         ),
-        ("Host", _host(report)),
+        ("Host", _describe_host(report)),
     )
 
 
@@ -99,7 +106,8 @@ def _tell_earlier_runs(report: ReportInput) -> Iterable[str]:
     earlier = count_earlier_runs(report.folder)
     if earlier:
         yield (
-            f"{figures.count(earlier, 'run')} of this study on this host began before this one, by the folders beside "
+            f"{figures.format_count(earlier, 'run')} of this study on this host began before this one, by the "
+            "folders beside "
             "it. The level is that of one run: whoever repeats a study until it shows a difference finds one."
         )
 
@@ -110,17 +118,18 @@ _STEPS = (
 )
 
 
-def _intervals(level: float, alpha: float) -> str:
+def _describe_intervals(level: float, alpha: float) -> str:
     """At what intervals are: those of primary contrasts share the study's level, all others have it each."""
     if level == alpha:
-        return f"every interval is at {figures.percent(1 - alpha)}"
+        return f"every interval is at {figures.format_percent(1 - alpha)}"
     return (
-        f"their intervals are at {figures.percent(1 - level)}; those of exploratory comparisons, and of one treatment "
-        f"by itself, do not share it and are at {figures.percent(1 - alpha)}"
+        f"their intervals are at {figures.format_percent(1 - level)}; those of exploratory comparisons, and of "
+        "one treatment "
+        f"by itself, do not share it and are at {figures.format_percent(1 - alpha)}"
     )
 
 
-def _looks(report: ReportInput) -> Iterable[str]:
+def _describe_looks(report: ReportInput) -> Iterable[str]:
     """When a sequential run looked, and what a look had to see."""
     looks = report.manifest.plan.looks
     if not looks:
@@ -129,7 +138,7 @@ def _looks(report: ReportInput) -> Iterable[str]:
     if not known:
         yield f"one at the end, and with at most {looks[-1].blocks} blocks it cannot decide anything."
         return
-    after = figures.listing(f"{look.blocks} (|W+ − W−| ≥ {look.boundary}, p ≤ {look.level:.2g})" for look in known)
+    after = figures.join_listing(f"{look.blocks} (|W+ − W−| ≥ {look.boundary}, p ≤ {look.level:.2g})" for look in known)
     yield (
         f"fixed before the run, after these numbers of planned blocks: {after}. The study ends when every primary "
         "comparison is decided; one that is decided keeps what it said then. Boundaries spend the level evenly over "
@@ -139,29 +148,31 @@ def _looks(report: ReportInput) -> Iterable[str]:
     )
 
 
-def _host(report: ReportInput) -> str:
+def _describe_host(report: ReportInput) -> str:
     """The host in one line, from the probe's facts; the manifest has them all."""
     facts = report.manifest.host
-    memory = _fact(facts, "memory", "total_bytes")
+    memory = _find_fact(facts, "memory", "total_bytes")
     told = [
-        _fact(facts, "processor", "model"),
-        figures.quantity(float(memory), "B") if isinstance(memory, int) else None,
-        _fact(facts, "kernel", "release"),
-        _fact(facts, "kernel", "architecture"),
-        _fact(facts, "clock", "source"),
+        _find_fact(facts, "processor", "model"),
+        figures.format_quantity(float(memory), "B") if isinstance(memory, int) else None,
+        _find_fact(facts, "kernel", "release"),
+        _find_fact(facts, "kernel", "architecture"),
+        _find_fact(facts, "clock", "source"),
     ]
     names = ("processor", "memory", "kernel", "architecture", "clock")
-    known = [f"{name} {words.plain(str(fact))}" for name, fact in zip(names, told, strict=True) if fact is not None]
+    known = [
+        f"{name} {words.strip_controls(str(fact))}" for name, fact in zip(names, told, strict=True) if fact is not None
+    ]
     return ", ".join(known) or "told nothing of itself."
 
 
-def _fact(facts: Mapping[str, Any], group: str, name: str) -> object:
+def _find_fact(facts: Mapping[str, Any], group: str, name: str) -> object:
     """One of the probe's facts, or None: an older or a cut record may lack it."""
     found = facts.get(group)
     return found.get(name) if isinstance(found, Mapping) else None
 
 
-def _again(report: ReportInput) -> str:
+def _write_commands(report: ReportInput) -> str:
     manifest = report.manifest
     command = [
         "nearmetal",

@@ -7,11 +7,11 @@ from nearmetal.analysis.results import Cell
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.courses import courses, label, protocol
+from nearmetal.report.courses import find_protocol, make_courses, name_treatment
 from nearmetal.report.each_client import render_each_client
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published
-from nearmetal.studies.published import Published
+from nearmetal.studies.published import PublishedStudy
 
 _RESPONSES = ("bandwidth", "transfer", "jitter", "loss")
 _SUMS = ("bandwidth", "transfer")
@@ -33,33 +33,38 @@ class Network:
         cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
         if len({report.asked(cell.treatment).clients.count for cell in cells}) < 2:
             return None
-        panels = tuple(_panel(response, chosen, report) for response in _RESPONSES if (chosen := _of(cells, response)))
+        panels = tuple(
+            _make_panel(response, chosen, report)
+            for response in _RESPONSES
+            if (chosen := _select_cells(cells, response))
+        )
         alpha = study.design.alpha
         caption = (
-            f"Each point is the centre of the blocks on its {figures.percent(1 - alpha)} interval, where there are "
+            f"Each point is the centre of the blocks on its {figures.format_percent(1 - alpha)} interval, where "
+            "there are "
             "blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
         )
         description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
-        blocks: list[Block] = [Chart("network", caption, description, panels), _table(cells, report)]
+        blocks: list[Block] = [Chart("network", caption, description, panels), _make_table(cells, report)]
         blocks += render_each_client(cells, ("loss", "jitter", "bandwidth"), report)
-        found = published.of(study.name)
+        found = published.find_published(study.name)
         if found is not None:
-            blocks += _beside(cells, found, report)
+            blocks += _compare_published(cells, found, report)
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _of(cells: Iterable[Cell], response: str) -> list[Cell]:
+def _select_cells(cells: Iterable[Cell], response: str) -> list[Cell]:
     return [cell for cell in cells if cell.response == response]
 
 
-def _panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Panel:
+def _make_panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Panel:
     together = ", all clients together" if response in _SUMS else ""
-    title = f"{report.labels.response(cells[0].workload, response)}{together}".capitalize()
-    subtitle = words.direction(cells[0].better)
-    return Panel(response, by_number(title, subtitle, "clients", cells[0].unit, courses(cells, report)))
+    title = f"{report.labels.name_response(cells[0].workload, response)}{together}".capitalize()
+    subtitle = words.name_direction(cells[0].better)
+    return Panel(response, by_number(title, subtitle, "clients", cells[0].unit, make_courses(cells, report)))
 
 
-def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
+def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
     study = report.manifest.study
     columns = (
         Column("workload"),
@@ -81,10 +86,10 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
         low, high = found.interval or (None, None)
         rows.append(
             (
-                words.workload(cell.workload),
-                report.labels.response(cell.workload, cell.response),
+                words.name_workload(cell.workload),
+                report.labels.name_response(cell.workload, cell.response),
                 cell.unit,
-                label(cell, report),
+                name_treatment(cell, report),
                 clients,
                 len(cell.values),
                 Quantity(cell.mean, cell.unit),
@@ -96,7 +101,7 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
         )
     caption = (
         "Against the number of clients: mean over blocks, in all and of each client, and the centre of the blocks with "
-        f"its {figures.percent(1 - study.design.alpha)} interval"
+        f"its {figures.format_percent(1 - study.design.alpha)} interval"
     )
     return Table("network", caption, columns, tuple(rows), folded=len(rows) > 12)
 
@@ -104,17 +109,19 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
 # ── Beside the published tables ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _beside(cells: Sequence[Cell], found: Published, report: ReportInput) -> list[Block]:
+def _compare_published(cells: Sequence[Cell], found: PublishedStudy, report: ReportInput) -> list[Block]:
     tables: list[Block] = []
     for response in _SUMS:
-        chosen = [cell for cell in _of(cells, response) if protocol(cell, report) == "tcp"]
+        chosen = [cell for cell in _select_cells(cells, response) if find_protocol(cell, report) == "tcp"]
         rows = tuple(_rows_beside(response, chosen, found, report))
         if rows:
-            tables.append(_table_beside(response, report.labels.response(chosen[0].workload, response), rows, found))
+            tables.append(
+                _table_beside(response, report.labels.name_response(chosen[0].workload, response), rows, found)
+            )
     return tables
 
 
-def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...], found: Published) -> Table:
+def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...], found: PublishedStudy) -> Table:
     columns = (
         Column("treatment"),
         Column("clients", numeric=True),
@@ -123,7 +130,7 @@ def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...]
         Column("published", numeric=True),
         Column("share, published", numeric=True),
     )
-    number = found.table(response).number
+    number = found.find_table(response).number
     caption = (
         f"TCP {title} of each client beside table {number}, and what share it is of what a client "
         f"alone has{_OTHERWISE[response]}"
@@ -132,12 +139,12 @@ def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...]
 
 
 def _rows_beside(
-    response: str, cells: Sequence[Cell], found: Published, report: ReportInput
+    response: str, cells: Sequence[Cell], found: PublishedStudy, report: ReportInput
 ) -> Iterable[tuple[Value, ...]]:
-    printed = found.table(response)
+    printed = found.find_table(response)
     alone: dict[str, float] = {}
     placed = sorted(
-        ((label(cell, report), cell) for cell in cells),
+        ((name_treatment(cell, report), cell) for cell in cells),
         key=lambda place: report.asked(place[1].treatment).clients.count,
     )
     for name in dict.fromkeys(name for name, _ in placed):
@@ -147,21 +154,23 @@ def _rows_beside(
             each = cell.mean / clients
             if clients == 1:
                 alone[name] = each
-            environment = found.named(asked.environment.kind, asked.server.nic)
-            figure = None if environment is None else printed.at(environment=environment, clients=clients)
-            first = None if environment is None else printed.at(environment=environment, clients=1)
-            theirs = None if figure is None else _mean(found.si(printed, figure))
+            environment = found.name_environment(asked.environment.kind, asked.server.nic)
+            figure = None if environment is None else printed.find_figure(environment=environment, clients=clients)
+            first = None if environment is None else printed.find_figure(environment=environment, clients=1)
+            theirs = None if figure is None else _average_values(found.convert_to_si(printed, figure))
             yield (
                 name,
                 clients,
                 Quantity(each, cell.unit),
                 f"{each / alone[name]:.3f} ×" if alone.get(name) else None,
                 None if theirs is None else Quantity(theirs, cell.unit),
-                None if theirs is None or first is None else f"{theirs / _mean(found.si(printed, first)):.3f} ×",
+                None
+                if theirs is None or first is None
+                else f"{theirs / _average_values(found.convert_to_si(printed, first)):.3f} ×",
             )
 
 
-def _mean(values: Sequence[float]) -> float:
+def _average_values(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 

@@ -28,25 +28,27 @@ class Noise:
     order = 36
 
     def render(self, report: ReportInput) -> Section | None:
-        trials = _trials(report)
+        trials = _group_trials(report)
         heard = [
-            (treatment, [server for told in trials[key_of(treatment)] for server in _servers(told, when)], when)
+            (treatment, [server for told in trials[key_of(treatment)] for server in _list_servers(told, when)], when)
             for treatment in report.manifest.plan.treatments
             for when in _WHEN
         ]
-        cpus = tuple(row for treatment, told, when in heard for row in _cpus(treatment, told, when, report))
-        hosts = tuple(row for treatment, told, when in heard for row in _host(treatment, told, when, report))
+        cpus = tuple(row for treatment, told, when in heard for row in _make_cpu_rows(treatment, told, when, report))
+        hosts = tuple(row for treatment, told, when in heard for row in _make_host_rows(treatment, told, when, report))
         if not cpus:
             return None
-        lost = _lost(trials, report)
-        return Section(self.name, self.title, _LEAD, (lost, _inside(cpus), *([_outside(hosts)] if hosts else [])))
+        lost = _chart_lost(trials, report)
+        return Section(
+            self.name, self.title, _LEAD, (lost, _make_inside(cpus), *([_make_outside(hosts)] if hosts else []))
+        )
 
 
 _Told = Mapping[str, Any]
 """What was heard of one trial."""
 
 
-def _trials(report: ReportInput) -> Mapping[Key, list[_Told]]:
+def _group_trials(report: ReportInput) -> Mapping[Key, list[_Told]]:
     """What was heard of each trial that counts, by its treatment."""
     found: dict[Key, list[_Told]] = defaultdict(list)
     for record in that_count(report.records, report.arms):
@@ -55,55 +57,57 @@ def _trials(report: ReportInput) -> Mapping[Key, list[_Told]]:
     return found
 
 
-def _servers(told: _Told, when: str) -> Iterable[Mapping[str, Any]]:
+def _list_servers(told: _Told, when: str) -> Iterable[Mapping[str, Any]]:
     """What was heard in each server at this time."""
     servers: Mapping[str, Mapping[str, Any]] = told.get(when, {})
     return servers.values()
 
 
-def _lost(trials: Mapping[Key, list[_Told]], report: ReportInput) -> Chart:
+def _chart_lost(trials: Mapping[Key, list[_Told]], report: ReportInput) -> Chart:
     """Of each CPU of each treatment, every share of the time that was lost."""
     strips = [
         charts.Strip(
-            f"{report.labels.treatment(treatment)}, CPU {cpu}",
-            figures.quantity(statistics.median(shares), "share"),
+            f"{report.labels.name_treatment(treatment)}, CPU {cpu}",
+            figures.format_quantity(statistics.median(shares), "share"),
             report.colour(treatment),
             shares,
         )
         for treatment in report.manifest.plan.treatments
-        for cpu, shares in _shares(trials[key_of(treatment)]).items()
+        for cpu, shares in _list_shares(trials[key_of(treatment)]).items()
     ]
 
-    shown = charts.told((len(strip.values) for strip in strips), "a second of listening, later ones higher up")
+    shown = charts.describe_strips(
+        (len(strip.values) for strip in strips), "a second of listening, later ones higher up"
+    )
     description = "; ".join(f"{strip.label}: {strip.figure}" for strip in strips)
     return Chart(
         "noise-lost",
         f"How much of its time each CPU was away from a program that wanted it. {shown}",
         f"The share of the time that each CPU of the servers lost, medians: {description}",
-        (Panel("noise-lost", charts.strips("Time lost on each CPU", "lower is better", "share", strips)),),
+        (Panel("noise-lost", charts.draw_strips("Time lost on each CPU", "lower is better", "share", strips)),),
     )
 
 
-def _shares(trials: Iterable[_Told]) -> Mapping[int, tuple[float, ...]]:
+def _list_shares(trials: Iterable[_Told]) -> Mapping[int, tuple[float, ...]]:
     """By CPU, in the order of the trials, before and after each."""
     found: dict[int, list[float]] = {}
     for told in trials:
         for when in _WHEN:
-            for server in _servers(told, when):
+            for server in _list_servers(told, when):
                 for place, of_cpu in server.items():
                     if place != HOST:
                         found.setdefault(int(place), []).append(of_cpu["share"])
     return {cpu: tuple(shares) for cpu, shares in sorted(found.items())}
 
 
-def _cpus(
+def _make_cpu_rows(
     treatment: Assignment, heard: Sequence[Mapping[str, Any]], when: str, report: ReportInput
 ) -> Iterator[tuple[Value, ...]]:
     for cpu in sorted({int(place) for server in heard for place in server if place != HOST}):
         told = [server[str(cpu)] for server in heard if str(cpu) in server]
         ticks = [one["ticks"] for one in told if one["ticks"] is not None]
         yield (
-            report.labels.treatment(treatment),
+            report.labels.name_treatment(treatment),
             when,
             cpu,
             len(told),
@@ -114,7 +118,7 @@ def _cpus(
         )
 
 
-def _inside(rows: tuple[tuple[Value, ...], ...]) -> Table:
+def _make_inside(rows: tuple[tuple[Value, ...], ...]) -> Table:
     columns = (
         Column("treatment"),
         Column("when"),
@@ -127,13 +131,13 @@ def _inside(rows: tuple[tuple[Value, ...], ...]) -> Table:
     return Table("noise-cpus", caption, columns, rows, folded=len(rows) > LONG)
 
 
-def _host(
+def _make_host_rows(
     treatment: Assignment, heard: Sequence[Mapping[str, Any]], when: str, report: ReportInput
 ) -> Iterator[tuple[Value, ...]]:
     told = [server[HOST] for server in heard if HOST in server]
     if told:
         yield (
-            report.labels.treatment(treatment),
+            report.labels.name_treatment(treatment),
             when,
             len(told),
             100 * statistics.median(one["waited"] / (one["ran"] + one["waited"]) for one in told),
@@ -142,7 +146,7 @@ def _host(
         )
 
 
-def _outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
+def _make_outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
     columns = (
         Column("treatment"),
         Column("when"),

@@ -35,12 +35,13 @@ class OddClients:
         ]
         lead = (
             "A client is odd when it lies on one side of the others in more blocks than chance allows, by more than "
-            f"{figures.percent(margin)}, and by more than the others differ among themselves. Looked at: "
-            f"{figures.count(len(looked_at), 'response of a treatment', 'responses of treatments')} with at least "
+            f"{figures.format_percent(margin)}, and by more than the others differ among themselves. Looked at: "
+            f"{figures.format_count(len(looked_at), 'response of a treatment', 'responses of treatments')} with "
+            "at least "
             f"{FEWEST} clients, a primary one at the level {level(True):g}, others at {level(False):g} each."
         )
         few = [one for one in looked_at if len(held(one.trials, one.cell.scale)) < one.fewest]
-        blocks: list[Block] = [_table(found, report)] if found else []
+        blocks: list[Block] = [_make_table(found, report)] if found else []
         if few:
             blocks.append(Paragraph(_too_few(few, len(looked_at))))
         if not found and len(few) < len(looked_at):
@@ -84,14 +85,14 @@ def _too_few(few: Sequence[_LookedAt], looked_at: int) -> str:
     """What nobody can say; and how many blocks it would take, by the number of clients."""
     begin = "Too" if len(few) == looked_at else f"Of {len(few)} of them there are too"
     needed = [
-        f"{of}{figures.listing(f'{blocks} with {clients} clients' for clients, blocks in sorted(of_these))}"
+        f"{of}{figures.join_listing(f'{blocks} with {clients} clients' for clients, blocks in sorted(of_these))}"
         for is_primary, of in ((True, ""), (False, "of a response that is not primary, "))
         if (of_these := {(one.clients, one.fewest) for one in few if one.is_primary is is_primary})
     ]
     return f"{begin} few blocks to tell: it takes {'; '.join(needed)}."
 
 
-def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:
+def _make_table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:
     columns = (
         Column("workload"),
         Column("response"),
@@ -105,11 +106,11 @@ def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Tabl
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
-            words.workload(cell.workload),
-            report.labels.response(cell.workload, cell.response),
-            report.labels.treatment(cell.treatment),
+            words.name_workload(cell.workload),
+            report.labels.name_response(cell.workload, cell.response),
+            report.labels.name_treatment(cell.treatment),
             odd.client + 1,
-            _deviation(odd, cell),
+            _show_deviation(odd, cell),
             odd.deviation,
             "share" if cell.scale == "ratio" else cell.unit,
             f"{odd.agreeing} of {odd.trials}",
@@ -121,11 +122,11 @@ def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Tabl
     return Table("odd-clients", caption, columns, rows)
 
 
-def _deviation(odd: OddClient, cell: Cell) -> str:
+def _show_deviation(odd: OddClient, cell: Cell) -> str:
     """ "−30.0 %", "+2.1 points"."""
     if cell.scale == "ratio":
         return f"{odd.deviation * 100:+.1f} %".replace("-", "−")
-    return figures.difference(odd.deviation, None, cell.unit)
+    return figures.format_difference(odd.deviation, None, cell.unit)
 
 
 plugin = OddClients()

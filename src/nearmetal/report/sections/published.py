@@ -7,7 +7,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Section, Table, Terms, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published as studies
-from nearmetal.studies.published import Published as Study
+from nearmetal.studies.published import PublishedStudy as Study
 from nearmetal.studies.published import Statement
 from nearmetal.studies.published import Table as Printed
 
@@ -17,23 +17,23 @@ _LEAD = (
 )
 
 
-class Published:
+class PublishedSection:
     name = "published"
     title = "As published"
     order = 45
 
     def render(self, report: ReportInput) -> Section | None:
-        found = studies.of(report.manifest.study.name)
+        found = studies.find_published(report.manifest.study.name)
         if found is None:
             return None
-        blocks: list[Block] = [Terms(tuple(_terms(found)))]
-        blocks += [_table(table, found) for table in found.tables]
+        blocks: list[Block] = [Terms(tuple(_list_terms(found)))]
+        blocks += [_make_table(table, found) for table in found.tables]
         if found.statements:
-            blocks.append(_statements(found.statements))
+            blocks.append(_make_statements(found.statements))
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _terms(found: Study) -> Iterable[tuple[str, str]]:
+def _list_terms(found: Study) -> Iterable[tuple[str, str]]:
     source = found.source
     told = [f"{', '.join(source.authors)}: {source.title}", source.institution, source.date, source.reference]
     yield "Source", ", ".join(part for part in told if part) + "."
@@ -46,7 +46,7 @@ def _terms(found: Study) -> Iterable[tuple[str, str]]:
             yield name, " ".join(sentences)
 
 
-def _table(table: Printed, found: Study) -> Table:
+def _make_table(table: Printed, found: Study) -> Table:
     """One row a figure; several values of a cell stand in one column, as printed."""
     levels = list(dict.fromkeys(name for figure in table.figures for name in figure.at))
     columns = (
@@ -59,11 +59,11 @@ def _table(table: Printed, found: Study) -> Table:
     rows: list[tuple[Value, ...]] = []
     for figure in table.figures:
         unit = figure.unit or table.unit
-        in_si = found.si(table, figure)
+        in_si = found.convert_to_si(table, figure)
         rows.append(
             (
-                *(_level(figure.at, name) for name in levels),
-                _printed(figure.values, figure.spread),
+                *(_show_level(figure.at, name) for name in levels),
+                _show_printed(figure.values, figure.spread),
                 unit,
                 sum(in_si) / len(in_si),
                 found.units[unit].si,
@@ -73,19 +73,19 @@ def _table(table: Printed, found: Study) -> Table:
     return Table(f"published-{table.name}", f"{number}{table.title}", columns, tuple(rows), folded=True)
 
 
-def _level(at: Mapping[str, Level], name: str) -> Value:
+def _show_level(at: Mapping[str, Level], name: str) -> Value:
     """A level as a cell: a switch in words."""
     level = at.get(name)
     return ("on" if level else "off") if isinstance(level, bool) else level
 
 
-def _printed(values: Iterable[float], spread: float | None) -> str:
+def _show_printed(values: Iterable[float], spread: float | None) -> str:
     """ "883 ± 0", "936.9, 936.87, …"."""
     text = ", ".join(f"{value:g}" if value.is_integer() else repr(value) for value in values)
     return text if spread is None else f"{text} ± {spread:g}"
 
 
-def _statements(statements: Iterable[Statement]) -> Table:
+def _make_statements(statements: Iterable[Statement]) -> Table:
     columns = (
         Column("what"),
         Column("of"),
@@ -96,8 +96,8 @@ def _statements(statements: Iterable[Statement]) -> Table:
     )
     rows = tuple(
         (
-            words.plain(statement.what),
-            ", ".join(_of(name, level) for name, level in statement.at.items()) or "all",
+            words.strip_controls(statement.what),
+            ", ".join(_name_level(name, level) for name, level in statement.at.items()) or "all",
             f"{statement.low:g}" if statement.low == statement.high else f"{statement.low:g} to {statement.high:g}",
             statement.unit,
             statement.kind,
@@ -108,11 +108,11 @@ def _statements(statements: Iterable[Statement]) -> Table:
     return Table("published-text", "Figures in its text", columns, rows, folded=True)
 
 
-def _of(name: str, level: Level) -> str:
+def _name_level(name: str, level: Level) -> str:
     """ "bare metal", "1 client", "4 clients"; what is counted has its plural for a name."""
     if name == "environment":
         return str(level)
-    return figures.count(level, name.removesuffix("s"), name) if isinstance(level, int) else f"{level} {name}"
+    return figures.format_count(level, name.removesuffix("s"), name) if isinstance(level, int) else f"{level} {name}"
 
 
-plugin = Published()
+plugin = PublishedSection()

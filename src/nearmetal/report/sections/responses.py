@@ -36,12 +36,12 @@ class Responses:
             elif (said := in_words(chosen, report)) is not None:
                 undrawn.append(said)
             else:
-                panels[workload, response] = panel(chosen, report)
+                panels[workload, response] = make_panel(chosen, report)
         first, rest = _at_first_sight(panels, report)
         blocks: list[Block] = []
         if first:
             shown = [cell for cell in cells if (cell.workload, cell.response) in panels]
-            blocks.append(Chart("responses", how_drawn(shown), _described(cells, report), first))
+            blocks.append(Chart("responses", how_drawn(shown), _describe_cells(cells, report), first))
         if rest:
             caption = "Responses that no comparison was fixed for beforehand"
             blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
@@ -77,7 +77,7 @@ def in_words(cells: Sequence[Cell], report: ReportInput) -> str | None:
     if is_flat(cells):
         return f"{_describe_flat(cells[0], report)} in every trial."
     first = cells[0]
-    named = f"{report.labels.response(first.workload, first.response)} of {words.workload(first.workload)}"
+    named = f"{report.labels.name_response(first.workload, first.response)} of {words.name_workload(first.workload)}"
     is_drawable = any(_lies_somewhere(value) for cell in cells for value in cell.values)
     return None if is_drawable else f"{named}: no value can be drawn; the table has them."
 
@@ -90,47 +90,47 @@ def is_flat(cells: Sequence[Cell]) -> bool:
 
 def _describe_flat(cell: Cell, report: ReportInput) -> str:
     """ "errors of web: 0 %"."""
-    named = f"{report.labels.response(cell.workload, cell.response)} of {words.workload(cell.workload)}"
-    return f"{named}: {_median(cell)}"
+    named = f"{report.labels.name_response(cell.workload, cell.response)} of {words.name_workload(cell.workload)}"
+    return f"{named}: {_show_median(cell)}"
 
 
-def _median(cell: Cell) -> str:
+def _show_median(cell: Cell) -> str:
     """ "1.2 ms", "≥ 60/s"; of blocks that bound nothing together "–"."""
-    return for_people(bounds.quantity(cell, "median"))
+    return for_people(bounds.make_quantity(cell, "median"))
 
 
 def how_drawn(cells: Sequence[Cell]) -> str:
-    """What `panel` draws of them, as a caption."""
+    """What `make_panel` draws of them, as a caption."""
     dot = "one block's value, later blocks higher up"
-    told = charts.told((len(_drawable(cell.values)) for cell in cells), dot)
+    told = charts.describe_strips((len(_list_drawable(cell.values)) for cell in cells), dot)
     return told + (_BOUNDS if any(bound for cell in cells for bound in cell.censored) else "")
 
 
-def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
+def make_panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     """One response of one workload as strips, one a treatment."""
     first = cells[0]
     name = f"{first.workload or 'boot'}-{first.response}"
     strips = [
         charts.Strip(
             _name_strip(cell, report),
-            _median(cell),
+            _show_median(cell),
             report.colour(cell.treatment),
             values,
         )
         for cell in cells
-        if (values := _drawable(cell.values))
+        if (values := _list_drawable(cell.values))
     ]
-    title = f"{words.workload(first.workload)}: {report.labels.response(first.workload, first.response)}"
-    return Panel(name, charts.strips(title, words.direction(first.better), first.unit, strips))
+    title = f"{words.name_workload(first.workload)}: {report.labels.name_response(first.workload, first.response)}"
+    return Panel(name, charts.draw_strips(title, words.name_direction(first.better), first.unit, strips))
 
 
 def _name_strip(cell: Cell, report: ReportInput) -> str:
     """ "docker, failed in 4 blocks": those have no dot."""
-    failed = f", failed in {figures.count(cell.failed, 'block')}" if cell.failed else ""
-    return report.labels.treatment(cell.treatment) + failed
+    failed = f", failed in {figures.format_count(cell.failed, 'block')}" if cell.failed else ""
+    return report.labels.name_treatment(cell.treatment) + failed
 
 
-def _drawable(values: Iterable[float]) -> tuple[float, ...]:
+def _list_drawable(values: Iterable[float]) -> tuple[float, ...]:
     return tuple(filter(_lies_somewhere, values))
 
 
@@ -139,10 +139,10 @@ def _lies_somewhere(value: float) -> bool:
     return abs(value) < charts.TOO_FAR
 
 
-def _described(cells: Sequence[Cell], report: ReportInput) -> str:
+def _describe_cells(cells: Sequence[Cell], report: ReportInput) -> str:
     return "; ".join(
-        f"{report.labels.response(cell.workload, cell.response)} of "
-        f"{words.plain(str(cell.treatment.get('environment', '')))}: median {_median(cell)}"
+        f"{report.labels.name_response(cell.workload, cell.response)} of "
+        f"{words.strip_controls(str(cell.treatment.get('environment', '')))}: median {_show_median(cell)}"
         for cell in cells[:24]
     )
 
@@ -178,17 +178,17 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
-            words.workload(cell.workload),
-            report.labels.response(cell.workload, cell.response),
+            words.name_workload(cell.workload),
+            report.labels.name_response(cell.workload, cell.response),
             cell.unit,
-            report.labels.treatment(cell.treatment),
+            report.labels.name_treatment(cell.treatment),
             len(cell.values),
-            bounds.quantity(cell, "mean"),
-            bounds.deviation(cell),
-            bounds.quantity(cell, "minimum"),
-            bounds.quantity(cell, "median"),
-            bounds.quantity(cell, "maximum"),
-            *bounds.counts(cell),
+            bounds.make_quantity(cell, "mean"),
+            bounds.make_deviation(cell),
+            bounds.make_quantity(cell, "minimum"),
+            bounds.make_quantity(cell, "median"),
+            bounds.make_quantity(cell, "maximum"),
+            *bounds.list_counts(cell),
             *([cell.failed] if has_failures else []),
         )
         for cell in cells

@@ -12,7 +12,7 @@ class StudyFile:
 
     def render(self, report: ReportInput) -> Section:
         lead = "What was asked, as it was written. It is all that is needed to run the study elsewhere."
-        return Section(self.name, self.title, lead, (Source(words.plain(report.manifest.source)),))
+        return Section(self.name, self.title, lead, (Source(words.strip_controls(report.manifest.source)),))
 
 
 plugin = StudyFile()

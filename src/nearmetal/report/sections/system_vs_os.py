@@ -10,7 +10,7 @@ from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Section, Statement, Statements, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published
-from nearmetal.studies.published import Claim, Published
+from nearmetal.studies.published import Claim, PublishedStudy
 
 _SUMMARY = "summary"
 _TABLES = {"cpu": {"events": "cpu"}, "fileio": {"read": "read", "written": "written", "latency_mean": "latency"}}
@@ -34,19 +34,23 @@ class SystemVsOs:
     order = 16
 
     def render(self, report: ReportInput) -> Section | None:
-        found = published.of(report.manifest.study.name)
+        found = published.find_published(report.manifest.study.name)
         if found is None or _SUMMARY not in {table.name for table in found.tables}:
             return None
-        tables = [one for workload in _tests(report) if (one := _statistics(workload, found, report)) is not None]
+        tables = [
+            one for workload in _list_tests(report) if (one := _make_statistics(workload, found, report)) is not None
+        ]
         if not tables:
             return None
-        return Section(self.name, self.title, _LEAD, (_claims(found, report), *_ratios(found, report), *tables))
+        return Section(
+            self.name, self.title, _LEAD, (_show_claims(found, report), *_show_ratios(found, report), *tables)
+        )
 
 
 # ── Which published figure a treatment's is ───────────────────────────────────────────────────────────────────────
 
 
-def _tests(report: ReportInput) -> dict[str, str]:
+def _list_tests(report: ReportInput) -> dict[str, str]:
     """Workload to the test of sysbench that it is."""
     return {
         spec.name: str(spec.parameters.get("test"))
@@ -57,21 +61,21 @@ def _tests(report: ReportInput) -> dict[str, str]:
 
 def _table_of(workload: str, response: str, report: ReportInput) -> str | None:
     """The published table with values of a response; None where there is none."""
-    return _TABLES.get(_tests(report).get(workload, ""), {}).get(response)
+    return _TABLES.get(_list_tests(report).get(workload, ""), {}).get(response)
 
 
 def _is_as_large(workload: str, treatment: Assignment, report: ReportInput) -> bool:
     """Whether its files are as large as the published ones at least: smaller ones fit into memories that those did
     not, and say nothing of them. A test without files is."""
     given = report.parameter(treatment, workload, "total_size")
-    return given is None or units.size(given) >= _PUBLISHED_FILES
+    return given is None or units.parse_size(given) >= _PUBLISHED_FILES
 
 
-def _place(treatment: Assignment, found: Published, report: ReportInput) -> dict[str, Level] | None:
+def _find_place(treatment: Assignment, found: PublishedStudy, report: ReportInput) -> dict[str, Level] | None:
     """Which of the published tests a treatment is; None where it is none of them."""
     asked = report.asked(treatment)
     machine = asked.server
-    environment, memory = found.named(asked.environment.kind, machine.nic), _MEMORY.get(machine.memory)
+    environment, memory = found.name_environment(asked.environment.kind, machine.nic), _MEMORY.get(machine.memory)
     if environment is None or memory is None or machine.accel == "auto":
         return None
     place: dict[str, Level] = {"environment": environment, "memory": memory, "cpus": machine.vcpus}
@@ -83,7 +87,7 @@ def _place(treatment: Assignment, found: Published, report: ReportInput) -> dict
 # ── Minimum, maximum, average, standard deviation ─────────────────────────────────────────────────────────────────
 
 
-def _statistics(workload: str, found: Published, report: ReportInput) -> Table | None:
+def _make_statistics(workload: str, found: PublishedStudy, report: ReportInput) -> Table | None:
     cells = [
         cell
         for cell in report.analysis.cells
@@ -99,53 +103,58 @@ def _statistics(workload: str, found: Published, report: ReportInput) -> Table |
         *(Column(name, numeric=True) for name in ("min", "max", "average", "stddev")),
         Column("unit", where="data"),
     )
-    ordered = sorted(cells, key=lambda cell: _order(workload, cell, report))
-    rows = tuple(row for cell in ordered for row in _rows(cell, found, report))
+    ordered = sorted(cells, key=lambda cell: _order_cells(workload, cell, report))
+    rows = tuple(row for cell in ordered for row in _make_rows(cell, found, report))
     caption = (
-        f"{words.workload(workload)}{_size(workload, report)}: the standard deviation is the population's, as published"
+        f"{words.name_workload(workload)}{_describe_size(workload, report)}: the standard deviation is "
+        "the population's, as published"
     )
     return Table(f"statistics-{workload}", caption, columns, rows)
 
 
-def _order(workload: str, cell: Cell, report: ReportInput) -> tuple[int, int]:
+def _order_cells(workload: str, cell: Cell, report: ReportInput) -> tuple[int, int]:
     """Responses as published, and in each the treatments as planned."""
-    listed = list(_TABLES[_tests(report)[workload]])
+    listed = list(_TABLES[_list_tests(report)[workload]])
     return listed.index(cell.response), list(report.manifest.plan.treatments).index(dict(cell.treatment))
 
 
-def _size(workload: str, report: ReportInput) -> str:
+def _describe_size(workload: str, report: ReportInput) -> str:
     """Of its files, and of the published ones, for a test of files."""
     given = report.parameter(report.manifest.plan.treatments[0], workload, "total_size")
     return "" if given is None else f", on {given} of files (published: on 2 GiB of the 4 GiB that were prepared)"
 
 
-def _rows(cell: Cell, found: Published, report: ReportInput) -> Iterator[tuple[Value, ...]]:
+def _make_rows(cell: Cell, found: PublishedStudy, report: ReportInput) -> Iterator[tuple[Value, ...]]:
     """Ours, and below it the published one where there is one."""
-    what = (report.labels.treatment(cell.treatment), report.labels.response(cell.workload, cell.response))
-    ours = (bounds.quantity(cell, "minimum"), bounds.quantity(cell, "maximum"), bounds.quantity(cell, "mean"))
-    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if bounds.scatters(cell) else None
+    what = (report.labels.name_treatment(cell.treatment), report.labels.name_response(cell.workload, cell.response))
+    ours = (
+        bounds.make_quantity(cell, "minimum"),
+        bounds.make_quantity(cell, "maximum"),
+        bounds.make_quantity(cell, "mean"),
+    )
+    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if bounds.has_deviation(cell) else None
     yield *what, "here", len(cell.values), *ours, deviation, cell.unit
-    printed = _printed(cell, found, report)
+    printed = _list_printed(cell, found, report)
     if printed:
-        runs = len(found.table(_table_of(cell.workload, cell.response, report) or "").figures[0].values)
+        runs = len(found.find_table(_table_of(cell.workload, cell.response, report) or "").figures[0].values)
         yield *what, "published", runs, *(Quantity(value, cell.unit) for value in printed), cell.unit
 
 
-def _printed(cell: Cell, found: Published, report: ReportInput) -> list[float]:
+def _list_printed(cell: Cell, found: PublishedStudy, report: ReportInput) -> list[float]:
     """As the source's own tables have them, which are rounded, in SI units; nothing for what was not published."""
-    place = _place(cell.treatment, found, report)
+    place = _find_place(cell.treatment, found, report)
     test = _table_of(cell.workload, cell.response, report)
     if place is None or test is None:
         return []
-    table = found.table(_SUMMARY)
-    printed = (table.at(**place, test=test, statistic=statistic) for statistic in _STATISTICS)
-    return [found.si(table, figure)[0] for figure in printed if figure is not None]
+    table = found.find_table(_SUMMARY)
+    printed = (table.find_figure(**place, test=test, statistic=statistic) for statistic in _STATISTICS)
+    return [found.convert_to_si(table, figure)[0] for figure in printed if figure is not None]
 
 
 # ── As ratios ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _compared(report: ReportInput) -> list[Contrast]:
+def _list_compared(report: ReportInput) -> list[Contrast]:
     return [
         contrast
         for contrast in report.analysis.contrasts
@@ -153,12 +162,12 @@ def _compared(report: ReportInput) -> list[Contrast]:
     ]
 
 
-def _ratios(found: Published, report: ReportInput) -> list[Block]:
-    contrasts = _compared(report)
+def _show_ratios(found: PublishedStudy, report: ReportInput) -> list[Block]:
+    contrasts = _list_compared(report)
     if not contrasts:
         return []
 
-    def ratio(contrast: Contrast) -> float | None:
+    def find_ratio(contrast: Contrast) -> float | None:
         return _published_ratio(contrast, found, report)
 
     caption = "A point is the ratio measured here on its interval, a hollow square the published one."
@@ -166,64 +175,66 @@ def _ratios(found: Published, report: ReportInput) -> list[Block]:
     told = "Each comparison beside the same one of the published averages"
     drawn = [contrast for contrast in contrasts if contrast.primary]
     return [
-        *against.chart("system-vs-os", title, caption, drawn, ratio, report),
-        against.table("system-vs-os-ratios", told, contrasts, ratio, report),
+        *against.make_charts("system-vs-os", title, caption, drawn, find_ratio, report),
+        against.make_table("system-vs-os-ratios", told, contrasts, find_ratio, report),
     ]
 
 
-def _published_ratio(contrast: Contrast, found: Published, report: ReportInput) -> float | None:
+def _published_ratio(contrast: Contrast, found: PublishedStudy, report: ReportInput) -> float | None:
     if not _is_as_large(contrast.workload, contrast.treatment, report):
         return None
     table = _table_of(contrast.workload, contrast.response, report)
-    one, other = (_place(side, found, report) for side in (contrast.treatment, contrast.reference))
-    return None if table is None or one is None or other is None else found.ratio(table, one, other)
+    one, other = (_find_place(side, found, report) for side in (contrast.treatment, contrast.reference))
+    return None if table is None or one is None or other is None else found.compute_ratio(table, one, other)
 
 
 # ── What it claimed ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _claims(found: Published, report: ReportInput) -> Statements:
+def _show_claims(found: PublishedStudy, report: ReportInput) -> Statements:
     """Each with every comparison here that it can be held against; with none, that is said."""
-    contrasts = _compared(report)
+    contrasts = _list_compared(report)
     return Statements(
         tuple(
             statement
             for claim in found.claims
-            for statement in (_tested(claim, contrasts, found, report) or [_untested(claim, found)])
+            for statement in (_test_claim(claim, contrasts, found, report) or [_make_untested(claim, found)])
         )
     )
 
 
-def _tested(claim: Claim, contrasts: Sequence[Contrast], found: Published, report: ReportInput) -> list[Statement]:
+def _test_claim(
+    claim: Claim, contrasts: Sequence[Contrast], found: PublishedStudy, report: ReportInput
+) -> list[Statement]:
     return [
         Statement(
-            about=_told(claim, found),
-            text=f"{words.workload(contrast.workload)}: {words.sentence(contrast, report.labels)}.",
-            badge=words.verdict(contrast),
-            detail=("" if contrast.primary else f"{words.asked(contrast)}, ") + words.small_print(contrast),
+            about=_write_claim(claim, found),
+            text=f"{words.name_workload(contrast.workload)}: {words.write_sentence(contrast, report.labels)}.",
+            badge=words.badge_verdict(contrast),
+            detail=("" if contrast.primary else f"{words.name_standing(contrast)}, ") + words.small_print(contrast),
         )
         for contrast in contrasts
         if _table_of(contrast.workload, contrast.response, report) == claim.table
         and _is_as_large(contrast.workload, contrast.treatment, report)
-        and _is(claim.of, _place(contrast.treatment, found, report))
-        and _is(claim.against, _place(contrast.reference, found, report))
+        and _is_at_place(claim.of, _find_place(contrast.treatment, found, report))
+        and _is_at_place(claim.against, _find_place(contrast.reference, found, report))
     ]
 
 
-def _is(wanted: Mapping[str, Level], place: Mapping[str, Level] | None) -> bool:
+def _is_at_place(wanted: Mapping[str, Level], place: Mapping[str, Level] | None) -> bool:
     return place is not None and dict(wanted) == dict(place)
 
 
-def _untested(claim: Claim, found: Published) -> Statement:
+def _make_untested(claim: Claim, found: PublishedStudy) -> Statement:
     return Statement(
-        about=_told(claim, found),
+        about=_write_claim(claim, found),
         text="This run compares no such two.",
         badge=Badge("not asked", "unknown"),
     )
 
 
-def _told(claim: Claim, found: Published) -> str:
-    ratio = figures.ratio(found.ratio(claim.table, claim.of, claim.against))
+def _write_claim(claim: Claim, found: PublishedStudy) -> str:
+    ratio = figures.format_ratio(found.compute_ratio(claim.table, claim.of, claim.against))
     return f"{claim.said.removesuffix('.')} (published: {ratio} ×)"
 
 

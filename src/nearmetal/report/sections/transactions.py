@@ -11,7 +11,7 @@ from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published
-from nearmetal.studies.published import Figure, Published
+from nearmetal.studies.published import Figure, PublishedStudy
 
 _RESPONSE = "transactions"
 _TABLES = {False: "one-host", True: "several-hosts"}
@@ -29,25 +29,25 @@ class Transactions:
     order = 14
 
     def render(self, report: ReportInput) -> Section | None:
-        counts = published.of(report.manifest.study.name)
+        counts = published.find_published(report.manifest.study.name)
         cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
         if counts is None or not cells or _TABLES[False] not in {table.name for table in counts.tables}:
             return None
-        blocks: list[Block] = [_measured(cells, report)]
+        blocks: list[Block] = [_make_measured(cells, report)]
         contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
         if contrasts:
-            blocks += _compared(contrasts, counts, report)
+            blocks += _compare_published(contrasts, counts, report)
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
+def _make_measured(cells: Sequence[Cell], report: ReportInput) -> Table:
     """As the published table is laid out: a column for each number of workers, where that number is a factor."""
     study = report.manifest.study
     workers = {id(cell): report.parameter(cell.treatment, cell.workload, "workers") for cell in cells}
     numbers = sorted(dict.fromkeys(workers.values()), key=lambda number: number if isinstance(number, int) else 0)
     rows: dict[tuple[str, str], dict[object, Cell]] = {}
     for cell in cells:
-        name = report.labels.treatment(_without_workers(cell, report))
+        name = report.labels.name_treatment(_without_workers(cell, report))
         rows.setdefault((cell.workload, name), {})[workers[id(cell)]] = cell
     columns = (
         Column("workload", where="data"),
@@ -56,21 +56,21 @@ def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
             column
             for number in numbers
             for column in (
-                Column(_workers(number), numeric=True, where="page"),
-                *(Column(f"{_workers(number)}: {what}", numeric=True, where="data") for what in _FIGURES),
+                Column(_count_workers(number), numeric=True, where="page"),
+                *(Column(f"{_count_workers(number)}: {what}", numeric=True, where="data") for what in _FIGURES),
             )
         ),
     )
     alpha = study.design.alpha
     caption = (
-        f"Transactions {_length(cells, report)}: the centre of the blocks, and in brackets its "
-        f"{figures.percent(1 - alpha)} interval"
+        f"Transactions {_describe_length(cells, report)}: the centre of the blocks, and in brackets its "
+        f"{figures.format_percent(1 - alpha)} interval"
     )
     filled = tuple(
         (
-            words.workload(workload),
+            words.name_workload(workload),
             name,
-            *(value for number in numbers for value in _values(row.get(number), alpha)),
+            *(value for number in numbers for value in _make_values(row.get(number), alpha)),
         )
         for (workload, name), row in rows.items()
     )
@@ -80,7 +80,7 @@ def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
 _FIGURES = ("mean", "stddev", "centre", "low", "high", "blocks")
 
 
-def _values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
+def _make_values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     """The page's text, then what `_FIGURES` names."""
     if cell is None:
         return (None,) * (1 + len(_FIGURES))
@@ -91,7 +91,7 @@ def _values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     return (
         text,
         cell.mean,
-        cell.stddev if bounds.scatters(cell) else None,
+        cell.stddev if bounds.has_deviation(cell) else None,
         found.estimate,
         low,
         high,
@@ -99,11 +99,11 @@ def _values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     )
 
 
-def _workers(number: object) -> str:
+def _count_workers(number: object) -> str:
     return (
         "transactions"
         if number is None
-        else figures.count(number, "worker")
+        else figures.format_count(number, "worker")
         if isinstance(number, int)
         else str(number)
     )
@@ -117,29 +117,31 @@ def _without_workers(cell: Cell, report: ReportInput) -> Assignment:
     return {name: level for name, level in cell.treatment.items() if name not in filling}
 
 
-def _length(cells: Sequence[Cell], report: ReportInput) -> str:
+def _describe_length(cells: Sequence[Cell], report: ReportInput) -> str:
     """ "in 60 s", where the study says so and says it once."""
     given = {report.parameter(cell.treatment, cell.workload, "duration") for cell in cells}
-    lengths = {units.duration(one) for one in given if isinstance(one, str)}
-    return f"in {figures.quantity(lengths.pop(), 's')}" if len(given) == len(lengths) == 1 else "in a run"
+    lengths = {units.parse_duration(one) for one in given if isinstance(one, str)}
+    return f"in {figures.format_quantity(lengths.pop(), 's')}" if len(given) == len(lengths) == 1 else "in a run"
 
 
 # ── Beside the published ones ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _published_count(treatment: Assignment, workload: str, counts: Published, report: ReportInput) -> Figure | None:
+def _published_count(
+    treatment: Assignment, workload: str, counts: PublishedStudy, report: ReportInput
+) -> Figure | None:
     """The count of the same environment, card, offload and workers; None where it was not published."""
     asked = report.asked(treatment)
-    environment = counts.named(asked.environment.kind, asked.server.nic)
+    environment = counts.name_environment(asked.environment.kind, asked.server.nic)
     workers = report.parameter(treatment, workload, "workers")
     offload = asked.treatments.get("offload", True)
     if environment is None or not isinstance(workers, int) or not isinstance(offload, bool):
         return None
-    table = counts.table(_TABLES[set(asked.clients.places) != {asked.server.host}])
-    return table.at(environment=environment, offloading=offload, workers=workers)
+    table = counts.find_table(_TABLES[set(asked.clients.places) != {asked.server.host}])
+    return table.find_figure(environment=environment, offloading=offload, workers=workers)
 
 
-def _ratio(contrast: Contrast, counts: Published, report: ReportInput) -> float | None:
+def _find_ratio(contrast: Contrast, counts: PublishedStudy, report: ReportInput) -> float | None:
     """Published treatment over published reference, both of one table."""
     one, other = (
         _published_count(treatment, contrast.workload, counts, report)
@@ -148,9 +150,9 @@ def _ratio(contrast: Contrast, counts: Published, report: ReportInput) -> float 
     return None if one is None or other is None or other.mean == 0 else one.mean / other.mean
 
 
-def _compared(contrasts: Sequence[Contrast], counts: Published, report: ReportInput) -> list[Block]:
-    def ratio(contrast: Contrast) -> float | None:
-        return _ratio(contrast, counts, report)
+def _compare_published(contrasts: Sequence[Contrast], counts: PublishedStudy, report: ReportInput) -> list[Block]:
+    def find_ratio_here(contrast: Contrast) -> float | None:
+        return _find_ratio(contrast, counts, report)
 
     caption = (
         "A point is the ratio measured here on its interval, a hollow square the published one. The published link "
@@ -159,8 +161,8 @@ def _compared(contrasts: Sequence[Contrast], counts: Published, report: ReportIn
     title = "Ratios of transactions, measured and published"
     told = "Each comparison beside the published one, as ratios of transactions"
     return [
-        *against.chart("transactions", title, caption, contrasts, ratio, report),
-        against.table("transactions-published", told, contrasts, ratio, report),
+        *against.make_charts("transactions", title, caption, contrasts, find_ratio_here, report),
+        against.make_table("transactions-published", told, contrasts, find_ratio_here, report),
     ]
 
 

@@ -17,9 +17,9 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
-from nearmetal.report.charts.shares import shares
+from nearmetal.report.charts.shares import draw_shares
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.usage import HOST, Used, course, observed, problems
+from nearmetal.report.usage import HOST, UsedResources, list_observed, list_problems, read_course
 
 _DRAWN = 12
 """Of more treatments and workloads than this the tables tell alone."""
@@ -38,30 +38,35 @@ class Usage:
     order = 35
 
     def render(self, report: ReportInput) -> Section | None:
-        used = observed(report)
-        lost = problems(report)
+        used = list_observed(report)
+        lost = list_problems(report)
         if not used and not lost:
             return None
         blocks: list[Block] = []
         if lost:
-            text = f"{figures.count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
+            text = f"{figures.format_count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
             blocks.append(Notice(text, "warning"))
         if used:
-            blocks += [*_courses(used, report), _cpus(used, report), _disks(used, report), _machines(used, report)]
-            blocks += [_each_cpu(used, report), Paragraph(_cost(used))]
+            blocks += [
+                *_chart_courses(used, report),
+                _make_cpu_table(used, report),
+                _make_disk_table(used, report),
+                _make_machine_table(used, report),
+            ]
+            blocks += [_each_cpu(used, report), Paragraph(_describe_cost(used))]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _courses(used: Sequence[Used], report: ReportInput) -> Iterator[Chart]:
+def _chart_courses(used: Sequence[UsedResources], report: ReportInput) -> Iterator[Chart]:
     if len(used) > _DRAWN:
         return
     panels = []
     for one in used:
-        label, workload = report.labels.treatment(one.treatment), words.workload(one.workload)
-        inside, outside = (course(one.typical, place, report) for place in ("server-0", HOST))
+        label, workload = report.labels.name_treatment(one.treatment), words.name_workload(one.workload)
+        inside, outside = (read_course(one.typical, place, report) for place in ("server-0", HOST))
         until = max((intervals[-1].end for intervals in (inside, outside) if intervals), default=0.0)
         panels += [
-            Panel(f"{one.workload}-{label}-{name}", shares(f"{label}: {title}", workload, intervals, until))
+            Panel(f"{one.workload}-{label}-{name}", draw_shares(f"{label}: {title}", workload, intervals, until))
             for name, title, intervals in (("inside", "inside", inside), ("host", "its host", outside))
             if intervals
         ]
@@ -75,21 +80,21 @@ def _courses(used: Sequence[Used], report: ReportInput) -> Iterator[Chart]:
         yield Chart("usage", caption, description, tuple(panels))
 
 
-def _named(one: Used, report: ReportInput) -> tuple[Value, Value]:
-    return words.workload(one.workload), report.labels.treatment(one.treatment)
+def _name_used(one: UsedResources, report: ReportInput) -> tuple[Value, Value]:
+    return words.name_workload(one.workload), report.labels.name_treatment(one.treatment)
 
 
 _PLACE = (Column("workload"), Column("treatment"), Column("where"))
 
 
-def _states(told: dict[str, float], cpu: str) -> tuple[Value, ...]:
+def _list_states(told: dict[str, float], cpu: str) -> tuple[Value, ...]:
     return tuple(told.get(f"cpu.{cpu}.{state}", 0.0) for state in CPU_STATES)
 
 
-def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
+def _make_cpu_table(used: Sequence[UsedResources], report: ReportInput) -> Table:
     columns = (*_PLACE, *(Column(f"%{state}", numeric=True) for state in CPU_STATES))
     rows = [
-        (*_named(one, report), where, *_states(dict(told), "all"))
+        (*_name_used(one, report), where, *_list_states(dict(told), "all"))
         for one in used
         for where, told in (("inside", one.inside), ("its host", one.host), ("clients", one.clients))
         if told
@@ -98,17 +103,17 @@ def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
     return Table("usage-cpu", caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
-def _each_cpu(used: Sequence[Used], report: ReportInput) -> Table:
+def _each_cpu(used: Sequence[UsedResources], report: ReportInput) -> Table:
     columns = (*_PLACE, Column("CPU", numeric=True), *(Column(f"%{state}", numeric=True) for state in CPU_STATES))
     rows: list[tuple[Value, ...]] = []
     for one in used:
         for where, told in (("inside", one.inside), ("its host", one.host)):
             cpus = sorted({int(name.split(".")[1]) for name in told if name.startswith("cpu.") and ".all." not in name})
-            rows += [(*_named(one, report), where, cpu, *_states(dict(told), str(cpu))) for cpu in cpus]
+            rows += [(*_name_used(one, report), where, cpu, *_list_states(dict(told), str(cpu))) for cpu in cpus]
     return Table("usage-each-cpu", "Each CPU by itself", columns, tuple(rows), folded=True)
 
 
-def _disks(used: Sequence[Used], report: ReportInput) -> Table:
+def _make_disk_table(used: Sequence[UsedResources], report: ReportInput) -> Table:
     columns = (
         *_PLACE,
         Column("device"),
@@ -125,15 +130,15 @@ def _disks(used: Sequence[Used], report: ReportInput) -> Table:
                     told.get(f"disk.{disk}.{figure}", 0.0) for figure in ("tps", "read", "written", "busy")
                 )
                 told_of = (tps, read / _KIBIBYTE, written / _KIBIBYTE, 100 * busy)
-                rows.append((*_named(one, report), where, disk, *told_of))
+                rows.append((*_name_used(one, report), where, disk, *told_of))
     caption = "Disks that did something, in iostat's columns (1 kB is 1,024 bytes); a container has the host's disks"
     return Table("usage-disk", caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
-def _machines(used: Sequence[Used], report: ReportInput) -> Table:
+def _make_machine_table(used: Sequence[UsedResources], report: ReportInput) -> Table:
     names = ("CPU %", "memory", "limit", "mem %", "net in", "net out", "block in", "block out", "PIDs")
     columns = (Column("workload"), Column("treatment"), *(Column(name, numeric=True) for name in names))
-    rows = tuple((*_named(one, report), *_machine(one)) for one in used)
+    rows = tuple((*_name_used(one, report), *_make_machine_row(one)) for one in used)
     caption = (
         "Each machine as its host sees it, in the columns of docker stats: CPU in percent of one CPU, memory without "
         "page cache that can be dropped (a guest's own memory counts as its machine's), traffic of the data NIC"
@@ -141,7 +146,7 @@ def _machines(used: Sequence[Used], report: ReportInput) -> Table:
     return Table("usage-machines", caption, columns, rows, folded=len(rows) > LONG)
 
 
-def _machine(one: Used) -> Iterator[Value]:
+def _make_machine_row(one: UsedResources) -> Iterator[Value]:
     """Mean over the servers, where there are several; of one that a record leaves out, it was nothing."""
     servers = sorted({name.split(".")[1] for name in one.host if name.startswith("group.")})
     group = {
@@ -151,28 +156,28 @@ def _machine(one: Used) -> Iterator[Value]:
     }
     limit = group.get("memory_limit")
     yield group.get("cpu")
-    yield _quantity(group.get("memory"), "B")
-    yield _quantity(limit, "B")
+    yield _make_quantity(group.get("memory"), "B")
+    yield _make_quantity(limit, "B")
     yield 100 * group["memory"] / limit if limit and "memory" in group else None
-    yield _quantity(one.inside.get("nic.data.received"), "B/s")
-    yield _quantity(one.inside.get("nic.data.sent"), "B/s")
-    yield _quantity(group.get("read"), "B/s")
-    yield _quantity(group.get("written"), "B/s")
+    yield _make_quantity(one.inside.get("nic.data.received"), "B/s")
+    yield _make_quantity(one.inside.get("nic.data.sent"), "B/s")
+    yield _make_quantity(group.get("read"), "B/s")
+    yield _make_quantity(group.get("written"), "B/s")
     yield group.get("processes")
 
 
-def _quantity(value: float | None, unit: str) -> Quantity | None:
+def _make_quantity(value: float | None, unit: str) -> Quantity | None:
     return None if value is None else Quantity(value, unit)
 
 
-def _cost(used: Sequence[Used]) -> str:
+def _describe_cost(used: Sequence[UsedResources]) -> str:
     inside, host = (
         max(told.get("cost", 0.0) for told in told_of)
         for told_of in zip(*((one.inside, one.host) for one in used), strict=True)
     )
     return (
-        f"Sampling itself took at most {figures.quantity(host, 'share')} of a CPU on the host and "
-        f"{figures.quantity(inside, 'share')} of a CPU in a server; it is contained in the figures above."
+        f"Sampling itself took at most {figures.format_quantity(host, 'share')} of a CPU on the host and "
+        f"{figures.format_quantity(inside, 'share')} of a CPU in a server; it is contained in the figures above."
     )
 
 

@@ -27,16 +27,18 @@ class Validity:
         counts = report.analysis.trials
         bad = [record for record in report.records if record.status is not TrialStatus.OK]
         total = counts.ok + counts.invalid + counts.failed + counts.lost
-        lead = f"{counts.ok:,} of {figures.count(total, 'trial')} ended well"
+        lead = f"{counts.ok:,} of {figures.format_count(total, 'trial')} ended well"
         lead += (
             f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
             if bad
             else ", none was invalid, failed or lost."
         )
-        blocks: list[Block] = [Notice(words.plain(warning.text), "warning") for warning in words.later(report.analysis)]
+        blocks: list[Block] = [
+            Notice(words.strip_controls(warning.text), "warning") for warning in words.list_later(report.analysis)
+        ]
         if bad:
-            blocks.append(_troubles(bad, report))
-        warned = _warnings(report)
+            blocks.append(_make_troubles(bad, report))
+        warned = _make_warnings(report)
         if warned.rows:
             blocks.append(warned)
         panels = (*_over_blocks(report), *_over_positions(report))
@@ -60,7 +62,8 @@ def describe_use(bad: Sequence[TrialRecord]) -> str:
     text = ""
     if own:
         text += (
-            f" {figures.count(own, 'trial')} failed by the treatment's own fault: that is the outcome, ranked below "
+            f" {figures.format_count(own, 'trial')} failed by the treatment's own fault: that is the outcome, "
+            "ranked below "
             "every value, and no reason to repeat the block."
         )
     if own < len(bad):
@@ -68,7 +71,7 @@ def describe_use(bad: Sequence[TrialRecord]) -> str:
     return text
 
 
-def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
+def _make_troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
     columns = (
         Column("status"),
         Column("treatment"),
@@ -83,7 +86,7 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
     rows = tuple(
         (
             str(record.status),
-            report.labels.treatment(record.trial.treatment),
+            report.labels.name_treatment(record.trial.treatment),
             record.trial.workload,
             record.trial.block + 1,
             record.trial.block,
@@ -96,7 +99,7 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
     return Table("troubles", "Trials that are not ok, and why", columns, rows, folded=len(rows) > 20)
 
 
-def _warnings(report: ReportInput) -> Table:
+def _make_warnings(report: ReportInput) -> Table:
     """One row for each code and wording, with how many have it and which: a thousand trials can say the same.
 
     What a contrast only repeats of its trials is not told twice.
@@ -105,18 +108,18 @@ def _warnings(report: ReportInput) -> Table:
     codes = {warning.code for _, warning in trials}
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
     contrasts = [
-        (f"{words.plain(contrast.workload)}: {report.labels.versus(contrast)}", warning)
+        (f"{words.strip_controls(contrast.workload)}: {report.labels.name_versus(contrast)}", warning)
         for contrast in primary
         for warning in contrast.warnings
         if warning.code not in codes
     ]
     rows: list[tuple[Value, ...]] = []
     for of_trials in grouped(trials):
-        having = {trial.id: report.labels.treatment(trial.treatment) for trial in of_trials.about}
-        rows.append(_told(of_trials, len(having), len(report.records), "trial", Counter(having.values())))
+        having = {trial.id: report.labels.name_treatment(trial.treatment) for trial in of_trials.about}
+        rows.append(_make_row(of_trials, len(having), len(report.records), "trial", Counter(having.values())))
     for of_contrasts in grouped(contrasts):
         about = Counter(dict.fromkeys(of_contrasts.about, 1))
-        rows.append(_told(of_contrasts, len(about), len(primary), "comparison", about))
+        rows.append(_make_row(of_contrasts, len(about), len(primary), "comparison", about))
     columns = (
         Column("warning"),
         Column("how many", where="page"),
@@ -131,11 +134,19 @@ def _warnings(report: ReportInput) -> Table:
     )
 
 
-def _told(group: Alike[Any], times: int, of: int, what: str, about: Counter[str]) -> tuple[Value, ...]:
-    return (group.code, f"{times:,} of {figures.count(of, what)}", times, of, f"{what}s", _where(about), group.text)
+def _make_row(group: Alike[Any], times: int, of: int, what: str, about: Counter[str]) -> tuple[Value, ...]:
+    return (
+        group.code,
+        f"{times:,} of {figures.format_count(of, what)}",
+        times,
+        of,
+        f"{what}s",
+        _name_places(about),
+        group.text,
+    )
 
 
-def _where(about: Counter[str]) -> str:
+def _name_places(about: Counter[str]) -> str:
     """The few that have it most, each with how often where it is more than once."""
     named = [name if times == 1 else f"{name} ({times:,})" for name, times in about.most_common()]
     return in_short(named, _NAMED, "; ")
@@ -151,20 +162,21 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
     for (workload, response), cells in _primary_cells(report).items():
         groups = [
             charts.Line(
-                report.labels.treatment(cell.treatment),
+                report.labels.name_treatment(cell.treatment),
                 report.colour(cell.treatment),
                 tuple(
-                    (block + 1, _relative(value, cell)) for block, value in zip(cell.blocks, cell.values, strict=True)
+                    (block + 1, _measure_relative(value, cell))
+                    for block, value in zip(cell.blocks, cell.values, strict=True)
                 ),
             )
             for cell in cells
             if _has_scale(cell)
         ]
         if any(len(group.points) > 1 for group in groups):
-            title = f"{words.plain(workload)}: drift over blocks"
+            title = f"{words.strip_controls(workload)}: drift over blocks"
             yield Panel(
                 f"{workload}-{response}-blocks",
-                charts.lines(title, report.labels.response(workload, response), "block", groups),
+                charts.draw_lines(title, report.labels.name_response(workload, response), "block", groups),
             )
 
 
@@ -181,16 +193,16 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
                 environment = str(trial.treatment.get("environment", ""))
                 points[environment].append((trial.position + 1, told.value / median - 1))
         groups = [
-            charts.Line(words.plain(name), colour, tuple(points[name]))
+            charts.Line(words.strip_controls(name), colour, tuple(points[name]))
             for name, colour in report.colours.items()
             if name in points
         ]
         if any(len({x for x, _ in group.points}) > 1 for group in groups):
-            title = f"{words.plain(workload)}: place in the block"
-            subtitle = report.labels.response(workload, response)
+            title = f"{words.strip_controls(workload)}: place in the block"
+            subtitle = report.labels.name_response(workload, response)
             yield Panel(
                 f"{workload}-{response}-positions",
-                charts.lines(title, subtitle, "place in the order of the block", groups),
+                charts.draw_lines(title, subtitle, "place in the order of the block", groups),
             )
 
 
@@ -207,7 +219,7 @@ def _has_scale(cell: Cell) -> bool:
     return bool(cell.values) and cell.median != 0 and math.isfinite(cell.median) and not any(cell.censored)
 
 
-def _relative(value: float, cell: Cell) -> float:
+def _measure_relative(value: float, cell: Cell) -> float:
     return value / cell.median - 1
 
 

@@ -7,7 +7,7 @@ from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Warned
 from nearmetal.report import charts, figures, words
-from nearmetal.report.answer import Answer, answer
+from nearmetal.report.answer import Answer, answer_contrasts
 from nearmetal.report.blocks import (
     Block,
     Chart,
@@ -58,8 +58,10 @@ class Verdicts:
 
     def render(self, report: ReportInput) -> Section:
         primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
-        of_run = words.first(report.analysis)
-        blocks: list[Block] = [Notice(words.plain(one.text), "warning") for one in of_run if one.code in _BEFORE]
+        of_run = words.list_first(report.analysis)
+        blocks: list[Block] = [
+            Notice(words.strip_controls(one.text), "warning") for one in of_run if one.code in _BEFORE
+        ]
         if not primary:
             text = "Nothing was compared: the study has no treatment beside its reference."
             return Section(self.name, self.title, text, tuple(blocks))
@@ -67,28 +69,35 @@ class Verdicts:
             blocks.append(
                 Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
             )
-        common = of_all([words.warned(contrast, report.analysis) for contrast in primary])
+        common = of_all([words.list_warned(contrast, report.analysis) for contrast in primary])
         said = {one.wording for one in common}
-        answers = answer(primary, report.manifest.plan, report.labels)
-        sentences = Statements(tuple(_statement(one, said, report) for one in answers))
-        of_every = [*_beside(report), *(Notice(f"Of every comparison: {words.plain(one.text)}.") for one in common)]
+        answers = answer_contrasts(primary, report.manifest.plan, report.labels)
+        sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
+        of_every = [
+            *_list_notices(report),
+            *(Notice(f"Of every comparison: {words.strip_controls(one.text)}.") for one in common),
+        ]
         if any(_is_early(contrast, report) for contrast in primary):
             of_every.append(Notice(_BEFORE_THE_LAST))
-        pictures = [chart for chart in (_chart(primary, report),) if chart.panels]
+        pictures = [chart for chart in (_make_chart(primary, report),) if chart.panels]
         if len(primary) <= _AT_A_GLANCE:
             blocks += [sentences, *of_every, *pictures]
         else:
             blocks += [*of_every, *pictures, *([sentences] if len(primary) <= _IN_SENTENCES else [])]
         blocks.append(contrast_table("verdicts", "Every primary contrast in figures", primary, report, folded=True))
-        return Section(self.name, self.title, _lead(primary), tuple(blocks))
+        return Section(self.name, self.title, _write_lead(primary), tuple(blocks))
 
 
-def _beside(report: ReportInput) -> list[Notice]:
+def _list_notices(report: ReportInput) -> list[Notice]:
     """What all the figures are those of: one box, however much it is."""
-    told = [(one.code, words.plain(one.text)) for one in words.first(report.analysis) if one.code not in _BEFORE]
+    told = [
+        (one.code, words.strip_controls(one.text))
+        for one in words.list_first(report.analysis)
+        if one.code not in _BEFORE
+    ]
     if len(told) < 2:
         return [Notice(text, "warning") for _, text in told]
-    items = tuple((words.plain(code).replace("-", " ").capitalize(), text) for code, text in told)
+    items = tuple((words.strip_controls(code).replace("-", " ").capitalize(), text) for code, text in told)
     return [Notice("Read the figures with this in mind.", "warning", items)]
 
 
@@ -99,7 +108,7 @@ def _by_workload(contrasts: Iterable[Contrast]) -> list[Contrast]:
     return sorted(listed, key=lambda contrast: order.index(contrast.workload))
 
 
-def _lead(primary: Sequence[Contrast]) -> str:
+def _write_lead(primary: Sequence[Contrast]) -> str:
     """How many there are of each verdict, if they are more than one reads; and what the figures are."""
     of = {verdict: sum(contrast.verdict is verdict for contrast in primary) for verdict in Verdict}
     said = [
@@ -113,9 +122,9 @@ def _lead(primary: Sequence[Contrast]) -> str:
         )
         if of[verdict]
     ]
-    counted = f"{figures.count(len(primary), 'comparison')} fixed beforehand: {figures.listing(said)}. "
+    counted = f"{figures.format_count(len(primary), 'comparison')} fixed beforehand: {figures.join_listing(said)}. "
     how = f"Values are medians over {_span_blocks(primary)}"
-    levels = sorted({figures.percent(1 - one.level) for one in primary if one.interval is not None})
+    levels = sorted({figures.format_percent(1 - one.level) for one in primary if one.interval is not None})
     if levels:
         level = " to ".join(dict.fromkeys((levels[0], levels[-1])))
         how += f"; in brackets, the {level} interval of ratios within blocks"
@@ -125,44 +134,53 @@ def _lead(primary: Sequence[Contrast]) -> str:
 def _span_blocks(primary: Sequence[Contrast]) -> str:
     blocks = [contrast.blocks for contrast in primary]
     least, most = min(blocks), max(blocks)
-    return figures.count(most, "block") if least == most else f"{least:,} to {figures.count(most, 'block')}"
+    return (
+        figures.format_count(most, "block") if least == most else f"{least:,} to {figures.format_count(most, 'block')}"
+    )
 
 
-def _statement(one: Answer, said: Container[str], report: ReportInput) -> Statement:
+def _make_statement(one: Answer, said: Container[str], report: ReportInput) -> Statement:
     """A treatment in sentences, and what its comparisons are warned of beside the reason for a verdict.
 
     What has a wording that is `said` of all of them is not repeated.
     """
-    (text, badge), *also = ((words.plain(each.text), words.verdict(each.contrast)) for each in one.sentences)
-    return Statement("", text, badge, "; ".join(_details(one, said, report)), tuple(also))
+    (text, badge), *also = (
+        (words.strip_controls(each.text), words.badge_verdict(each.contrast)) for each in one.sentences
+    )
+    return Statement("", text, badge, "; ".join(_list_details(one, said, report)), tuple(also))
 
 
-def _details(one: Answer, said: Container[str], report: ReportInput) -> Iterable[str]:
+def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Iterable[str]:
     contrasts = [each.contrast for each in one.sentences]
     for contrast in contrasts:
-        yield from words.failures(contrast, report.labels)
+        yield from words.list_failures(contrast, report.labels)
     warned = (
-        (place, warning if warning.code != "confounded" else warning.model_copy(update={"text": _unlike(warning)}))
+        (
+            place,
+            warning
+            if warning.code != "confounded"
+            else warning.model_copy(update={"text": _normalise_warning(warning)}),
+        )
         for place, contrast in enumerate(contrasts)
-        for warning in words.warned(contrast, report.analysis)
+        for warning in words.list_warned(contrast, report.analysis)
         if wording(warning.text) not in said
     )
     for group in grouped(warned):
-        about = dict.fromkeys(_name(contrasts[place], contrasts, report) for place in group.about)
-        of_some = f"{figures.listing(about)}: " if len(set(group.about)) < len(contrasts) else ""
-        yield f"{of_some}{words.plain(group.text)}"
+        about = dict.fromkeys(_name_contrast(contrasts[place], contrasts, report) for place in group.about)
+        of_some = f"{figures.join_listing(about)}: " if len(set(group.about)) < len(contrasts) else ""
+        yield f"{of_some}{words.strip_controls(group.text)}"
 
 
-def _unlike(warning: Warned) -> str:
+def _normalise_warning(warning: Warned) -> str:
     """The same words whichever response it is that moves."""
     return f"both sides also differ in what is known to move it: {warning.text.partition(': ')[2]}"
 
 
-def _name(contrast: Contrast, others: Sequence[Contrast], report: ReportInput) -> str:
+def _name_contrast(contrast: Contrast, others: Sequence[Contrast], report: ReportInput) -> str:
     """ "throughput", or where others are about another workload "throughput of web"."""
-    response = report.labels.response(contrast.workload, contrast.response)
+    response = report.labels.name_response(contrast.workload, contrast.response)
     is_alone = len({one.workload for one in others}) == 1
-    return response if is_alone else f"{response} of {words.workload(contrast.workload)}"
+    return response if is_alone else f"{response} of {words.name_workload(contrast.workload)}"
 
 
 def _is_early(contrast: Contrast, report: ReportInput) -> bool:
@@ -174,7 +192,7 @@ def _is_early(contrast: Contrast, report: ReportInput) -> bool:
 # ── The chart ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
+def _make_chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     ratios = [contrast for contrast in primary if contrast.ratio is not None]
     margin = report.manifest.study.design.margin
     panels = []
@@ -183,37 +201,42 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     has_dots = 0 < max(sizes) <= _ONE_BY_ONE and sum(sizes) <= _DOTS
     if ratios:
         axis = charts.ratio_axis([*_all_ends(ratios), *_blocks_near(ratios)], margin)
-        panels.append(_panel("ratios", "Against the reference", ratios, axis, report, has_dots=has_dots))
-        is_cut = _leaves(axis, ratios)
-        close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
+        panels.append(_make_panel("ratios", "Against the reference", ratios, axis, report, has_dots=has_dots))
+        is_cut = _has_beyond(axis, ratios)
+        close = [
+            contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _list_ends(contrast))
+        ]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
             near = charts.ratio_axis([*_all_ends(close), *_blocks_near(close)], margin)
-            title = f"Only what lies within {figures.percent(_CLOSE_UP - 1)} of the reference"
-            panels.append(_panel("close-up", title, close, near, report, has_dots=has_dots))
+            title = f"Only what lies within {figures.format_percent(_CLOSE_UP - 1)} of the reference"
+            panels.append(_make_panel("close-up", title, close, near, report, has_dots=has_dots))
     differences = [contrast for contrast in primary if contrast.difference is not None]
     for unit in dict.fromkeys(contrast.unit for contrast in differences):
         chosen = [contrast for contrast in differences if contrast.unit == unit]
         shown = [*_all_ends(chosen), *(end for one in chosen for end in one.equivalence or ())]
         axis, divisor = charts.difference_axis(shown, unit)
         title = "Against the reference, as differences"
-        panels.append(_panel(f"differences-{len(panels)}", title, chosen, axis, report, divisor, has_dots))
-        is_cut = is_cut or _leaves(axis, chosen, divisor)
+        panels.append(_make_panel(f"differences-{len(panels)}", title, chosen, axis, report, divisor, has_dots))
+        is_cut = is_cut or _has_beyond(axis, chosen, divisor)
     return Chart(
         name="verdicts",
-        caption=f"Dashed line: the reference. {_shaded(bool(ratios), differences, figures.percent(margin))} "
-        f"Bar: the interval.{' Small dots: the blocks, later ones higher up.' if has_dots else ''} "
-        "Filled point: different; diamond: equivalent; hollow: undecided"
-        f"{' or not worse' if any(one.verdict is Verdict.NOT_WORSE for one in primary) else ''}"
-        f"{'; triangle: beyond the picture, a small one: only an end of the interval' if is_cut else ''}.",
+        caption=(
+            "Dashed line: the reference. "
+            f"{_describe_shaded(bool(ratios), differences, figures.format_percent(margin))} "
+            f"Bar: the interval.{' Small dots: the blocks, later ones higher up.' if has_dots else ''} "
+            "Filled point: different; diamond: equivalent; hollow: undecided"
+            f"{' or not worse' if any(one.verdict is Verdict.NOT_WORSE for one in primary) else ''}"
+            f"{'; triangle: beyond the picture, a small one: only an end of the interval' if is_cut else ''}."
+        ),
         description="; ".join(
-            f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
+            f"{words.strip_controls(c.workload)}: {words.write_sentence(c, report.labels)}: {c.verdict}"
             for c in primary[:_IN_SENTENCES]
         ),
         panels=tuple(panels),
     )
 
 
-def _shaded(has_ratios: bool, differences: Sequence[Contrast], margin: str) -> str:
+def _describe_shaded(has_ratios: bool, differences: Sequence[Contrast], margin: str) -> str:
     """What is shaded in the pictures: of ratios one margin, of differences each its own, if its reference is not 0."""
     own = [contrast.equivalence is not None for contrast in differences]
     if has_ratios:
@@ -229,17 +252,17 @@ def _shaded(has_ratios: bool, differences: Sequence[Contrast], margin: str) -> s
 def ratio_panel(name: str, title: str, contrasts: Sequence[Contrast], report: ReportInput) -> Panel:
     """Contrasts on a ratio scale, on an axis that shows them all."""
     axis = charts.ratio_axis(_all_ends(contrasts), report.manifest.study.design.margin)
-    return _panel(name, title, contrasts, axis, report)
+    return _make_panel(name, title, contrasts, axis, report)
 
 
-def _ends(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
+def _list_ends(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
     """The estimate, and the interval's ends where there is one."""
     estimate = contrast.ratio if contrast.ratio is not None else contrast.difference
     return tuple(end / divisor for end in (estimate or 0.0, *(contrast.interval or ())))
 
 
 def _all_ends(contrasts: Iterable[Contrast]) -> list[float]:
-    return [end for contrast in contrasts for end in _ends(contrast)]
+    return [end for contrast in contrasts for end in _list_ends(contrast)]
 
 
 def _blocks_near(ratios: Sequence[Contrast]) -> list[float]:
@@ -260,13 +283,13 @@ def _of_blocks(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
     return tuple(value for value in found if abs(value) < charts.TOO_FAR and (value or contrast.scale != "ratio"))
 
 
-def _leaves(axis: charts.Axis, contrasts: Iterable[Contrast], divisor: float = 1.0) -> bool:
+def _has_beyond(axis: charts.Axis, contrasts: Iterable[Contrast], divisor: float = 1.0) -> bool:
     """Whether an estimate or an end of an interval lies beyond the axis."""
     least, most = axis.domain
-    return any(end < least or end > most for contrast in contrasts for end in _ends(contrast, divisor))
+    return any(end < least or end > most for contrast in contrasts for end in _list_ends(contrast, divisor))
 
 
-def _panel(
+def _make_panel(
     name: str,
     title: str,
     contrasts: Sequence[Contrast],
@@ -275,37 +298,40 @@ def _panel(
     divisor: float = 1.0,
     has_dots: bool = False,
 ) -> Panel:
-    groups = _grouped(contrasts, report, divisor, has_dots)
+    groups = _group_contrasts(contrasts, report, divisor, has_dots)
     return Panel(
         name,
-        charts.forest(title, groups, axis, charts.WIDE),
-        charts.forest(title, groups, axis, charts.NARROW),
+        charts.draw_forest(title, groups, axis, charts.WIDE),
+        charts.draw_forest(title, groups, axis, charts.NARROW),
     )
 
 
-def _grouped(contrasts: Sequence[Contrast], report: ReportInput, divisor: float, has_dots: bool) -> list[charts.Group]:
+def _group_contrasts(
+    contrasts: Sequence[Contrast], report: ReportInput, divisor: float, has_dots: bool
+) -> list[charts.Group]:
     """By response; and where names would be long, by what treatment and reference share, said once in a heading."""
     groups: list[charts.Group] = []
-    for (workload, response), of_response in _by(contrasts, lambda one: (one.workload, one.response)).items():
+    for (workload, response), of_response in _group_by(contrasts, lambda one: (one.workload, one.response)).items():
         heading, better = (
-            f"{words.workload(workload)}: {report.labels.response(workload, response)}",
+            f"{words.name_workload(workload)}: {report.labels.name_response(workload, response)}",
             of_response[0].better,
         )
-        names = {id(one): report.labels.versus(one) for one in of_response}
+        names = {id(one): report.labels.name_versus(one) for one in of_response}
         if max(map(len, names.values())) <= _SHORT:
-            arms = tuple(_arm(one, names[id(one)], report, divisor, has_dots) for one in of_response)
+            arms = tuple(_make_arm(one, names[id(one)], report, divisor, has_dots) for one in of_response)
             groups.append(charts.Group(heading, better, arms))
             continue
         groups.append(charts.Group(heading, better, ()))
-        for (shared,), members in _by(of_response, lambda one: report.labels.sides(one)[2:]).items():
+        for (shared,), members in _group_by(of_response, lambda one: report.labels.name_sides(one)[2:]).items():
             arms = tuple(
-                _arm(one, " vs ".join(report.labels.sides(one)[:2]), report, divisor, has_dots) for one in members
+                _make_arm(one, " vs ".join(report.labels.name_sides(one)[:2]), report, divisor, has_dots)
+                for one in members
             )
             groups.append(charts.Group(shared, None, arms))
     return groups
 
 
-def _by(
+def _group_by(
     contrasts: Sequence[Contrast], key: Callable[[Contrast], tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[Contrast]]:
     """In the order in which each key is first met."""
@@ -315,14 +341,14 @@ def _by(
     return of
 
 
-def _arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> charts.Arm:
-    ends = _ends(contrast, divisor)
+def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> charts.Arm:
+    ends = _list_ends(contrast, divisor)
     low, high = ends[1:] if len(ends) == 3 else (None, None)
     # All ratios of a study have one margin, which is the axis's.
     margin = None if contrast.scale == "ratio" else contrast.equivalence
     return charts.Arm(
         label=label,
-        figure=f"{words.estimate(contrast)} {words.SIGNS[words.verdict(contrast).tone]}".rstrip(),
+        figure=f"{words.format_estimate(contrast)} {words.SIGNS[words.badge_verdict(contrast).tone]}".rstrip(),
         colour=report.colour(contrast.treatment),
         estimate=ends[0],
         low=low,
@@ -344,7 +370,7 @@ def contrast_table(
     Of several looks, p of one says less than it seems to: programs get it with the level that it is held against.
     """
     has_failures = any(contrast.failures for contrast in contrasts)
-    has_more = any(_besides(contrast, report) for contrast in contrasts)
+    has_more = any(_list_besides(contrast, report) for contrast in contrasts)
     is_looked_at = bool(report.manifest.plan.looks) and any(contrast.primary for contrast in contrasts)
     columns = (
         Column("workload"),
@@ -377,48 +403,48 @@ def contrast_table(
     )
     rows = tuple(
         (
-            *_row(contrast, report, has_failures, is_looked_at),
-            *(["; ".join(_besides(contrast, report))] if has_more else []),
+            *_make_row(contrast, report, has_failures, is_looked_at),
+            *(["; ".join(_list_besides(contrast, report))] if has_more else []),
         )
         for contrast in contrasts
     )
     return Table(name, caption, columns, rows, folded)
 
 
-def _besides(contrast: Contrast, report: ReportInput) -> list[str]:
+def _list_besides(contrast: Contrast, report: ReportInput) -> list[str]:
     """What the typical boot leaves out: later looks, means, and what else the small print has."""
-    return [*words.looks(contrast), *words.means(contrast, report.labels)]
+    return [*words.list_looks(contrast), *words.list_means(contrast, report.labels)]
 
 
-def _row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
+def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
     margin_low, margin_high = contrast.equivalence or (None, None)
     naive_low, naive_high = contrast.naive or (None, None)
     return (
-        words.workload(contrast.workload),
-        report.labels.response(contrast.workload, contrast.response),
-        report.labels.versus(contrast),
-        report.labels.treatment(contrast.treatment),
-        report.labels.treatment(contrast.reference),
-        words.estimate(contrast),
-        words.margin(contrast),
+        words.name_workload(contrast.workload),
+        report.labels.name_response(contrast.workload, contrast.response),
+        report.labels.name_versus(contrast),
+        report.labels.name_treatment(contrast.treatment),
+        report.labels.name_treatment(contrast.reference),
+        words.format_estimate(contrast),
+        words.format_margin(contrast),
         contrast.scale,
-        _end(contrast.ratio),
-        _end(contrast.difference),
+        _make_end(contrast.ratio),
+        _make_end(contrast.difference),
         contrast.unit,
-        _end(low),
-        _end(high),
+        _make_end(low),
+        _make_end(high),
         margin_low,
         margin_high,
         contrast.level,
         None if contrast.p is None else Quantity(contrast.p, "p"),
         contrast.blocks,
-        words.verdict(contrast),
+        words.badge_verdict(contrast),
         contrast.reason,
         contrast.look,
         contrast.look_level,
-        _end(naive_low),
-        _end(naive_high),
+        _make_end(naive_low),
+        _make_end(naive_high),
         *(_say_looks(contrast) if is_looked_at else ()),
         *([words.failure_counts(contrast)] if has_failures else []),
     )
@@ -430,12 +456,12 @@ _OF_LOOKS = ("adjusted", "last_look_blocks", "last_look_estimate", "last_look_lo
 def _say_looks(contrast: Contrast) -> tuple[Value, ...]:
     last = contrast.last_look
     if last is None:
-        return (_end(contrast.adjusted), None, None, None, None)
+        return (_make_end(contrast.adjusted), None, None, None, None)
     low, high = last.interval or (None, None)
-    return (_end(contrast.adjusted), last.blocks, _end(last.estimate), _end(low), _end(high))
+    return (_make_end(contrast.adjusted), last.blocks, _make_end(last.estimate), _make_end(low), _make_end(high))
 
 
-def _end(value: float | None) -> Value:
+def _make_end(value: float | None) -> Value:
     """An estimate or an end of an interval, for programs."""
     return figures.UNBOUNDED if value is not None and math.isinf(value) else value
 

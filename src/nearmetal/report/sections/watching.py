@@ -31,7 +31,7 @@ _ENDED = (
 
 
 @dataclass(frozen=True)
-class _Watched:
+class _TrialWatcher:
     """One who watched in one trial."""
 
     observer: str
@@ -50,7 +50,7 @@ class Watching:
     order = 38
 
     def render(self, report: ReportInput) -> Section | None:
-        rows = tuple(_rows(report))
+        rows = tuple(_make_rows(report))
         # What a boot has was there before anybody watched.
         measured = [one for one in report.analysis.contrasts if one.response not in OF_THE_BOOT]
         compared = [(one, aims) for one in measured if (aims := _of_observers(one, report))]
@@ -58,15 +58,15 @@ class Watching:
             return None
         blocks: list[Block] = []
         if rows:
-            blocks += [_ledger(rows), *_ended(report)]
+            blocks += [_make_ledger(rows), *_show_ended(report)]
         if compared:
-            blocks.append(_compared([one for one, _ in compared], report))
+            blocks.append(_make_compared([one for one, _ in compared], report))
         if all(aim.key in CAPTURE_KEYS for _, aims in compared for aim in aims):
             blocks.append(Paragraph(_NO_FACTOR))
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
+def _make_ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
     columns = (
         Column("workload"),
         Column("treatment"),
@@ -82,49 +82,49 @@ def _ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
     return Table("watching", caption, columns, rows, folded=len(rows) > LONG)
 
 
-def _rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
+def _make_rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
             watched = _all_watched(workload.name, treatment, report)
             for observer, place in dict.fromkeys((one.observer, one.place) for one, _ in watched):
                 those = [(one, record) for one, record in watched if (one.observer, one.place) == (observer, place)]
                 known = [(one.cpu, record) for one, record in those if one.cpu is not None]
-                each = [cpu / count for cpu, record in known if (count := _requests(record))]
+                each = [cpu / count for cpu, record in known if (count := _count_requests(record))]
                 yield (
-                    words.workload(workload.name),
-                    report.labels.treatment(treatment),
-                    words.plain(observer),
-                    words.plain(place),
+                    words.name_workload(workload.name),
+                    report.labels.name_treatment(treatment),
+                    words.strip_controls(observer),
+                    words.strip_controls(place),
                     len(those),
-                    _median([cpu for cpu, _ in known]),
-                    _median(each),
-                    _sum([one.packets for one, _ in those]),
-                    _sum([one.dropped for one, _ in those]),
+                    _find_median([cpu for cpu, _ in known]),
+                    _find_median(each),
+                    _sum_counts([one.packets for one, _ in those]),
+                    _sum_counts([one.dropped for one, _ in those]),
                 )
 
 
-def _median(seconds: Sequence[float]) -> Quantity | None:
+def _find_median(seconds: Sequence[float]) -> Quantity | None:
     return Quantity(statistics.median(seconds), "s") if seconds else None
 
 
-def _all_watched(workload: str, treatment: Assignment, report: ReportInput) -> list[tuple[_Watched, TrialRecord]]:
-    return [(one, record) for record in report.trials(workload, treatment) for one in _watched(record)]
+def _all_watched(workload: str, treatment: Assignment, report: ReportInput) -> list[tuple[_TrialWatcher, TrialRecord]]:
+    return [(one, record) for record in report.trials(workload, treatment) for one in _list_watched(record)]
 
 
-def _watched(record: TrialRecord) -> Iterator[_Watched]:
+def _list_watched(record: TrialRecord) -> Iterator[_TrialWatcher]:
     for place, told in record.observers.get("capture", {}).items():
         if not place.startswith(TRACE):
             # A ring that was full has gone on; what could not be fetched may have been whole.
             is_full = "limit_reached" in told and "held" not in told
             ended = is_full or str(told.get("problem", "")).startswith(_DIED)
             packets, dropped = told.get("captured"), told.get("dropped_by_kernel")
-            yield _Watched("capture", place, told.get("cpu"), packets, dropped, ended)
+            yield _TrialWatcher("capture", place, told.get("cpu"), packets, dropped, ended)
     for place, told in record.observers.get("usage", {}).items():
         if _tells_cost(told):
-            yield _Watched("usage", place, told["cost"] * told["seconds"])
+            yield _TrialWatcher("usage", place, told["cost"] * told["seconds"])
 
 
-def _ended(report: ReportInput) -> Iterator[Notice]:
+def _show_ended(report: ReportInput) -> Iterator[Notice]:
     """Who stopped watching before a trial was over, in how many of them and after what."""
     items = []
     for workload in report.manifest.study.workloads:
@@ -132,17 +132,20 @@ def _ended(report: ReportInput) -> Iterator[Notice]:
             watched = _all_watched(workload.name, treatment, report)
             for place in dict.fromkeys(one.place for one, _ in watched if one.ended):
                 those = [one for one, _ in watched if one.place == place and one.observer == "capture"]
-                named = f"{words.workload(workload.name)}, {report.labels.treatment(treatment)}, {words.plain(place)}"
-                items.append((named, _after(those)))
+                named = (
+                    f"{words.name_workload(workload.name)}, {report.labels.name_treatment(treatment)}, "
+                    f"{words.strip_controls(place)}"
+                )
+                items.append((named, _describe_after(those)))
     if items:
         yield Notice(_ENDED, "warning", tuple(items))
 
 
-def _after(captures: Sequence[_Watched]) -> str:
+def _describe_after(captures: Sequence[_TrialWatcher]) -> str:
     """ "in 8 of 8 trials, after 30,840 packets"."""
     ended = [one for one in captures if one.ended]
     counts = sorted(one.packets for one in ended if one.packets is not None)
-    text = f"in {len(ended):,} of {figures.count(len(captures), 'trial')}"
+    text = f"in {len(ended):,} of {figures.format_count(len(captures), 'trial')}"
     if not counts:
         return text
     least, most = counts[0], counts[-1]
@@ -153,13 +156,13 @@ def _tells_cost(told: Mapping[str, Any]) -> bool:
     return "cost" in told and bool(told.get("seconds"))
 
 
-def _requests(record: TrialRecord) -> float:
+def _count_requests(record: TrialRecord) -> float:
     """All that were answered, or, where the record does not tell, those that count."""
     response = record.responses.get("transactions")
     return answered(record) or (0.0 if response is None else response.value)
 
 
-def _sum(counts: Sequence[int | None]) -> int | None:
+def _sum_counts(counts: Sequence[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -171,11 +174,11 @@ def _of_observers(contrast: Contrast, report: ReportInput) -> list[Setting]:
         for name in {**contrast.treatment, **contrast.reference}
         if contrast.treatment.get(name) != contrast.reference.get(name)
     ]
-    aims = [_aim(name, report) for name in differing if name != "environment"]
+    aims = [_find_aim(name, report) for name in differing if name != "environment"]
     return aims if len(aims) == len(differing) and all(aim.target == "observer" for aim in aims) else []
 
 
-def _aim(factor: str, report: ReportInput) -> Setting:
+def _find_aim(factor: str, report: ReportInput) -> Setting:
     """What it sets. That a factor was an observer, of a package that is gone, records tell: what it saw is in them."""
     setting = next(found for one in report.manifest.plan.resolved if (found := one.setting_of(factor)) is not None)
     if setting.target == "treatment" and any(setting.key in record.observers for record in report.records):
@@ -183,16 +186,16 @@ def _aim(factor: str, report: ReportInput) -> Setting:
     return setting
 
 
-def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
+def _make_compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
     rows = tuple(
         (
-            words.workload(one.workload),
-            report.labels.versus(one),
-            report.labels.response(one.workload, one.response),
-            words.asked(one),
-            words.estimate(one),
+            words.name_workload(one.workload),
+            report.labels.name_versus(one),
+            report.labels.name_response(one.workload, one.response),
+            words.name_standing(one),
+            words.format_estimate(one),
             one.blocks,
-            words.verdict(one),
+            words.badge_verdict(one),
         )
         for one in compared
     )

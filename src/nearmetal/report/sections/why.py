@@ -22,10 +22,18 @@ from nearmetal.report.blocks import (
 )
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_captures import not_whole
-from nearmetal.report.why_figures import by_chance, count_by_chance, plainly, told, verdict
-from nearmetal.report.why_found import Explained, asked, different, explain, is_observed, largest, more_different
-from nearmetal.report.why_implausible import box, is_guest, is_implausible
-from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits, untold_steal
+from nearmetal.report.why_figures import badge_difference, by_chance, count_by_chance, list_values, show_difference
+from nearmetal.report.why_found import (
+    Explanation,
+    explain_contrast,
+    is_observed,
+    list_asked,
+    list_different,
+    list_largest,
+    more_different,
+)
+from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
+from nearmetal.report.why_machines import describe_clocks, foreign_time, list_unobserved, untold_exits, untold_steal
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -44,81 +52,82 @@ class Why:
     order = 12
 
     def render(self, report: ReportInput) -> Section | None:
-        primary = asked(report)
+        primary = list_asked(report)
         if not is_observed(report):
             primary = [contrast for contrast in primary if is_implausible(contrast, report)]
         if not primary:
             return None
-        explained = [explain(one, report) for one in primary]
-        boxes = [box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
+        explained = [explain_contrast(one, report) for one in primary]
+        boxes = [make_box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
         explained = [one for one in explained if one.observed]
         if not explained and not boxes:
             return None
-        head = _head(explained, report)
-        blocks: list[Block] = [*_short(head, report), *boxes]
+        head = _choose_head(explained, report)
+        blocks: list[Block] = [*_make_summary(head, report), *boxes]
         if explained:
             rest = [one for one in explained if one not in head]
-            blocks += [Statements(tuple(_statement(one, report) for one in rest))] if rest else []
-            blocks += [_how(report), *_tables(explained, report), _data(explained, report)]
-            blocks += [Notice(text) for text in _beside(explained, report)]
+            blocks += [Statements(tuple(_make_statement(one, report) for one in rest))] if rest else []
+            blocks += [_describe_method(report), *_make_tables(explained, report), _make_data(explained, report)]
+            blocks += [Notice(text) for text in _list_besides(explained, report)]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _head(explained: Sequence[Explained], report: ReportInput) -> list[Explained]:
+def _choose_head(explained: Sequence[Explanation], report: ReportInput) -> list[Explanation]:
     of = {id(one.contrast): one for one in explained}
-    return largest(of[id(contrast)] for contrast in different(report) if id(contrast) in of)
+    return list_largest(of[id(contrast)] for contrast in list_different(report) if id(contrast) in of)
 
 
-def _short(head: Sequence[Explained], report: ReportInput) -> list[Block]:
+def _make_summary(head: Sequence[Explanation], report: ReportInput) -> list[Block]:
     """The sentences that matter: the largest differences, and what is most unlike between the two sides of each."""
     if not head:
         return []
-    said = Statements(tuple(_largest(one, report) for one in head))
+    said = Statements(tuple(_state_largest(one, report) for one in head))
     more = more_different(len(head), report)
     return [said, Paragraph(f"These differ most; {more}.")] if more else [said]
 
 
-def _largest(one: Explained, report: ReportInput) -> Statement:
-    text = f"{words.sentence(one.contrast, report.labels)}; {one.most_unlike}"
+def _state_largest(one: Explanation, report: ReportInput) -> Statement:
+    text = f"{words.write_sentence(one.contrast, report.labels)}; {one.most_unlike}"
     doubt = "not plausible by itself, see below; " if is_implausible(one.contrast, report) else ""
-    about = words.workload(one.contrast.workload)
-    return Statement(about, text, words.verdict(one.contrast), f"{doubt}{_detail(one.found, report)}")
+    about = words.name_workload(one.contrast.workload)
+    return Statement(about, text, words.badge_verdict(one.contrast), f"{doubt}{_write_detail(one.found, report)}")
 
 
-def _statement(one: Explained, report: ReportInput) -> Statement:
+def _make_statement(one: Explanation, report: ReportInput) -> Statement:
     differing = [found for found in one.found if found.differs]
-    named = [f"{found.trait.title}, {told(found)}" for found in differing[:_TOLD]]
-    treatment, reference, _ = report.labels.sides(one.contrast)
+    named = [f"{found.trait.title}, {show_difference(found)}" for found in differing[:_TOLD]]
+    treatment, reference, _ = report.labels.name_sides(one.contrast)
     if named:
         text = f"what differs most from {reference}: {'; '.join(named)}"
     elif any(found.interval for found in one.found):
         text = f"no difference between {treatment} and {reference} shows in what was observed"
     else:
-        blocks = figures.count(max(found.blocks for found in one.found), "block")
+        blocks = figures.format_count(max(found.blocks for found in one.found), "block")
         text = (
             f"{blocks}: too few to tell whether anything that was observed differs between {treatment} and {reference}"
         )
-    about = f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}"
-    return Statement(about, text, words.verdict(one.contrast), _detail(one.found, report))
+    about = f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}"
+    return Statement(about, text, words.badge_verdict(one.contrast), _write_detail(one.found, report))
 
 
-def _detail(found: Sequence[Attributed], report: ReportInput) -> str:
+def _write_detail(found: Sequence[Attributed], report: ReportInput) -> str:
     """How many figures differ, and how many would if none did: no interval is corrected for how many there are."""
     told = [one for one in found if one.interval is not None]
     if not told:
-        return f"{figures.count(len(found), 'figure that was', 'figures that were')} observed, without intervals"
+        return f"{figures.format_count(len(found), 'figure that was', 'figures that were')} observed, without intervals"
     differing, untold = sum(one.differs for one in told), len(found) - len(told)
-    text = f"{figures.count(differing, 'figure')} of {len(found)} that were observed "
+    text = f"{figures.format_count(differing, 'figure')} of {len(found)} that were observed "
     text += f"{'differs, by' if differing == 1 else 'differ, each by'} its own interval"
     if differing:
         text += f"; {count_by_chance(len(told), report.manifest.study.design.alpha)}"
-    return text + (f"; {figures.count(untold, 'has', 'have')} too few blocks" if untold else "")
+    return text + (f"; {figures.format_count(untold, 'has', 'have')} too few blocks" if untold else "")
 
 
-def _how(report: ReportInput) -> Paragraph:
+def _describe_method(report: ReportInput) -> Paragraph:
     alpha = report.manifest.study.design.alpha
     return Paragraph(
-        f"In the tables each figure is compared block by block, with {figures.percent(1 - alpha)} intervals by the "
+        f"In the tables each figure is compared block by block, with {figures.format_percent(1 - alpha)} "
+        "intervals by the "
         f"statistic of the verdicts, not corrected for how many they are: {by_chance(alpha)}, so that a long table "
         "often has one. Both sides are medians over blocks; the change is what is typical within a block, and need not "
         "be that between medians. Packets, segments and ACKs hardly differ when they do by less than one in a hundred "
@@ -127,21 +136,24 @@ def _how(report: ReportInput) -> Paragraph:
     )
 
 
-def _tables(explained: Sequence[Explained], report: ReportInput) -> list[Table]:
+def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[Table]:
     """One for each verdict, for people."""
     return [
         Table(
             f"why-{number}",
-            f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}: what goes along",
+            f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}: what goes along",
             (
                 Column("what"),
-                *(Column(words.plain(side), numeric=True) for side in report.labels.sides(one.contrast)[:2]),
+                *(
+                    Column(words.strip_controls(side), numeric=True)
+                    for side in report.labels.name_sides(one.contrast)[:2]
+                ),
                 Column("change"),
                 Column("verdict"),
             ),
             (
-                *((*_compared(found), told(found), verdict(found)) for found in one.found),
-                *((trait.title, *2 * [_quantity(0.0, trait.unit)], None, Badge("none")) for trait in one.nil),
+                *((*_show_compared(found), show_difference(found), badge_difference(found)) for found in one.found),
+                *((trait.title, *2 * [_make_quantity(0.0, trait.unit)], None, Badge("none")) for trait in one.nil),
             ),
             folded=len(explained) > _OPEN,
             where="page",
@@ -150,12 +162,12 @@ def _tables(explained: Sequence[Explained], report: ReportInput) -> list[Table]:
     ]
 
 
-def _compared(one: Attributed) -> tuple[Value, Value, Value]:
+def _show_compared(one: Attributed) -> tuple[Value, Value, Value]:
     unit = one.trait.unit
-    return one.trait.title, _quantity(one.treatment, unit), _quantity(one.reference, unit)
+    return one.trait.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
 
 
-def _data(explained: Sequence[Explained], report: ReportInput) -> Table:
+def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
     """All of them, for programs."""
     columns = (
         Column("workload"),
@@ -171,24 +183,24 @@ def _data(explained: Sequence[Explained], report: ReportInput) -> Table:
         Column("blocks", numeric=True),
         Column("verdict"),
     )
-    rows = tuple(_row(one.contrast, found, report) for one in explained for found in one.found)
+    rows = tuple(_make_row(one.contrast, found, report) for one in explained for found in one.found)
     return Table("why", "What goes along with each verdict", columns, rows, where="data")
 
 
-def _row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Value, ...]:
-    named = (words.workload(contrast.workload), report.labels.versus(contrast))
-    return (*named, *_compared(one), *plainly(one), verdict(one))
+def _make_row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Value, ...]:
+    named = (words.name_workload(contrast.workload), report.labels.name_versus(contrast))
+    return (*named, *_show_compared(one), *list_values(one), badge_difference(one))
 
 
-def _quantity(value: float, unit: str) -> Value:
+def _make_quantity(value: float, unit: str) -> Value:
     return Quantity(value, unit) if unit else value
 
 
-def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
+def _list_besides(explained: Sequence[Explanation], report: ReportInput) -> list[str]:
     """What no row of the table can tell."""
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
     exits = untold_exits(report) if any(is_guest(side, report) for side in sides) else ""
-    differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
+    differing = dict.fromkeys(describe_clocks(one.contrast, report) for one in explained)
     of_cpus = _of_cpus(explained)
     told = (
         not_whole([one.contrast for one in explained], report),
@@ -196,12 +208,12 @@ def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
         foreign_time(of_cpus, report),
         untold_steal(of_cpus, report),
         exits,
-        *unobserved(sides, report),
+        *list_unobserved(sides, report),
     )
     return [text for text in told if text]
 
 
-def _of_cpus(explained: Sequence[Explained]) -> list[Assignment]:
+def _of_cpus(explained: Sequence[Explanation]) -> list[Assignment]:
     """The sides whose rows tell what CPUs did."""
     told = [one for one in explained if any(found.trait.name in OF_CPUS for found in one.found)]
     return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]

@@ -65,7 +65,7 @@ class Table(Frozen):
     oddities: tuple[str, ...] = ()
     figures: Annotated[tuple[Figure, ...], Field(min_length=1)]
 
-    def at(self, **levels: Level) -> Figure | None:
+    def find_figure(self, **levels: Level) -> Figure | None:
         """The figure of exactly these levels, with their types."""
         wanted = {name: (type(level), level) for name, level in levels.items()}
         for figure in self.figures:
@@ -110,7 +110,7 @@ class Counterpart(Frozen):
     nic: str | None = None
 
 
-class Published(Frozen):
+class PublishedStudy(Frozen):
     """Everything that one published study printed and that a replication can be put beside."""
 
     schema_: Annotated[Literal["published.v1"], Field(alias="schema")]
@@ -132,7 +132,7 @@ class Published(Frozen):
     claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
-    def _units_are_known(self) -> "Published":
+    def _units_are_known(self) -> "PublishedStudy":
         used = {table.unit for table in self.tables} | {statement.unit for statement in self.statements}
         used |= {figure.unit for table in self.tables for figure in table.figures if figure.unit is not None}
         unknown = sorted(used - self.units.keys())
@@ -141,7 +141,7 @@ class Published(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _environments_are_known(self) -> "Published":
+    def _environments_are_known(self) -> "PublishedStudy":
         figures = [figure.at for table in self.tables for figure in table.figures]
         for at in [*figures, *(statement.at for statement in self.statements)]:
             if "environment" in at and at["environment"] not in self.environments:
@@ -149,28 +149,28 @@ class Published(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _claims_have_figures(self) -> "Published":
+    def _claims_have_figures(self) -> "PublishedStudy":
         for claim in self.claims:
-            self.ratio(claim.table, claim.of, claim.against)
+            self.compute_ratio(claim.table, claim.of, claim.against)
         return self
 
-    def ratio(self, table: str, of: Mapping[str, Level], against: Mapping[str, Level]) -> float:
+    def compute_ratio(self, table: str, of: Mapping[str, Level], against: Mapping[str, Level]) -> float:
         """The mean of one figure over that of another, in one table. ValueError when either was not published."""
-        one, other = (self.table(table).at(**levels) for levels in (of, against))
+        one, other = (self.find_table(table).find_figure(**levels) for levels in (of, against))
         if one is None or other is None:
             raise ValueError(f"the table {table!r} has no figure at {dict(of if one is None else against)}")
         return one.mean / other.mean
 
-    def table(self, name: str) -> Table:
+    def find_table(self, name: str) -> Table:
         """The table of that name. KeyError."""
         return {table.name: table for table in self.tables}[name]
 
-    def si(self, table: Table, figure: Figure) -> tuple[float, ...]:
+    def convert_to_si(self, table: Table, figure: Figure) -> tuple[float, ...]:
         """The values in the SI unit that we take the printed one for."""
         size = self.units[figure.unit or table.unit].size
         return tuple(value * size for value in figure.values)
 
-    def named(self, kind: str, nic: str) -> str | None:
+    def name_environment(self, kind: str, nic: str) -> str | None:
         """The source's name for an environment of this kind with this network card."""
         for name, counterpart in self.environments.items():
             if kind in counterpart.kinds and counterpart.nic in (None, nic):
@@ -178,17 +178,17 @@ class Published(Frozen):
         return None
 
 
-def names() -> tuple[str, ...]:
+def list_names() -> tuple[str, ...]:
     """Every published study that we have figures of, sorted."""
     return tuple(sorted(file.name.removesuffix(".toml") for file in _FOLDER.iterdir() if file.name.endswith(".toml")))
 
 
 @cache
-def of(study: str) -> Published | None:
+def find_published(study: str) -> PublishedStudy | None:
     """What was published of what a study replicates; None when nothing was."""
-    every = (Published.model_validate(tomllib.loads(_text(name))) for name in names())
+    every = (PublishedStudy.model_validate(tomllib.loads(_read_figures(name))) for name in list_names())
     return next((one for one in every if study in (one.study, *one.more_studies)), None)
 
 
-def _text(name: str) -> str:
+def _read_figures(name: str) -> str:
     return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ class Hashing:
                 and "hashed" in record.responses
             ]
             if speeds:
-                label = report.labels.treatment(treatment)
+                label = report.labels.name_treatment(treatment)
                 rows.append((label, Quantity(max(speeds), "B/s"), Quantity(min(speeds), "B/s")))
         if not rows:
             return None
