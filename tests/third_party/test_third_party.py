@@ -187,7 +187,7 @@ def plugins_of(installed: Path) -> dict[str, Any]:
     """What every group has that is the package's."""
     script = (
         "import json; from nearmetal import plugins; "
-        "print(json.dumps({group: plugins.names(group) for group in plugins._PACKAGES}))"
+        "print(json.dumps({group: plugins.list_names(group) for group in plugins._PACKAGES}))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", script],

@@ -13,8 +13,8 @@ from nearmetal.store.claim import hold_journal, is_claimed
 _HOLD = """
 import sys, time
 from pathlib import Path
-from nearmetal.store.claim import claimed
-with claimed(Path(sys.argv[1])):
+from nearmetal.store.claim import hold_journal
+with hold_journal(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -113,7 +113,7 @@ GOLDEN_IDS = ["de920089d08c90e8", "3abcb81c07d16461"]
 def test_another_hash_seed_gives_the_same_plan() -> None:
     script = (
         "import sys; from nearmetal import plan, study; "
-        "print(plan.make(study.read(sys.stdin.read(), 's.toml')).model_dump_json())"
+        "print(plan.make_plan(study.read(sys.stdin.read(), 's.toml')).model_dump_json())"
     )
     said = [
         subprocess.run(
