@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import special, stats
 
 import nearmetal
-from nearmetal.analysis.student import find_student_quantile, student_p
+from nearmetal.analysis.student import find_student_quantile, student_p, student_ps
 
 FREEDOM = [1, 2, 3, 4, 5, 6, 7, 10, 11, 19, 34, 35, 99, 500, 999, 4849, 10_000]
 
@@ -15,6 +16,13 @@ FREEDOM = [1, 2, 3, 4, 5, 6, 7, 10, 11, 19, 34, 35, 99, 500, 999, 4849, 10_000]
 @pytest.mark.parametrize("t", [0.0, 0.1, 1.0, 1.96, 2.7, 6.0, 40.0])
 def test_the_tail_is_that_of_the_library(t: float, freedom: int) -> None:
     assert student_p(t, freedom) == pytest.approx(2 * special.stdtr(freedom, -t), rel=1e-9, abs=1e-12)
+
+
+def test_tails_of_many_are_those_of_each() -> None:
+    pairs = [(t, freedom) for t in (0.0, 0.1, 1.96, 6.0, float("inf")) for freedom in (1, 2, 3, 4, 7, 34, 99)]
+    found = student_ps(np.array([t for t, _ in pairs]), np.array([freedom for _, freedom in pairs]))
+    assert found == pytest.approx([student_p(*pair) for pair in pairs], rel=1e-9, abs=1e-12)
+    assert not len(student_ps(np.array([]), np.array([], dtype=np.int64)))
 
 
 @pytest.mark.parametrize("freedom", FREEDOM)

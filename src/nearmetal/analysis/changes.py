@@ -26,7 +26,7 @@ from nearmetal.analysis.over_runs import compare_runs, find_needed_runs
 from nearmetal.analysis.rank_sum import Ranked, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.analysis.signed_rank import Centre, Floats
+from nearmetal.analysis.signed_rank import Centre
 from nearmetal.model import Assignment, ResponseKind, Warned
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
@@ -341,44 +341,7 @@ def _warn(samples: _Samples, centre: Centre) -> Iterator[Warned]:
         )
         yield Warned(code="trials-failed", text=f"the treatment failed in {told}, which ranks below every value")
     if centre.interval is not None and not samples.is_by_run:
-        yield from unlike(samples.ranked[0][0].values, samples.ranked[1][0].values)
         yield _ONE_RUN
-
-
-_AS_MANY = 1.5
-"""Times as many blocks as the other run's, from which on it is told."""
-_SCATTERS = 2.0
-"""Times as much as the other run, between quartiles, from which on it is told."""
-_FEWEST = 6
-"""Blocks below which nothing is said of how they scatter."""
-
-
-def unlike(before: Floats, after: Floats) -> Iterator[Warned]:
-    """Rank sums take both runs' blocks for equally scattered. Where the fewer ones scatter more, they find what is not
-    there: `validation/two_runs.py` says how often. Few blocks seldom show it, so that their number is told as well."""
-    (fewer, when), (more, _) = sorted(((before, BEFORE), (after, AFTER)), key=lambda run: len(run[0]))
-    scatter = _times_as_much(fewer, more)
-    if len(fewer) < len(more) and scatter >= _SCATTERS:
-        text = (
-            f"the run {when} has fewer blocks, and they scatter {scatter:.1f} × as much as the other's: "
-            "where nothing has changed, such runs are called different more often than the level says"
-        )
-        yield Warned(code="scatter-unlike", text=text)
-    elif len(more) >= _AS_MANY * len(fewer):
-        text = (
-            f"{len(fewer)} blocks of the run {when} against {len(more)}: should they scatter more, which so few hardly "
-            "show, what has not changed is called different more often than the level says"
-        )
-        yield Warned(code="blocks-unlike", text=text)
-
-
-def _times_as_much(few: Floats, many: Floats) -> float:
-    """How much more some values scatter than others, as far as they are enough to tell; else 1."""
-    if len(few) < _FEWEST:
-        return 1.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        ours, others = (float(np.subtract(*np.percentile(values, (75, 25)))) for values in (few, many))
-    return ours / others if math.isfinite(ours) and others > 0 else 1.0
 
 
 def is_unjudged(change: Change) -> bool:

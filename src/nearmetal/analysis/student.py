@@ -7,10 +7,29 @@ whole analysis does.
 
 import math
 
+import numpy as np
+
+from nearmetal.analysis.signed_rank import Floats, Integers
+
 
 def student_p(t: float, freedom: int) -> float:
     """Two-sided p of Student's t, to about 1e-13; t >= 0."""
     return min(1.0, max(0.0, 1.0 - _within(math.atan2(t, math.sqrt(freedom)), freedom)))
+
+
+def student_ps(t: Floats, freedom: Integers) -> Floats:
+    """Two-sided p of many t >= 0, each with degrees of freedom of its own."""
+    angle = np.arctan2(t, np.sqrt(freedom))
+    sine, square = np.sin(angle), np.cos(angle) ** 2
+    is_odd = freedom % 2 == 1
+    total, term = np.zeros(len(t)), np.where(is_odd, np.cos(angle), 1.0)
+    step = np.where(is_odd, 3, 2)
+    for _ in range(int(freedom.max(initial=0)) // 2):
+        total += np.where(step <= freedom, term, 0.0)
+        term *= square * (step - 1) / step
+        step += 2
+    within = np.where(is_odd, 2 / math.pi * (angle + sine * total), sine * total)
+    return np.asarray(np.clip(1.0 - within, 0.0, 1.0))
 
 
 def find_student_quantile(probability: float, freedom: int) -> float:
