@@ -182,6 +182,8 @@ def test_percentiles_are_of_our_generator_and_noise_is_by_level(folder: RunFolde
     assert noise["qemu, isolation none"] == Quantity(500.0, "1/s")
     titles = list(table(chapter(folder), "isolation-noise")[0])
     assert titles[-4:] == ["mean", "centre", "from", "to"]
+    captions = {block.name: block.caption for block in chapter(folder).blocks if isinstance(block, Table)}
+    assert captions["isolation-noise"].endswith("95 % interval for the time of this run alone")
 
 
 def test_the_report_is_written_with_it(folder: RunFolder) -> None:

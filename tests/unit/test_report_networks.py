@@ -446,6 +446,23 @@ def test_the_interval_of_a_centre_covers_it_as_often_as_it_says() -> None:
     assert math.isnan(centre.of(cell([1.0, math.inf], "ratio"), 0.05).estimate)
 
 
+def test_wherever_one_treatment_has_an_interval_it_is_of_the_time_of_the_run(
+    counted: RunFolder, shared: RunFolder
+) -> None:
+    sections = [chapters(counted)["transactions"], *(chapters(shared)[name] for name in ("network", "saturation"))]
+    captions = {
+        (type(block), block.name): block.caption
+        for section in sections
+        for block in section.blocks
+        if (isinstance(block, Table) and {"from", "4 workers: low"} & {column.title for column in block.columns})
+        or (isinstance(block, Chart) and block.name not in ("ramps", "transactions"))
+    }
+    both = [(of, name) for of in (Table, Chart) for name in ("network", "saturation", "each-client")]
+    assert {(Table, "transactions"), *both} == set(captions)
+    for name, caption in captions.items():
+        assert "95 % interval for the time of this run alone" in caption, name
+
+
 def test_no_name_beside_the_verdicts_is_cut_however_many_factors_it_tells_of(
     counted: RunFolder, shared: RunFolder
 ) -> None:

@@ -15,9 +15,11 @@ _RESOLUTION = 1e-9
 def of(cell: Cell, level: float) -> Centre:
     """The centre of a treatment's blocks with its interval of confidence 1 - level, in the response's unit.
 
-    It tells how well this treatment alone is known. The interval is this estimate's and not the mean's, which one wild
-    block moves out of it; it is None with too few blocks. Of values that are not all numbers, or of which some are but
-    bounds, the centre is none either.
+    It tells how well this treatment alone is known at the time of the run. If the host wanders, blocks resemble each
+    other, and what the treatment gives otherwise lies outside more often than the level says
+    (`validation/two_runs.py`). The interval is this estimate's and not the mean's, which one wild block moves out of
+    it; it is None with too few blocks. Of values that are not all numbers, or of which some are but bounds, the centre
+    is none either.
     Two treatments are compared by their contrast, never by whether two such intervals overlap: blocks are what they
     share.
     """

@@ -8,7 +8,7 @@ from nearmetal.analysis.clients import told_by_client
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre
-from nearmetal.report import figures, words
+from nearmetal.report import words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
 from nearmetal.report.charts.by_number import CourseLine, Point, by_number
 from nearmetal.report.courses import find_protocol, name_treatment
@@ -40,8 +40,7 @@ def render_each_client(cells: Sequence[Cell], responses: Sequence[str], report: 
     )
     caption = (
         "Each client by itself, with as many clients as there were at most. Each point is the centre of the blocks on "
-        f"its {figures.format_percent(1 - alpha)} interval, if there are blocks enough. UDP has dashes and "
-        "hollow points."
+        f"its {words.describe_own_interval(alpha)}, if there are blocks enough. UDP has dashes and hollow points."
     )
     description = "What each client had, by its number; the table has the figures, for fewer clients too."
     return [Chart("each-client", caption, description, panels), _make_table(found, report)]
@@ -112,5 +111,8 @@ def _make_table(found: Sequence[_OfClient], report: ReportInput) -> Table:
                 *(None if end is None else Quantity(end, one.cell.unit) for end in (low, high)),
             )
         )
-    caption = "Each client by its number, from 1 in the order in which they were made: mean and centre over blocks"
+    caption = (
+        "Each client by its number, from 1 in the order in which they were made: mean over blocks, and the centre of "
+        f"the blocks with its {words.describe_own_interval(report.manifest.study.design.alpha)}"
+    )
     return Table("each-client", caption, columns, tuple(rows), folded=True)

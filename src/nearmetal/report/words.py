@@ -293,6 +293,14 @@ def asked_at(alpha: float) -> str:
     )
 
 
+def describe_own_interval(alpha: float) -> str:
+    """What a caption calls the interval of one treatment by itself: "95 % interval for the time of this run alone".
+
+    It takes blocks to be independent, which they are not if the host wanders: comparisons within blocks do not need it.
+    """
+    return f"{figures.format_percent(1 - alpha)} interval for the time of this run alone"
+
+
 def explain_undecided(contrast: Contrast) -> str:
     """Why a contrast is undecided, or ""."""
     return f"{explain_reason(contrast.reason)}{_of_ramp(contrast)}" if contrast.reason else ""

@@ -170,7 +170,7 @@ def _make_noise(report: ReportInput) -> Table | None:
     caption = (
         "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
         "to a program that wants it, gaps, the longest: mean over blocks, and the centre of the blocks with its "
-        f"{figures.format_percent(1 - alpha)} interval"
+        f"{words.describe_own_interval(alpha)}"
     )
     return Table("isolation-noise", caption, columns, rows)
 

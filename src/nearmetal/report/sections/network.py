@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell
-from nearmetal.report import figures, words
+from nearmetal.report import words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.courses import find_protocol, make_courses, name_treatment
@@ -40,9 +40,8 @@ class Network:
         )
         alpha = study.design.alpha
         caption = (
-            f"Each point is the centre of the blocks on its {figures.format_percent(1 - alpha)} interval, where "
-            "there are "
-            "blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
+            f"Each point is the centre of the blocks on its {words.describe_own_interval(alpha)}, where there "
+            "are blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
         )
         description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
         blocks: list[Block] = [Chart("network", caption, description, panels), _make_table(cells, report)]
@@ -101,7 +100,7 @@ def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
         )
     caption = (
         "Against the number of clients: mean over blocks, in all and of each client, and the centre of the blocks with "
-        f"its {figures.format_percent(1 - study.design.alpha)} interval"
+        f"its {words.describe_own_interval(study.design.alpha)}"
     )
     return Table("network", caption, columns, tuple(rows), folded=len(rows) > 12)
 

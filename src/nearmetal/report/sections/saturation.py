@@ -68,7 +68,7 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
         Panel("each", by_number("Saturation, each client", better, "clients", "1/s", of_each(together))),
     )
     caption = (
-        f"Each point is the centre of the blocks on its {figures.format_percent(1 - study.design.alpha)} interval. "
+        f"Each point is the centre of the blocks on its {words.describe_own_interval(study.design.alpha)}. "
         "A server that only its own work limits answers as much in total however many clients share it."
     )
     if any(bound for cell in cells for bound in cell.censored):
@@ -114,8 +114,7 @@ def _make_points(cells: Sequence[Cell], report: ReportInput) -> Table:
         )
     caption = (
         "Saturation of all clients together: mean over blocks, in all and of each client, and the centre of the blocks "
-        f"with its {figures.format_percent(1 - study.design.alpha)} interval; “only a bound” counts blocks in "
-        "which the "
+        f"with its {words.describe_own_interval(study.design.alpha)}; “only a bound” counts blocks in which the "
         "ramp's first rate was too much (≤) or its last was not (≥), and with such a block there is no centre"
     )
     return Table("saturation", caption, columns, align_decimals(rows), folded=len(rows) > LONG)

@@ -64,7 +64,7 @@ def _make_measured(cells: Sequence[Cell], report: ReportInput) -> Table:
     alpha = study.design.alpha
     caption = (
         f"Transactions {_describe_length(cells, report)}: the centre of the blocks, and in brackets its "
-        f"{figures.format_percent(1 - alpha)} interval"
+        f"{words.describe_own_interval(alpha)}"
     )
     filled = tuple(
         (
