@@ -135,14 +135,15 @@ async def test_a_study_without_hosts_runs_in_the_lab(room: Pair, tmp_path: Path)
     try:
         status, stdout, stderr = await room.nearmetal("clean", "--lab", str(lab), "--json")
         assert status == 3, stderr
-        left = json.loads(stdout)["left"]
+        # These hosts are one, and other tests measure on it at the same time.
+        left = [one for one in json.loads(stdout)["left"] if "nm-abcdef" in one]
         assert left == [
             "/run/netns/nm-abcdef-c3 on c3 (in no ledger of this host: another's, or its ledger is lost)",
         ]
         assert "nm-abcdef-c3" in room.fars[2].run("ip", "netns", "list")
     finally:
         room.fars[2].run("ip", "netns", "delete", "nm-abcdef-c3")
-    assert (await room.nearmetal("clean", "--lab", str(lab)))[0] == 0
+    assert "nm-abcdef" not in (await room.nearmetal("clean", "--lab", str(lab), "--json"))[1]
     lab.unlink()
     status, _, stderr = await room.nearmetal("resume", str(run))
     assert status == 0, stderr
