@@ -110,12 +110,15 @@ class Pair:
 
 
 def kill_tree(process: int) -> None:
-    """A process and all that it started, which cannot start more in between."""
-    os.kill(process, signal.SIGSTOP)
+    """A process and all that it started, which cannot start more in between. What ends by itself meanwhile is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGSTOP)
     for children in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in children.read_text().split():
-            kill_tree(int(child))
-    os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in children.read_text().split():
+                kill_tree(int(child))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
 
 
 def left_there(pair: Pair) -> list[str]:

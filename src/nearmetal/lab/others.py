@@ -25,8 +25,13 @@ _PIDS = 1 << 22
 """No process id is as large."""
 
 
+def folder() -> Path:
+    """Where files of this host lie that its runs see each other by, of whatever home."""
+    return Path(os.environ.get("NEARMETAL_LOCKS", "/run/lock"))
+
+
 def _path() -> Path:
-    return Path(os.environ.get("NEARMETAL_LOCKS", "/run/lock")) / _FILE
+    return folder() / _FILE
 
 
 _acting_for: list[int] = []

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from nearmetal.errors import HostCannot, MachineGone, message_of
+from nearmetal.lab.changes.host import change_host, is_shared
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.left import Left
@@ -64,7 +65,7 @@ class Applied:
 
 
 async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Applied:
-    """Make each change, in order, and read it back."""
+    """Make each change, in order, and read it back. HostCannot while another ledger holds changes of this host."""
     refused: list[str] = []
     warnings: list[Warned] = []
     reboot: dict[str, None] = {}
@@ -75,7 +76,7 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Appl
         if kind.holds(before, change.after):
             continue
         if before is not None or change.kind == "file":
-            ledger.changing(change.model_copy(update={"before": before}))
+            await _note(change, before, commands, ledger)
             problem = await _write(change, commands)
         else:
             problem = "there is no such thing here"
@@ -88,6 +89,15 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Appl
         elif change.kind == "boot":
             reboot[change.on] = None
     return Applied(tuple(refused), tuple(warnings), tuple(reboot))
+
+
+async def _note(change: Change, before: str | None, commands: Commands, ledger: Ledger) -> None:
+    if is_shared(change):
+        with change_host(ledger.path):
+            before = await KINDS[change.kind].read(commands, change.target)  # what another put back meanwhile
+            ledger.changing(change.model_copy(update={"before": before}))
+    else:
+        ledger.changing(change.model_copy(update={"before": before}))
 
 
 async def _write(change: Change, commands: Commands) -> str:

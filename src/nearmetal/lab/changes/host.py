@@ -1,0 +1,80 @@
+"""Values that a host has once, whoever changes them: one ledger at a time does.
+
+Each puts back what it found. Two at once, of different homes, would find each other's values, and leave the last of
+them. So a file of the host's names the ledger that changed such values last, and nobody else changes any while it holds
+some. It outlives its owner, so that after a `kill -9` the host is put right first. The file goes with the boot.
+"""
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import others
+from nearmetal.lab.changes.ledger import outstanding
+from nearmetal.lab.lock import try_lock
+from nearmetal.model import Change, ChangeKind
+
+HERE = "site:local"
+_SHARED: frozenset[ChangeKind] = frozenset({"sysctl", "irq", "cpuset", "bystanders"})
+_FILE = "nearmetal-changes"
+_LONGEST = 10.0
+"""Seconds that another may take to note what it found."""
+_AGAIN = 0.05
+
+
+def is_shared(change: Change) -> bool:
+    """Whether it is of a value that this host has once."""
+    return change.on == HERE and change.kind in _SHARED
+
+
+@contextmanager
+def change_host(ledger: Path) -> Iterator[None]:
+    """Note what is about to be changed in this ledger, and be the one who changes such values until it holds none any
+    more. HostCannot if another one does.
+
+    Where this user may not have the file, or another user made it, nobody is kept out.
+    """
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            descriptor = _open_note()
+            held.callback(os.close, descriptor)
+            if _is_ours(descriptor):
+                _take(descriptor, ledger.resolve())
+        yield
+
+
+def _open_note() -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.open(others.folder() / _FILE, flags, 0o600)
+
+
+def _is_ours(descriptor: int) -> bool:
+    found = os.fstat(descriptor)
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _take(descriptor: int, ledger: Path) -> None:
+    until = time.monotonic() + _LONGEST
+    while not try_lock(descriptor):
+        if time.monotonic() > until:
+            raise HostCannot("another nearmetal is changing this host", remedy="wait until it ends")
+        time.sleep(_AGAIN)
+    holder = Path(os.fsdecode(os.pread(descriptor, 4096, 0)))
+    if holder not in (Path(), ledger) and _holds_some(holder):
+        what = "another nearmetal has changed this host, and is to put back what it found"
+        remedy = "wait until it ends; with its NEARMETAL_HOME, `nearmetal isolate off` or `nearmetal clean` ends it"
+        raise HostCannot(what, str(holder), remedy)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, os.fsencode(ledger), 0)
+
+
+def _holds_some(ledger: Path) -> bool:
+    try:
+        return any(is_shared(change) for _, change in outstanding(ledger).changes)
+    except (FileNotFoundError, BadInput):  # nothing can be put back by what lies there
+        return False
