@@ -111,7 +111,7 @@ async def test_two_kernels_of_different_releases_are_compared(lab_image: Image, 
     for one in records:
         assert one.readback["resources"]["kernel"] == releases[str(one.trial.treatment["kernel"])]
     found = reading.read(RunFolder(tmp_path / "run"))
-    assert {fact.facts["kernel"] for fact in found.manifest.fairness} >= set(releases.values())
+    assert {fact.facts["kernel"]["release"] for fact in found.manifest.fairness} >= set(releases.values())
 
 
 @pytest.mark.parametrize(

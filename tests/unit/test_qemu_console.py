@@ -138,6 +138,18 @@ async def test_of_a_panic_the_tail_is_what_says_why(frames: int, is_seen: bool, 
     assert lines[1:3] == [f"  {PANIC.decode().strip()}", "  [    1.3]  frame 0"]
 
 
+async def test_what_led_to_a_panic_is_told_with_it(file: Path) -> None:
+    fault = b"[    1.0] BUG: kernel NULL pointer dereference, address: 000000000000000a\r\n"
+    place = b"[    1.1] RIP: 0010:acpi_ds_init_aml_walk+0xd6/0x130\r\n"
+    frames = b"".join(b"[    1.1]  frame %d\r\n" % number for number in range(40))
+    end = PANIC.replace(b"Kernel panic", b"---[ end Kernel panic")
+    write(file, b"booting\r\n", fault, place, frames, PANIC, end)
+    told = [fault, place, PANIC, end]
+    assert (await Console(LocalSite(), str(file)).tail()).splitlines()[1:] == [
+        f"  {line.decode().strip()}" for line in told
+    ]
+
+
 async def test_of_a_flood_its_begin_and_its_end_take_room(site: Site, file: Path) -> None:
     """And who reads on finds what comes next where it was."""
     console = Console(site, str(file))

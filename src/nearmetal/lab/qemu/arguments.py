@@ -78,8 +78,12 @@ KERNEL: Final = (
     "nowatchdog",
 )
 """The CPU's mitigations are left as they are: the guest decides by what its CPU says, as the host does."""
-EMULATED: Final[tuple[str, ...]] = ("norandmaps",)
-"""QEMU keeps what it has translated by address: programs that lie elsewhere each time are translated each time."""
+EMULATED: Final[tuple[str, ...]] = ("norandmaps", "clearcpuid=141")
+"""QEMU keeps what it has translated by address: programs that lie elsewhere each time are translated each time.
+
+CPU feature 141 is `cx16`. When an interrupt follows CMPXCHG16B, QEMU 7.2 hands the kernel flags that no processor has:
+Linux 6.12 panics of them at nearly every boot. So the kernel does without; programs, which may demand it, keep it.
+"""
 PRETENDED: Final[tuple[str, ...]] = ("erms", "fsrm")
 """By these a processor says that one instruction copies bytes fastest. An emulator copies them one by one."""
 

@@ -10,6 +10,12 @@ from nearmetal.model import Site
 _UP: Final = b"nearmetal-agent: listening on"
 """What the probe's agent says in a guest of the lab's image."""
 _PANIC: Final = b"Kernel panic - not syncing"
+_END: Final = "---[ end "
+"""By which a kernel says once more, last, that it panicked."""
+_CAUSES: Final = ("BUG: ", "Oops: ", "RIP: 0010:")
+"""Lines by which a kernel says what went wrong, and where, before it panics of that."""
+_TRACE: Final = 100
+"""Lines that registers and stacks take in between."""
 _CARRIED: Final = max(len(_UP), len(_PANIC)) - 1
 """Bytes of a look that the next one has too: what is looked for may have come in two."""
 _LOOK: Final = 1 << 20
@@ -70,7 +76,7 @@ class Console:
             await must(self._site, "fallocate", "--punch-hole", *hole, self._path)
 
     async def tail(self) -> str:
-        """The last lines, for a person who asks why a guest did not come up; of a panic the first, which say why."""
+        """The last lines, for a person who asks why a guest is not up; of a panic the first, and what led to it."""
         try:
             last = await self._last_lines()
         except (HostCannot, ToolFailed) as error:
@@ -79,12 +85,15 @@ class Console:
 
     async def _last_lines(self) -> list[str]:
         filled = await self._lines(max(0, await self._size() - _TAIL))
-        panics = [number for number, line in enumerate(filled) if _PANIC.decode() in line]
+        panics = [number for number, line in enumerate(filled) if _PANIC.decode() in line and _END not in line]
         if self._panic is not None and not panics:
             filled = await self._lines(self._panic) or filled[-LINES:]  # unless it was in the middle of a flood
             return filled[:LINES]
-        begin = panics[-1] if panics else max(0, len(filled) - LINES)
-        return filled[begin : begin + LINES]
+        if not panics:
+            return filled[-LINES:]
+        trace = filled[max(0, panics[-1] - _TRACE) : panics[-1]]
+        causes = [line for line in trace if any(sign in line for sign in _CAUSES)]
+        return [*causes[-3:], *filled[panics[-1] :]][:LINES]
 
     async def _lines(self, begin: int) -> list[str]:
         """Those from there on that are not empty."""
