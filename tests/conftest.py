@@ -33,6 +33,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 SHARED_CACHE = Paths.default().cache.resolve()
 """Without links on the way to it: Podman keeps to the path of its storage, by whatever name that was found."""
 
+TESTS = Path(__file__).parent
+
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """The number of this test process among those that share the tests."""
 
@@ -105,6 +107,19 @@ def guests_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Libvir
 def vcenter_program() -> Path:
     """The simulated vCenter, built. Skips, loudly, where that cannot be."""
     return vcenter.program(SHARED_CACHE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files without a live test unread if only live tests are asked for: each worker would read all of them.
+
+    A file may have live tests if the word is in it, or in a `conftest.py` on the way to it.
+    """
+    asked = config.getoption("markexpr").split()
+    if asked[:1] != ["live"] or "or" in asked or collection_path.suffix != ".py":
+        return None
+    between = [folder for folder in collection_path.parents if folder.is_relative_to(TESTS) and folder != TESTS]
+    read = [collection_path, *(folder / "conftest.py" for folder in between)]
+    return None if any(file.exists() and "live" in file.read_text("utf-8") for file in read) else True
 
 
 def pytest_report_header() -> list[str]:
