@@ -1,5 +1,6 @@
 """What is remembered of accelerators, and for how long."""
 
+import json
 import os
 import subprocess
 import time
@@ -15,7 +16,17 @@ from nearmetal.lab.qemu.arguments import PROGRAM
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site
 
-IMAGE = Image("lab", "key", "digest", Path("/nowhere"))
+
+def make_image(folder: Path, name: str = "lab", kernel: str = "1") -> Image:
+    """The manifest alone: nothing is booted."""
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps({"sha256": {"vmlinux": kernel, "initrd": "2"}}))
+    return Image(name, f"key of {name}", "digest", folder)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    return make_image(tmp_path / "image")
 
 
 @pytest.fixture
@@ -36,33 +47,35 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-async def test_what_holds_on_one_machine_type_says_nothing_of_another(tmp_path: Path, tried: list[str]) -> None:
-    assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())).works
+async def test_what_holds_on_one_machine_type_says_nothing_of_another(
+    image: Image, tmp_path: Path, tried: list[str]
+) -> None:
+    assert (await accelerator.proved("tcg", image, tmp_path, LocalSite())).works
     for _ in range(2):
-        assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite(), "pc")).works
+        assert (await accelerator.proved("tcg", image, tmp_path, LocalSite(), "pc")).works
     assert tried == ["tcg", "tcg on pc"]
 
 
-async def test_what_holds_for_one_qemu_says_nothing_of_another(tmp_path: Path, tried: list[str]) -> None:
+async def test_what_holds_for_one_qemu_says_nothing_of_another(image: Image, tmp_path: Path, tried: list[str]) -> None:
     for _ in range(2):
-        assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite(), program="/opt/qemu")).works
-    assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())).works
+        assert (await accelerator.proved("tcg", image, tmp_path, LocalSite(), program="/opt/qemu")).works
+    assert (await accelerator.proved("tcg", image, tmp_path, LocalSite())).works
     assert tried == ["tcg by /opt/qemu, QEMU 1", "tcg"]
 
 
-async def test_the_best_is_the_first_that_was_seen_to_boot(tmp_path: Path, tried: list[str]) -> None:
-    assert (await accelerator.best(IMAGE, tmp_path, LocalSite())).accel == "tcg"
+async def test_the_best_is_the_first_that_was_seen_to_boot(image: Image, tmp_path: Path, tried: list[str]) -> None:
+    assert (await accelerator.best(image, tmp_path, LocalSite())).accel == "tcg"
     assert tried == ["kvm", "tcg"]
 
 
-async def test_a_proof_is_made_once(tmp_path: Path, tried: list[str]) -> None:
-    first = await accelerator.proved("kvm", IMAGE, tmp_path / "cache", LocalSite())
-    assert await accelerator.proved("kvm", IMAGE, tmp_path / "cache", LocalSite()) == first
+async def test_a_proof_is_made_once(image: Image, tmp_path: Path, tried: list[str]) -> None:
+    first = await accelerator.proved("kvm", image, tmp_path / "cache", LocalSite())
+    assert await accelerator.proved("kvm", image, tmp_path / "cache", LocalSite()) == first
     assert tried == ["kvm"]
 
 
 async def test_a_guest_that_was_late_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: list[str]
+    image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: list[str]
 ) -> None:
     """The host may have been busy: it does not emulate until it is booted again."""
     now = 1e9
@@ -74,31 +87,39 @@ async def test_a_guest_that_was_late_is_tried_again(
 
     monkeypatch.setattr(accelerator, "prove", prove)
     for _ in range(2):
-        await accelerator.proved("kvm", IMAGE, tmp_path, LocalSite())
+        await accelerator.proved("kvm", image, tmp_path, LocalSite())
     assert tried == ["kvm"]
     now += 3601
-    await accelerator.proved("kvm", IMAGE, tmp_path, LocalSite())
+    await accelerator.proved("kvm", image, tmp_path, LocalSite())
     assert tried == ["kvm", "kvm"]
 
 
-async def test_another_qemu_or_kernel_needs_another_proof(
-    tmp_path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
+async def test_an_image_with_the_same_kernel_needs_no_other_proof(
+    image: Image, tmp_path: Path, tried: list[str]
 ) -> None:
-    await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())
-    await accelerator.proved("tcg", Image("lab", "other", "digest", Path("/nowhere")), tmp_path, LocalSite())
+    await accelerator.proved("tcg", image, tmp_path, LocalSite())
+    await accelerator.proved("tcg", make_image(tmp_path / "own", "own"), tmp_path, LocalSite())
+    assert tried == ["tcg"]
+
+
+async def test_another_qemu_or_kernel_needs_another_proof(
+    image: Image, tmp_path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await accelerator.proved("tcg", image, tmp_path, LocalSite())
+    await accelerator.proved("tcg", make_image(tmp_path / "other", kernel="other"), tmp_path, LocalSite())
 
     async def newer(site: Site, program: str = PROGRAM) -> str:
         return "QEMU 2"
 
     monkeypatch.setattr(accelerator, "version", newer)
-    await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())
+    await accelerator.proved("tcg", image, tmp_path, LocalSite())
     assert tried == ["tcg", "tcg", "tcg"]
 
 
 @pytest.mark.parametrize("rubbish", ["", "{", "[]", '{"circumstances": 1}', '"x"'])
-async def test_a_spoilt_memory_is_as_good_as_none(tmp_path: Path, tried: list[str], rubbish: str) -> None:
+async def test_a_spoilt_memory_is_as_good_as_none(image: Image, tmp_path: Path, tried: list[str], rubbish: str) -> None:
     (tmp_path / "accelerators.json").write_text(rubbish)
-    assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())).works
+    assert (await accelerator.proved("tcg", image, tmp_path, LocalSite())).works
     assert tried == ["tcg"]
 
 
@@ -115,8 +136,8 @@ def test_what_the_dead_left_is_removed_and_what_the_living_use_is_not(tmp_path: 
 
 
 async def test_when_nothing_boots_it_says_what_was_tried(
-    tmp_path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
+    image: Image, tmp_path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accelerator, "CANDIDATES", ("kvm",))
     with pytest.raises(HostCannot, match="kvm: as told"):
-        await accelerator.best(IMAGE, tmp_path, LocalSite())
+        await accelerator.best(image, tmp_path, LocalSite())
