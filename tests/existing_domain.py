@@ -27,7 +27,7 @@ _XML = """
     <kernel>{kernel}</kernel><initrd>{folder}/initrd</initrd><cmdline>{command_line}</cmdline>
   </os>
   <features><acpi/><apic/></features>
-  <cpu mode="maximum"/>
+  <cpu mode="maximum">{withheld}</cpu>
   <on_reboot>restart</on_reboot>
   <devices>
     <disk type="file" device="disk">
@@ -111,7 +111,9 @@ def existing_domain(network: LibvirtNetwork, image: Image, name: str) -> Iterato
             name=name,
             kernel=image.kernel,
             folder=folder,
-            command_line=" ".join(arguments.KERNEL),
+            # What makes an emulated guest's boot short.
+            command_line=" ".join((*arguments.KERNEL, *arguments.EMULATED)),
+            withheld="".join(f'<feature policy="disable" name="{one}"/>' for one in arguments.PRETENDED),
             network=NETWORK,
         )
     )
