@@ -5,13 +5,15 @@ import subprocess
 import sys
 from typing import Any
 
+from . import forked
+
 
 def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "nearmetal", *words]
 
 
 def nearmetal(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(command(*words), input=given, capture_output=True, timeout=240)
+    return forked.run(*words, given=given, patience=240)
 
 
 def done(*words: str, given: bytes = b"") -> bytes:
