@@ -53,45 +53,45 @@ def own_qemu(tmp_path: Path) -> Path:
     return Path(shutil.copy(found, tmp_path / "own/bin/qemu-of-mine"))
 
 
-async def run(folder: Path, factor: str, fixed: str = "") -> dict[str, dict[str, object]]:
-    """The server's readback of each level of the factor, whose trial is ok."""
-    records = await laboratory.study(folder, STUDY.format(factor=factor, fixed=fixed))
-    name = factor.partition(" ")[0]
-    assert [(one.status, one.reason) for one in records] == [(TrialStatus.OK, None)] * len(records)
-    return {str(one.trial.treatment[name]): one.readback["resources"] for one in records}
+BOARDS = {"q35": "pc-q35-", "pc": "pc-i440fx-", "microvm": "microvm"}
+"""What QEMU calls them, but for the version."""
+ARGUMENTS = tuple(f"-global virtio-net-pci.mrg_rxbuf={how}" for how in ("off", "on"))
 
 
-async def test_boards_are_compared(lab_image: Image, tmp_path: Path) -> None:
-    found = await run(tmp_path / "run", 'board = ["q35", "pc", "microvm"]')
-    boards = {level: str(one["board"]) for level, one in found.items()}
-    assert boards["q35"].startswith("pc-q35-")
-    assert boards["pc"].startswith("pc-i440fx-")
-    assert boards["microvm"] == "microvm"
-
-
-async def test_two_qemus_are_compared(lab_image: Image, tmp_path: Path, own_qemu: Path) -> None:
-    found = await run(tmp_path / "run", f'vmm = ["qemu-system-x86_64", "{own_qemu}"]')
-    assert str(found[str(own_qemu)]["vmm"]).startswith(f"{own_qemu}, ")
-    assert not str(found["qemu-system-x86_64"]["vmm"]).startswith(str(own_qemu))
-
-
-async def test_arguments_of_qemu_are_compared(lab_image: Image, tmp_path: Path) -> None:
-    levels = ["-global virtio-net-pci.mrg_rxbuf=off", "-global virtio-net-pci.mrg_rxbuf=on"]
-    found = await run(tmp_path / "run", f"vmm_arguments = {levels}")
-    assert {level: one["vmm_arguments"] for level, one in found.items()} == {level: level for level in levels}
-
-
-async def test_two_kernels_are_compared(lab_image: Image, tmp_path: Path) -> None:
-    """The image's own, by the image's name, and a file whose modules lie beside it, as a package has them."""
+@pytest.mark.parametrize("names", [("board", "vmm"), ("vmm_arguments", "kernel")])
+async def test_levels_of_two_factors_are_compared(
+    lab_image: Image, tmp_path: Path, own_qemu: Path, names: tuple[str, ...]
+) -> None:
+    """Two share a study, since each treatment is a boot. Kernels are the image's own, by the image's name, and a file
+    whose modules lie beside it, as a package has them."""
     release = lab_image.manifest["kernel"]
     kernel = tmp_path / "unpacked/boot" / f"vmlinux-{release}"
     kernel.parent.mkdir(parents=True)
     kernel.symlink_to(lab_image.kernel)
     modules = tmp_path / "unpacked/lib/modules" / release
     shutil.copytree(lab_image.root / "usr/lib/modules" / release, modules)
-    found = await run(tmp_path / "run", f'kernel = ["{lab_image.name}", "{kernel}"]')
-    assert {one["kernel"] for one in found.values()} == {release}
-    assert len(found) == 2
+    all_levels = {
+        "board": tuple(BOARDS),
+        "vmm": ("qemu-system-x86_64", str(own_qemu)),
+        "vmm_arguments": ARGUMENTS,
+        "kernel": (lab_image.name, str(kernel)),
+    }
+    levels = {name: all_levels[name] for name in names}
+    reference = ", ".join(f'{name} = "{first}"' for name, (first, *_) in levels.items())
+    text = STUDY.format(factor="\n".join(f"{name} = {list(those)}" for name, those in levels.items()), fixed="")
+    text = text.replace("[design]", f'reference = {{ environment = "qemu", {reference} }}\n[design]')
+    records = await laboratory.study(tmp_path / "run", text.replace("seed", 'crossing = "one-at-a-time"\nseed'))
+    number = sum(map(len, levels.values())) - 1
+    assert [(one.status, one.reason) for one in records] == [(TrialStatus.OK, None)] * number
+    assert {(name, str(one.trial.treatment[name])) for one in records for name in levels} == {
+        (name, level) for name, those in levels.items() for level in those
+    }
+    for one in records:
+        usual = {name: those[0] for name, those in all_levels.items()} | {"vmm_arguments": ""}
+        asked, found = {**usual, **one.trial.treatment}, one.readback["resources"]
+        assert str(found["board"]).startswith(BOARDS[str(asked["board"])])
+        assert str(found["vmm"]).startswith(f"{own_qemu}, ") == (asked["vmm"] == str(own_qemu))
+        assert (found["vmm_arguments"], found["kernel"]) == (asked["vmm_arguments"], release)
     assert os.uname().release != release
 
 
