@@ -227,8 +227,8 @@ async def test_what_only_root_may_open_is_opened_for_qemu(site: LocalSite, lab_i
     }
 
 
-async def test_a_monitor_that_was_stopped_by_a_signal_is_told(make: Make) -> None:
-    """The guest's clock goes on meanwhile, and jumps: it lacks nothing afterwards."""
+async def test_a_monitor_that_was_stopped_is_told_and_one_that_is_killed_is_lost(make: Make) -> None:
+    """The guest's clock goes on while it is stopped, and jumps: it lacks nothing afterwards."""
     machine = await make(spec())
     (pid,) = monitors(machine.name)
     before, since = await read_vitals([machine], {}), time.time()
@@ -240,6 +240,15 @@ async def test_a_monitor_that_was_stopped_by_a_signal_is_told(make: Make) -> Non
     assert told and f"the server {machine.name} stood still" in told
     before, since = await read_vitals([machine], {}), time.time()
     assert await standstill.explain_standstill([machine], before, before, since) is None, "it is told once"
+    waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
+    await asyncio.sleep(1)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(MachineLost):
+        await waiting
+    with pytest.raises(MachineLost):
+        await machine.exec(["true"])
+    # Its control group has figures still, by which a trial would go on as if it were there.
+    assert not await killing.still_tells_its_cost(machine)
 
 
 FETCH = """
@@ -258,8 +267,8 @@ for attempt in range(200):
     ("nic", "driver", "disk", "device"),
     [
         ("e1000", "e1000", "ide", "sda"),
-        ("e1000e", "e1000e", "virtio-blk", "vda"),
-        ("rtl8139", "8139cp", "virtio-blk", "vda"),
+        pytest.param("e1000e", "e1000e", "virtio-blk", "vda", marks=pytest.mark.long),
+        pytest.param("rtl8139", "8139cp", "virtio-blk", "vda", marks=pytest.mark.long),
         ("vmxnet3", "vmxnet3", "virtio-blk", "vda"),
     ],
 )
@@ -345,21 +354,6 @@ async def test_a_guest_without_a_control_network_says_so_on_its_console(
 async def test_a_qemu_that_ends_at_once_tells_why(make: Make, settings: dict[str, object], said: str) -> None:
     with pytest.raises(NotProvisioned, match=f"(?s)ended at once: .*({said})"):
         await make(spec(**settings), cpus=str(OWN_CPU))
-
-
-async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
-    machine = await make(spec(), cpus=str(OWN_CPU))
-    assert isinstance(machine, QemuMachine)
-    waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
-    await asyncio.sleep(1)
-    (pid,) = monitors(machine.name)
-    os.kill(pid, signal.SIGKILL)
-    with pytest.raises(MachineLost):
-        await waiting
-    with pytest.raises(MachineLost):
-        await machine.exec(["true"])
-    # Its control group has figures still, by which a trial would go on as if it were there.
-    assert not await killing.still_tells_its_cost(machine)
 
 
 @pytest.mark.usefixtures("one_attempt")
