@@ -40,8 +40,15 @@ def test_it_tries_what_it_says_and_leaves_nothing(lab_image: Image, home: object
     assert after_a_moment(lambda: changed(before, snapshot())) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("more", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("number", "more"),
+    [
+        (signal.SIGINT, 0.0),
+        (signal.SIGTERM, 1.0),
+        pytest.param(signal.SIGINT, 1.0, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, 0.0, marks=pytest.mark.long),
+    ],
+)
 def test_one_that_is_told_to_end_leaves_nothing(
     number: signal.Signals, more: float, lab_image: Image, home: Path
 ) -> None:
