@@ -1,6 +1,6 @@
 """A browser that is told what to do, step by step, as somebody at its keyboard would."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,15 @@ class Page:
             self._page.wait_for_function(is_so, timeout=_PATIENCE, polling=_OFTEN)
         except sync_api.TimeoutError:
             raise AssertionError((expression, self._page.content())) from None
+
+    def point(self, at: Sequence[float], *, press: bool = False) -> None:
+        """Move the pointer to a place in the window, and press there if asked to."""
+        self._page.mouse.move(*at)
+        if press:
+            self._page.mouse.click(*at)
+
+    def click(self, selector: str) -> None:
+        self._page.click(selector)
 
     def press(self, key: str) -> None:
         self._page.keyboard.press(key)

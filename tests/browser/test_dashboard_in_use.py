@@ -230,6 +230,20 @@ def test_a_report_that_the_dashboard_shows_leads_back_to_its_run(page: Page, run
     assert number_of(run.path) not in run.page.read_text(), "nothing of it in the file"
 
 
+def test_a_report_in_the_dashboard_answers_and_runs_no_script_but_ours(page: Page, run: RunFolder) -> None:
+    write(run)
+    theirs = "<script>document.title = 'theirs'</script><script src='/live.js'></script>"
+    run.page.write_text(
+        re.sub("<meta http-equiv[^>]*>", "", run.page.read_text()).replace("</footer>", f"</footer>{theirs}")
+    )
+    with served(run.path) as port:
+        opened(page, run, port)
+        page.open(page.value("document.querySelector(\"[href$='/report']\").href"))
+        page.until("document.getElementById('sift') && !document.getElementById('sift').hidden")
+        assert page.value("document.querySelectorAll('.mark').length") > 0
+        assert page.value("document.title") != "theirs"
+
+
 # ── On a phone ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LONG = "aworkloadwhosenameisaslongasitmaybeandhasnohyphentobreakit" * 2

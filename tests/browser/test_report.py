@@ -4,7 +4,7 @@ import html
 import json
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
 from tests.browser.chromium import NEEDED, chromium
-from tests.browser.driven import browser
+from tests.browser.driven import Page, browser
 from tests.unit import test_report_usage as usage
 
 pytestmark = [NEEDED, pytest.mark.usefixtures("one_engine")]
@@ -32,7 +32,7 @@ document.title = JSON.stringify({
   ground: getComputedStyle(page.body).backgroundColor,
 });
 """
-"""Seen from a page around the report: the report itself has no script."""
+"""Seen from a page around the report: the report's policy lets no other script run in it."""
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +109,86 @@ def test_the_page_renders_to_a_picture(width: int, height: int, page: Path, tmp_
     content = picture.read_bytes()
     assert struct.unpack(">II", content[16:24]) == (width, height)
     assert len(content) > 50_000, "a page without text and charts compresses to less"
+
+
+# ── Charts that answer ────────────────────────────────────────────────────────────────────────────────────────────
+
+TIP = "document.getElementById('tip')"
+
+
+def labelled(*parts: str, within: str = "") -> str:
+    """An expression: the visible marks whose label has all of these parts."""
+    has = " && ".join(f"` ${{one.getAttribute('aria-label')}} `.includes({json.dumps(f' {part} ')})" for part in parts)
+    return f"[...document.querySelectorAll('{within} .mark')].filter((one) => one.checkVisibility() && {has})"
+
+
+def pointed(page: Page, marks: str, *, press: bool = False) -> None:
+    """With the pointer in the middle of the first of them."""
+    page.value(f"{marks}[0].scrollIntoView({{ behavior: 'instant', block: 'center' }})")
+    page.value("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
+    box = page.value(
+        f"(({{ x, y, width, height }}) => [x + width / 2, y + height / 2])({marks}[0].getBoundingClientRect())"
+    )
+    page.point(box, press=press)
+    page.until(f"!{TIP}.hidden")
+
+
+def are_all(marks: str, test: str) -> str:
+    return f"{marks}.length > 0 && {marks}.every((one) => one.matches({json.dumps(test)}))"
+
+
+@pytest.fixture
+def answering(page: Path, tmp_path: Path) -> Iterator[Page]:
+    with browser(tmp_path / "profile") as tab:
+        tab.wide(1400)
+        tab.open(page.as_uri())
+        tab.until("!document.getElementById('sift').hidden")
+        yield tab
+
+
+def test_pointing_at_a_dot_tells_its_value_and_marks_its_like_in_every_chart(answering: Page) -> None:
+    pointed(answering, labelled("docker", "block 3", within="#responses"))
+    told = answering.value(f"{TIP}.textContent").split("\n")
+    assert told[:2] == ["docker", "block 3"] and told[2].endswith("/s")
+    for chapter in ("#verdicts", "#responses", "#cost"):
+        assert answering.value(are_all(labelled("docker", within=chapter), ".lit"))
+        assert answering.value(are_all(labelled("block 3", within=chapter), ".here"))
+        assert answering.value(f"{labelled('qemu', 'block 4', within=chapter)}.every((one) => !one.matches('.lit'))")
+    answering.point((5, 5))
+    answering.until(f"{TIP}.hidden && !document.body.matches('.pointing')")
+
+
+def test_a_pressed_mark_stays_marked_until_escape(answering: Page) -> None:
+    pointed(answering, labelled("qemu", "block 2", within="#responses"), press=True)
+    answering.point((5, 5))
+    answering.until(f"{TIP}.hidden")
+    assert answering.value("document.querySelector('.marked span').textContent") == "Marked: qemu, block 2"
+    assert answering.value(are_all(labelled("qemu", within="#verdicts"), ".lit"))
+    answering.press("Escape")
+    answering.until("!document.body.matches('.pointing') && document.querySelector('.marked').hidden")
+
+
+def test_charts_are_filtered_by_level_and_by_block_and_all_of_it_comes_back(answering: Page) -> None:
+    answering.click("#sift summary")
+    answering.click("#sift [data-factor='0'][data-level='2']")
+    assert answering.value(are_all(labelled("qemu"), ".out"))
+    assert not answering.value(f"{labelled('docker')}.some((one) => one.matches('.out'))")
+    answering.value(
+        "(([first, last]) => { first.value = 3; last.value = 5; first.dispatchEvent(new Event('input', { bubbles: true "
+        "})); })(document.querySelectorAll('#sift [type=number]'))"
+    )
+    assert answering.value(are_all(labelled("docker", "block 2"), ".out"))
+    assert answering.value(are_all(labelled("docker", "block 6"), ".out"))
+    assert not answering.value(f"{labelled('docker', 'block 4')}.some((one) => one.matches('.out'))")
+    assert not answering.value(f"{labelled('docker', 'median')}.some((one) => one.matches('.out'))")
+    answering.click("#sift .all")
+    assert not answering.value("document.querySelectorAll('.out').length")
+
+
+def test_a_script_that_somebody_put_into_the_page_does_not_run(page: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.html"
+    changed.write_text(page.read_text().replace("</footer>", "</footer><script>document.title = 'theirs'</script>"))
+    with browser(tmp_path / "profile") as tab:
+        tab.open(changed.as_uri())
+        tab.until("!document.getElementById('sift').hidden")
+        assert tab.value("document.title") != "theirs"

@@ -2,12 +2,14 @@
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import os
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,7 +80,7 @@ def test_the_same_folder_gives_the_same_bytes_wherever_it_lies(folder: RunFolder
 
 def test_the_page_needs_nothing_from_anywhere(folder: RunFolder) -> None:
     page = Tags(folder.page.read_text())
-    assert not [tag for tag, _ in page.tags if tag in ("script", "iframe", "object", "embed", "img", "base", "form")]
+    assert not [tag for tag, _ in page.tags if tag in ("iframe", "object", "embed", "img", "base", "form")]
     for tag, attributes in page.tags:
         for name in ("href", "src", "xlink:href", "action"):
             value = attributes.get(name)
@@ -86,6 +88,28 @@ def test_the_page_needs_nothing_from_anywhere(folder: RunFolder) -> None:
         assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
     style = re.findall(r"<style>(.*?)</style>", folder.page.read_text(), re.DOTALL)
     assert style and "url(" not in style[0] and "@import" not in style[0]
+
+
+def test_the_policy_lets_the_page_run_its_only_script_and_load_nothing(folder: RunFolder) -> None:
+    text = folder.page.read_text()
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [tag["content"] for name, tag in Tags(text).tags if tag.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == (f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'")
+
+
+def test_marks_name_their_treatment_and_block_and_the_page_knows_both(folder: RunFolder) -> None:
+    page = Tags(folder.page.read_text())
+    (told,) = [json.loads(str(tag["data-told"])) for _, tag in page.tags if "data-told" in tag]
+    assert told == {"names": {"docker": [1], "host": [0], "qemu": [2]}, "treatments": [[0], [1], [2]]}
+    labels = [str(tag["aria-label"]).split(" · ") for name, tag in page.tags if tag.get("role") == "graphics-symbol"]
+    about = [label for label in labels if label[0] in told["names"]]
+    assert {label[1] for label in about if label[1:] and label[1].startswith("block ")} == {
+        f"block {block}" for block in range(1, 9)
+    }
+    assert all("hidden" in tag for _, tag in page.tags if tag.get("id") in ("sift", "tip")), "without scripts"
+    last = [str(tag.get("max")) for _, tag in page.tags if tag.get("type") == "number"]
+    assert last == ["8", "8"]
 
 
 def test_links_of_the_contents_lead_to_sections_and_identifiers_are_unique(folder: RunFolder) -> None:

@@ -22,15 +22,17 @@ from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.live import Live, Parts
 from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
 from nearmetal.errors import HostCannot
+from nearmetal.report.page import make_policy
 
 HOST = "127.0.0.1"
 _RETRY = "retry: 2000\n\n"
 """Milliseconds after which a browser that lost its connection tries again."""
 _BEAT = "event: beat\ndata: nothing new\n\n"
 """An event and no comment: a page is told of those alone, and takes a long silence for a connection that is dead."""
-_POLICY_OF_REPORTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-same-origin"
-"""A report is made to be read from a file, with its style in it. It has no script, and gets to run none. As a page of
-this place, which it is by the last word, its way back to the run takes the cookie along."""
+_SANDBOX = "sandbox allow-same-origin allow-scripts"
+"""A report is made to be read from a file, with its style in it. Of scripts it gets to run the one that this version's
+reports have, and no other: whoever wrote the run's folder may have written the page. As a page of this place, which it
+is by "same origin", its way back to the run takes the cookie along."""
 _KEPT = 8
 """Runs that are kept in memory when nobody looks at them: a large one takes tens of megabytes."""
 _LINGER = 3
@@ -111,7 +113,7 @@ class Dashboard:
         if content is None:
             return _not_found()
         back = page.report(content, request.path_params["number"])
-        return HTMLResponse(back, headers={"Content-Security-Policy": _POLICY_OF_REPORTS})
+        return HTMLResponse(back, headers={"Content-Security-Policy": f"{make_policy()}; {_SANDBOX}"})
 
     def _serve_events(self, request: Request, live: Live) -> Response:
         told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""

@@ -83,6 +83,7 @@ def make_charts(
             label=" vs ".join(report.labels.name_sides(contrast)[:2]),
             figure=f"{figures.format_ratio(contrast.ratio, contrast.interval)} ×",
             colour=report.colour(contrast.treatment),
+            about=report.labels.name_treatment(contrast.treatment),
             measured=contrast.ratio,
             interval=contrast.interval,
             published=ratio(contrast),

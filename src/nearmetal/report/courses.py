@@ -25,6 +25,7 @@ def make_courses(cells: Iterable[Cell], report: ReportInput) -> list[CourseLine]
         CourseLine(
             label=f"{name}, {words.strip_controls(workload)}" if several else name,
             colour=report.colour(members[0][1].treatment),
+            about=name,
             dashed=find_protocol(members[0][1], report) == "udp",
             points=tuple(
                 Point(clients, found.estimate, found.interval)

@@ -1,6 +1,8 @@
-"""The report as one self-contained page: no script, no font, nothing from the network."""
+"""The report as one self-contained page: no font, nothing from the network, and one script, which may be missing."""
 
+import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
@@ -11,6 +13,7 @@ from nearmetal.report import cells, figures, palette, words
 from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.sifting import make_sifting
 
 _FOLDED = ("exploratory", "method", "study-file")
 """Chapters that are closed until somebody asks for them."""
@@ -32,6 +35,9 @@ def render_html(
             folded=_FOLDED,
             drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
             style=Markup(render_style()),
+            sifting=make_sifting(report),
+            script=Markup(read_script()),
+            policy=make_policy(),
         )
     )
 
@@ -80,5 +86,19 @@ def render_style() -> str:
         for role, colour in palette.ROLES.items()
         for attribute in ("fill", "stroke")
     ]
-    sheet = (files("nearmetal.report") / "templates" / "report.css").read_text("utf-8")
-    return sheet + "\n".join(rules)
+    return _read_template("report.css") + "\n".join(rules)
+
+
+def read_script() -> str:
+    """The page's only script: it works on the pictures, which are complete without it."""
+    return _read_template("report.js")
+
+
+def make_policy() -> str:
+    """What a browser lets the page do: it loads nothing, and runs no script but ours, known by its hash."""
+    digest = b64encode(hashlib.sha256(read_script().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+
+
+def _read_template(name: str) -> str:
+    return (files("nearmetal.report") / "templates" / name).read_text("utf-8")

@@ -22,3 +22,6 @@ from nearmetal.report.charts.lines import thin_points as thin_points
 from nearmetal.report.charts.strips import Strip as Strip
 from nearmetal.report.charts.strips import describe_strips as describe_strips
 from nearmetal.report.charts.strips import draw_strips as draw_strips
+from nearmetal.report.charts.strips import has_dots as has_dots
+from nearmetal.report.charts.tips import join_tip as join_tip
+from nearmetal.report.charts.tips import name_block as name_block

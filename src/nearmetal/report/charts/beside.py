@@ -7,6 +7,7 @@ from nearmetal.report import palette
 from nearmetal.report.charts.axes import ratio_axis
 from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
 from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
+from nearmetal.report.charts.tips import join_tip
 
 _BESIDE = 600
 """From this width on, names stand beside the plot instead of above their row."""
@@ -23,6 +24,8 @@ class Pair:
     measured: float
     interval: tuple[float, float] | None
     published: float | None
+    about: str = ""
+    """The treatment's name, if the label is another."""
 
 
 def draw_beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
@@ -91,4 +94,10 @@ def _make_row(pair: Pair) -> Row:
         "low": low,
         "high": high,
         "published": pair.published,
+        "tip": join_tip(
+            pair.about or pair.label,
+            "" if pair.label == pair.about else pair.label,
+            pair.figure,
+            "" if pair.published is None else f"published {pair.published:.4g} ×",
+        ),
     }

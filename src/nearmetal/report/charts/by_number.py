@@ -20,6 +20,7 @@ from nearmetal.report.charts.grammar import (
     places_among_alike,
     same_scale,
 )
+from nearmetal.report.charts.tips import join_tip
 
 _APART, _SPREAD = 0.07, 0.7
 """How far groups stand beside each other at one number, in numbers, and all of them at most: so that no interval hides
@@ -45,6 +46,8 @@ class CourseLine:
     colour: str
     dashed: bool
     points: tuple[Point, ...]
+    about: str = ""
+    """The treatment's name without the number, if the label has more."""
 
 
 def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Sequence[CourseLine]) -> Spec:
@@ -60,6 +63,8 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
             low, high = point.interval or (point.value, point.value)
             rows.append(
                 {
+                    "name": course.about or course.label,
+                    "tip": join_tip(course.about or course.label, *_tell_point(point, x_title, unit)),
                     "x": point.number + aside,
                     "y": point.value / divisor,
                     "low": low / divisor,
@@ -82,7 +87,7 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
     drawn = [
         *(
             make_layer(
-                [row for row in rows if row["dash"] == dashed],
+                [{**row, "tip": row["name"]} for row in rows if row["dash"] == dashed],
                 {"type": "line", "strokeWidth": 1.8, "strokeOpacity": 0.85, "strokeDash": dash},
                 x=x,
                 y=y,
@@ -102,6 +107,13 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
         make_layer(rows, {"type": "point", "size": 46, "strokeWidth": 1.8}, x=x, y=y, **_style_points(courses, labels)),
     ]
     return make_chart(title, subtitle, _PLOT, 190, drawn)
+
+
+def _tell_point(point: Point, x_title: str, unit: str) -> tuple[str, str]:
+    """ "3 clients", "940 Mbit/s (930 Mbit/s to 950 Mbit/s)"."""
+    value, *ends = (figures.format_quantity(one, unit) for one in (point.value, *(point.interval or ())))
+    number = figures.format_count(point.number, x_title.removesuffix("s"))
+    return number, f"{value} ({' to '.join(ends)})" if ends else value
 
 
 def _style_points(courses: Sequence[CourseLine], labels: Sequence[str]) -> dict[str, Spec]:

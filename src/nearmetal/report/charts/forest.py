@@ -10,6 +10,7 @@ from nearmetal.report.charts.axes import Axis
 from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
 from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
 from nearmetal.report.charts.text import measure_text
+from nearmetal.report.charts.tips import join_tip
 
 _MOST = sys.float_info.max
 """A specification has no word for what is infinite; whatever it is, it lies beyond the axis."""
@@ -30,6 +31,11 @@ class Arm:
     """Its own, where the axis has none that all rows share."""
     values: tuple[float, ...] = ()
     """Of each block, in their order."""
+    about: str = ""
+    """The treatment's name, if the label is another."""
+    tip: str = ""
+    """What the row says besides, and `tips` each of its values."""
+    tips: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,9 +159,15 @@ _STRIP = 15.0
 def _place_dots(arm: Arm, y: float, axis: Axis) -> list[Row]:
     least, most = axis.domain
     climb = [4 - 8 * place / max(1, len(arm.values) - 1) for place in range(len(arm.values))]
+    tips = arm.tips or ("",) * len(arm.values)
     return [
-        {"colour": arm.colour, "y": y + up, "estimate": min(max(value, least), most)}
-        for up, value in zip(climb, arm.values, strict=True)
+        {
+            "colour": arm.colour,
+            "y": y + up,
+            "estimate": min(max(value, least), most),
+            "tip": join_tip(arm.about or arm.label, tip),
+        }
+        for up, value, tip in zip(climb, arm.values, tips, strict=True)
     ]
 
 
@@ -171,7 +183,8 @@ def _place_arm(arm: Arm, axis: Axis) -> Row:
     """A row as data, cut where it leaves the axis."""
     least, most = axis.domain
     estimate = min(max(arm.estimate, -_MOST), _MOST)
-    row: Row = {"colour": arm.colour, "estimate": estimate, "verdict": arm.verdict}
+    tip = join_tip(arm.about or arm.label, arm.tip)
+    row: Row = {"colour": arm.colour, "estimate": estimate, "verdict": arm.verdict, "tip": tip}
     if arm.low is None or arm.high is None or arm.high < least or arm.low > most:
         return {**row, "low": None, "high": None, "cut": ()}
     cut = tuple(side for side, is_cut in (("left", arm.low < least), ("right", arm.high > most)) if is_cut)

@@ -72,7 +72,13 @@ def make_chart(
 
 
 def make_layer(rows: Iterable[Mapping[str, Any]], mark: Spec, **encoding: Spec) -> Spec:
-    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
+    """Marks of one kind. If the rows have a `tip` (see tips.py) each mark carries its own, else the marks are mute."""
+    values = list(rows)
+    if values and "tip" in values[0]:
+        encoding["description"] = make_field("tip", "nominal")
+    else:
+        mark = {**mark, "aria": False}
+    return {"data": {"values": values}, "mark": mark, "encoding": encoding}
 
 
 def make_field(name: str, kind: Literal["quantitative", "nominal"] = "quantitative", **more: Any) -> Spec:

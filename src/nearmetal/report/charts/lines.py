@@ -19,6 +19,7 @@ from nearmetal.report.charts.grammar import (
     own_colour,
     places_among_alike,
 )
+from nearmetal.report.charts.tips import join_tip
 
 STEPS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
 
@@ -65,13 +66,22 @@ def _list_ticks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return list(range(math.ceil(least / step) * step, math.floor(most) + 1, step))
 
 
-def draw_lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
-    """Lines around 0 %, one a treatment. Those of one colour differ in the shape of points or, of many, in dashes;
-    those that no legend names show what they have in common."""
+def _show_change(percent: float) -> str:
+    return f"{percent:+.2g} %".replace("-", "−")
+
+
+def draw_lines(
+    title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF, each: str = "block"
+) -> Spec:
+    """Lines around 0 %, one a treatment; `each` is what one number along them is called.
+
+    Those of one colour differ in the shape of points or, of many, in dashes; those that no legend names show what they
+    have in common.
+    """
     plot = width - 62
     bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
-    rows = [
-        {"x": x, "y": 100 * y, "label": legend_label(group.label, plot), "colour": group.colour}
+    rows: list[dict[str, Any]] = [
+        {"x": x, "y": 100 * y, "label": legend_label(group.label, plot), "colour": group.colour, "tip": group.label}
         for group in groups
         for x, y in thin_points(group.points, bins)
     ]
@@ -118,7 +128,9 @@ def draw_lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], 
     ]
     if not many:
         shape = by_label([SHAPES[place % len(SHAPES)] for place in places])
+        # So few are not thinned: each stands for one number.
+        dots = [{**row, "tip": join_tip(row["tip"], f"{each} {row['x']:g}", _show_change(row["y"]))} for row in rows]
         layers.append(
-            make_layer(rows, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape)
+            make_layer(dots, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape)
         )
     return make_chart(title, subtitle, plot, 170, layers)

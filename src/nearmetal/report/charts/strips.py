@@ -11,6 +11,7 @@ from nearmetal.report import figures, palette
 from nearmetal.report.charts.axes import linear_ticks, log_ticks
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer, own_colour, same_scale
 from nearmetal.report.charts.rows import Row, Rows
+from nearmetal.report.charts.tips import join_tip
 
 _DRAWN_ONE_BY_ONE = 60
 """More values than this in one strip cannot be told apart: quartiles and 5 to 95 % are drawn instead."""
@@ -24,6 +25,15 @@ class Strip:
     figure: str
     colour: str
     values: tuple[float, ...]
+    about: str = ""
+    """The treatment's name, if the label has more."""
+    tips: tuple[str, ...] = ()
+    """What each value says, if they are drawn one by one."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The treatment's name, and the rest of the label."""
+        return self.about or self.label, self.label.removeprefix(self.about or self.label).lstrip(", ")
 
 
 def _find_quantiles(values: NDArray[np.float64], shares: Sequence[float]) -> list[float]:
@@ -32,9 +42,14 @@ def _find_quantiles(values: NDArray[np.float64], shares: Sequence[float]) -> lis
     return [float(one) for one in np.interp(np.asarray(shares) * (len(ordered) - 1), np.arange(len(ordered)), ordered)]
 
 
+def has_dots(size: int) -> bool:
+    """Whether so many values of a strip are drawn one by one."""
+    return size <= _DRAWN_ONE_BY_ONE
+
+
 def describe_strips(sizes: Iterable[int], dot: str) -> str:
     """What strips of so many values show, in words for a caption; `dot` says what each value is."""
-    are_many = [size > _DRAWN_ONE_BY_ONE for size in sizes]
+    are_many = [not has_dots(size) for size in sizes]
     bars = "thick bar is the middle half of a row's values, the thin one 5 to 95 %; the two dots are the extremes."
     stroke = "The stroke is the median, written at the right."
     if are_many and all(are_many):
@@ -60,7 +75,7 @@ def draw_strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip]) -
     next_y = 30.0
     for group in groups:
         place, more = places.place_row(group.label, group.figure, next_y)
-        names.append(place)
+        names.append({**place, "tip": _make_tip(group)})
         next_y += pitch + more
         own_dots, box = _make_marks(group, place["y"], divisor)
         dots += own_dots
@@ -116,14 +131,22 @@ def _make_axis(unit: str, values: Sequence[float]) -> tuple[float, Spec]:
 def _make_marks(group: Strip, y: float, divisor: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The dots of a row, and its box: of many values only the outermost are dots, and the box has quantiles."""
     values = np.asarray(group.values) / divisor
-    common = {"colour": group.colour, "median": float(np.median(values))}
+    common = {"colour": group.colour, "median": float(np.median(values)), "tip": _make_tip(group)}
     box = {**common, "y": y, "top": y - 11, "bottom": y + 11}
-    if len(values) <= _DRAWN_ONE_BY_ONE:
+    if has_dots(len(values)):
         climb = np.linspace(7, -7, len(values)) if len(values) > 1 else np.zeros(1)
-        return [{**common, "y": y + float(up), "value": float(v)} for up, v in zip(climb, values, strict=True)], box
+        tips = [join_tip(*group.names, tip) for tip in group.tips or ("",) * len(values)]
+        return [
+            {**common, "y": y + float(up), "value": float(value), "tip": tip}
+            for up, value, tip in zip(climb, values, tips, strict=True)
+        ], box
     low, first, third, high = _find_quantiles(values, (0.05, 0.25, 0.75, 0.95))
     ends = [{**common, "y": y, "value": float(end)} for end in (values.min(), values.max())]
     return ends, {**box, "low": low, "first": first, "third": third, "high": high}
+
+
+def _make_tip(group: Strip) -> str:
+    return join_tip(*group.names, group.figure and f"median {group.figure}")
 
 
 def _draw_quartiles(boxes: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterator[Spec]:

@@ -71,6 +71,8 @@ def _chart_lost(trials: Mapping[Key, list[_Told]], report: ReportInput) -> Chart
             figures.format_quantity(statistics.median(shares), "share"),
             report.colour(treatment),
             shares,
+            report.labels.name_treatment(treatment),
+            tuple(figures.format_quantity(share, "share") for share in shares) if charts.has_dots(len(shares)) else (),
         )
         for treatment in report.manifest.plan.treatments
         for cpu, shares in _list_shares(trials[key_of(treatment)]).items()

@@ -7,7 +7,7 @@ from typing import Final
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report import bounds, charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Section, Table, Value
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput
 
@@ -116,12 +116,26 @@ def make_panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
             _show_median(cell),
             report.colour(cell.treatment),
             values,
+            report.labels.name_treatment(cell.treatment),
+            _make_tips(cell) if charts.has_dots(len(values)) else (),
         )
         for cell in cells
         if (values := _list_drawable(cell.values))
     ]
     title = f"{words.name_workload(first.workload)}: {report.labels.name_response(first.workload, first.response)}"
     return Panel(name, charts.draw_strips(title, words.name_direction(first.better), first.unit, strips))
+
+
+def _make_tips(cell: Cell) -> tuple[str, ...]:
+    """Of each value that is drawn, "block 3 · ≥ 60/s"."""
+    return tuple(
+        charts.join_tip(
+            charts.name_block(block),
+            "no bound" if bound == "both" else for_people(Quantity(value, cell.unit, bound=bound)),
+        )
+        for block, value, bound in zip(cell.blocks, cell.values, cell.censored, strict=True)
+        if _lies_somewhere(value)
+    )
 
 
 def _name_strip(cell: Cell, report: ReportInput) -> str:

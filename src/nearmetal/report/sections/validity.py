@@ -202,7 +202,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
             subtitle = report.labels.name_response(workload, response)
             yield Panel(
                 f"{workload}-{response}-positions",
-                charts.draw_lines(title, subtitle, "place in the order of the block", groups),
+                charts.draw_lines(title, subtitle, "place in the order of the block", groups, each="place"),
             )
 
 

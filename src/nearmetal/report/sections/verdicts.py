@@ -270,17 +270,21 @@ def _blocks_near(ratios: Sequence[Contrast]) -> list[float]:
     ends = [end for end in _all_ends(ratios) if 0 < end < math.inf] or [1.0]
     room = max(ends) / min(ends)
     least, most = min(ends) / room, max(ends) * room
-    return [min(max(value, least), most) for contrast in ratios for value in _of_blocks(contrast)]
+    return [min(max(value, least), most) for contrast in ratios for value in _of_blocks(contrast).values()]
 
 
-def _of_blocks(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
+def _of_blocks(contrast: Contrast) -> dict[int, float]:
     """What each block says by itself: a ratio, or a difference; of bounds and of what has no ratio nothing."""
     pairs = [pair for pair in contrast.pairs if not (pair.treatment_censored or pair.reference_censored)]
     if contrast.scale == "ratio":
-        found = [pair.treatment / pair.reference for pair in pairs if pair.treatment > 0 and pair.reference > 0]
+        found = {p.block: p.treatment / p.reference for p in pairs if p.treatment > 0 and p.reference > 0}
     else:
-        found = [(pair.treatment - pair.reference) / divisor for pair in pairs]
-    return tuple(value for value in found if abs(value) < charts.TOO_FAR and (value or contrast.scale != "ratio"))
+        found = {pair.block: pair.treatment - pair.reference for pair in pairs}
+    return {
+        block: value
+        for block, value in found.items()
+        if abs(value) < charts.TOO_FAR and (value or contrast.scale != "ratio")
+    }
 
 
 def _has_beyond(axis: charts.Axis, contrasts: Iterable[Contrast], divisor: float = 1.0) -> bool:
@@ -341,11 +345,18 @@ def _group_by(
     return of
 
 
+def _show_block(value: float, contrast: Contrast) -> str:
+    if contrast.scale == "ratio":
+        return f"{figures.format_rounded(value)} ×"
+    return figures.format_quantity(value, contrast.unit)
+
+
 def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> charts.Arm:
     ends = _list_ends(contrast, divisor)
     low, high = ends[1:] if len(ends) == 3 else (None, None)
     # All ratios of a study have one margin, which is the axis's.
     margin = None if contrast.scale == "ratio" else contrast.equivalence
+    of_blocks = _of_blocks(contrast) if has_dots else {}
     return charts.Arm(
         label=label,
         figure=f"{words.format_estimate(contrast)} {words.SIGNS[words.badge_verdict(contrast).tone]}".rstrip(),
@@ -355,7 +366,15 @@ def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: floa
         high=high,
         verdict=str(contrast.verdict),
         margin=None if margin is None else (margin[0] / divisor, margin[1] / divisor),
-        values=_of_blocks(contrast, divisor) if has_dots else (),
+        values=tuple(value / divisor for value in of_blocks.values()),
+        about=report.labels.name_treatment(contrast.treatment),
+        tip=charts.join_tip(
+            f"vs {report.labels.name_treatment(contrast.reference)}", words.format_estimate(contrast), contrast.verdict
+        ),
+        tips=tuple(
+            charts.join_tip(charts.name_block(block), _show_block(value, contrast))
+            for block, value in of_blocks.items()
+        ),
     )
 
 
