@@ -1,6 +1,6 @@
 """Reports whose pictures are drawn by this process: the engine, which takes a second of a CPU to start, starts once.
 
-Elsewhere each report has two processes to draw, which start it anew. The pictures are the same, byte for byte.
+Elsewhere each report has a process to draw, which starts it anew. The pictures are the same, byte for byte.
 """
 
 import json

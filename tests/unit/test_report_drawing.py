@@ -83,11 +83,12 @@ def test_what_was_begun_and_is_not_wanted_any_more_is_not_waited_for() -> None:
     assert begun[-1].cancelled()
 
 
-def test_a_picture_of_many_rows_has_no_png_and_one_of_few_has() -> None:
+def test_a_picture_of_many_rows_has_no_png_and_one_of_few_has(drawers: Drawers) -> None:
     def of_height(height: int) -> Spec:
         rows = [{"y": 1}]
         return {"width": 400, "height": height, "data": {"values": rows}, "mark": "point", "encoding": {}}
 
-    few, many = (drawing._pack_picture(of_height(height), True) for height in (300, 2500))
-    assert few["png"] and not many["png"]
-    assert few["svg"].startswith("<svg") and many["svg"].startswith("<svg")
+    few, many = collect_drawn([drawers.begin_drawing(of_height(height), True) for height in (300, 2500)])
+    assert isinstance(few, Picture) and isinstance(many, Picture)
+    assert few.png and not many.png
+    assert few.svg.startswith("<svg") and many.svg.startswith("<svg")

@@ -1,10 +1,10 @@
 """Specifications to pictures: SVG and PNG, the same bytes for the same specification. No network, no browser.
 
-Starting the engine takes most of a second and a page has many pictures, so `Drawers` are processes of their own that
-get ready while this one reads the run, and draw what is begun while it writes the next chapters. Such a process,
-`python -m nearmetal.report.drawing`, takes specifications on stdin, one a line as JSON, each with whether a PNG is
-wanted, and prints a line once it is ready, and for each picture. Whichever is free gets the next one: wide pictures
-take several times as long as narrow ones.
+Starting the engine takes most of a second and a page has many pictures, so `Drawers` have a process of its own that
+gets ready while this one reads the run, and draws what is begun while it writes the next chapters. There is one engine:
+a second takes more to start, and to draw its first pictures slowly, than it saves. A PNG is made of the SVG without
+the engine, in another process meanwhile. Such a process, `python -m nearmetal.report.drawing TASK`, takes what it is to
+work on from stdin, one a line as JSON, and prints a line for each.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
-from queue import SimpleQueue
 from threading import Lock
 from types import TracebackType
 from typing import Any
@@ -125,39 +124,39 @@ def _make_unique(svg: str) -> str:
     return _IDENTIFIER.sub(rf"\g<1>{mark}-\g<2>", svg)
 
 
-class _Drawer:
-    """One process that draws. It ends with this one: its input is closed."""
+class _Process:
+    """One that does one task of `_TASKS` again and again. It ends with this one: its input is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: str) -> None:
         # A file, since a pipe that nobody reads fills up; of memory, since a disk may take none.
         self._said = os.fdopen(os.memfd_create("said"), "r+b")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "nearmetal.report.drawing"],
+            [sys.executable, "-m", "nearmetal.report.drawing", task],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
         )
+        self._one_at_a_time = Lock()
 
-    def is_ready(self) -> bool:
-        """Once its engine has started; False where it ended instead."""
-        assert self._process.stdout is not None
-        return bool(self._process.stdout.readline())
-
-    def draw_picture(self, spec: Spec, png: bool) -> Picture | Undrawn:
+    def ask(self, given: Any) -> str:
+        """What the task makes of it. ValueError with what the engine says, if it is nothing to draw."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps((dict(spec), png), default=str).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # why it ended is told below
-        drawn = self._process.stdout.readline()
-        if not drawn:
+        with self._one_at_a_time:
+            try:
+                self._process.stdin.write(json.dumps(given, default=str).encode() + b"\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                pass  # why it ended is told below
+            answer = self._process.stdout.readline()
+        if not answer:
             code = self._process.wait()
             self._said.seek(0)
             said = self._said.read().decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {code}"]
             raise ToolFailed(f"the charts could not be drawn: {said[0]}", "report", "is vl-convert-python installed?")
-        one = json.loads(drawn)
-        return Undrawn(one["why"]) if "why" in one else _unpack_picture(**one)
+        one = json.loads(answer)
+        if "why" in one:
+            raise ValueError(one["why"])
+        return str(one["made"])
 
     def kill_process(self) -> None:
         self._process.kill()
@@ -168,29 +167,12 @@ class _Drawer:
 
 
 class Drawers:
-    """Processes that draw, one for each CPU, of which more than two would only start.
-
-    They start one after the other: whoever reads the run meanwhile has a CPU of its own.
-    """
+    """A process that draws, and one that makes PNGs of its drawings, from the first that is wanted."""
 
     def __init__(self) -> None:
-        self._most = min(2, os.cpu_count() or 1)
-        self._drawers = [_Drawer()]
-        self._idle: SimpleQueue[_Drawer] = SimpleQueue()
-        self._is_over = False
-        self._changing = Lock()
-        self._waiting = ThreadPoolExecutor(self._most + 1)
-        self._waiting.submit(self._start)
-
-    def _start(self) -> None:
-        while True:
-            drawer = self._drawers[-1]
-            is_ready = drawer.is_ready()
-            self._idle.put(drawer)  # one that failed says why to whoever has it draw
-            with self._changing:
-                if self._is_over or not is_ready or len(self._drawers) == self._most:
-                    return
-                self._drawers.append(_Drawer())
+        self._engine = _Process("svg")
+        self._sharpener: _Process | None = None
+        self._waiting = ThreadPoolExecutor(3)  # one drawing, one for its PNG, and one that waits for neither
 
     def __enter__(self) -> Drawers:
         return self
@@ -198,25 +180,27 @@ class Drawers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._changing:
-            self._is_over = True
+        processes = [self._engine, *([self._sharpener] if self._sharpener else [])]
         self._waiting.shutdown(wait=False, cancel_futures=True)
-        for drawer in self._drawers:
-            drawer.kill_process()  # or whoever waits for its picture would wait on
+        for process in processes:
+            process.kill_process()  # or whoever waits for its picture would wait on
         self._waiting.shutdown()
-        for drawer in self._drawers:
-            drawer.close()
+        for process in processes:
+            process.close()
 
     def begin_drawing(self, spec: Spec, png: bool) -> Begun:
         """Have a picture drawn meanwhile; `png` says whether a PNG is wanted too."""
-        return self._waiting.submit(self._draw_picture, spec, png)
+        if png and self._sharpener is None:
+            self._sharpener = _Process("png")
+        return self._waiting.submit(self._draw_picture, spec, self._sharpener if png else None)
 
-    def _draw_picture(self, spec: Spec, png: bool) -> Picture | Undrawn:
-        drawer = self._idle.get()
+    def _draw_picture(self, spec: Spec, sharpener: _Process | None) -> Picture | Undrawn:
         try:
-            return drawer.draw_picture(spec, png)
-        finally:
-            self._idle.put(drawer)
+            svg = self._engine.ask(dict(spec))
+            is_small = _measure_area(svg) <= _TOO_LARGE
+            return Picture(svg, base64.b64decode(sharpener.ask(svg)) if sharpener and is_small else b"")
+        except ValueError as error:
+            return Undrawn(str(error))
 
 
 def collect_drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
@@ -230,29 +214,25 @@ def collect_drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
         ) from None
 
 
-def _pack_picture(spec: Spec, png: bool) -> Mapping[str, str]:
-    """For the way back, as JSON."""
+_TASKS: Mapping[str, Callable[[Any], str]] = {
+    "svg": draw_svg,
+    "png": lambda svg: base64.b64encode(_convert_to_png(svg)).decode(),
+}
+
+
+def _answer(task: str, given: Any) -> Mapping[str, str]:
     try:
-        drawing = draw_svg(spec)
-        picture = Picture(drawing, _convert_to_png(drawing) if png and _measure_area(drawing) <= _TOO_LARGE else b"")
+        return {"made": _TASKS[task](given)}
     except ValueError as error:  # which is what the engine raises, whatever a specification lacks
         return {"why": " ".join(str(error).splitlines()[:2])}  # a trace follows
-    return {"svg": picture.svg, "png": base64.b64encode(picture.png).decode()}
 
 
-def _unpack_picture(svg: str, png: str) -> Picture:
-    return Picture(svg, base64.b64decode(png))
-
-
-def _main() -> None:
-    draw_picture(
-        {"mark": "point", "data": {"values": []}}
-    )  # the engine starts while the specifications are on their way
-    print(flush=True)
+def _main(task: str) -> None:
+    if task == "svg":  # the engine starts while the specifications are on their way
+        draw_svg({"mark": "point", "data": {"values": []}})
     for line in sys.stdin.buffer:
-        spec, png = json.loads(line)
-        print(json.dumps(_pack_picture(spec, png)), flush=True)
+        print(json.dumps(_answer(task, json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":
-    _main()
+    _main(sys.argv[1])
