@@ -130,15 +130,29 @@ def _count_steps(differences: Floats, resolution: float) -> Integers:
 
 
 def _find_pairwise_sum(ordered: Integers, place: int) -> int:
-    """What would stand at this place among the ascending sums x_i + x_j, i <= j, by bisection."""
+    """What would stand at this place among the ascending sums x_i + x_j, i <= j: by bisection, until those that are
+    left are few enough to be written down."""
     low, high = 2 * int(ordered[0]), 2 * int(ordered[-1])
+    below, upto = 0, len(ordered) * (len(ordered) + 1) // 2
     while low < high:
+        if upto - below <= len(ordered):
+            return int(np.partition(_list_pairwise_sums(ordered, low, high), place - below)[place - below])
         between = (low + high) // 2
-        if _count_pairwise_sums(ordered, between) > place:
-            high = between
+        if (count := _count_pairwise_sums(ordered, between)) > place:
+            high, upto = between, count
         else:
-            low = between + 1
+            low, below = between + 1, count
     return low
+
+
+def _list_pairwise_sums(ordered: Integers, low: int, high: int) -> Integers:
+    """Those from low to high, in any order."""
+    own = np.arange(len(ordered))
+    begin = np.maximum(np.searchsorted(ordered, low - ordered, side="left"), own)
+    length = np.maximum(np.searchsorted(ordered, high - ordered, side="right") - begin, 0)
+    first = np.repeat(own, length)
+    second = np.arange(len(first)) + np.repeat(begin - np.cumsum(length) + length, length)
+    return np.asarray(ordered[first] + ordered[second])
 
 
 def _count_pairwise_sums(ordered: Integers, most: int) -> int:
