@@ -1,6 +1,5 @@
 """Telling whoever waits how it goes, a sentence at a time: a terminal, a log, or nobody."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -17,6 +16,7 @@ def ignore_text(text: str) -> None:
 @asynccontextmanager
 async def meanwhile(say: Say, what: Callable[[], str]) -> AsyncIterator[None]:
     """Say now and then, if it takes long, `what` is still being done."""
+    import asyncio  # with all of its modules, for those alone who wait in it
 
     async def repeat_text() -> None:
         await asyncio.sleep(_AT_FIRST)

@@ -33,7 +33,8 @@ def _emulated(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Wa
     names = _environments(
         record
         for record in records
-        if record.readback.get("resources", {}).get("accel") in _EMULATORS or key_of(record.trial.treatment) in servers
+        if record.readback.get("resources", {}).get("accel") in _EMULATORS
+        or (servers and key_of(record.trial.treatment) in servers)
     )
     if names:
         yield Warned(
@@ -41,7 +42,7 @@ def _emulated(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Wa
             text=f"{' and '.join(names)} ran by emulation (tcg), without the processor's virtualization: its figures "
             "say what emulation costs here, and nothing of the same guest with hardware acceleration",
         )
-    loaded = _environments(record for record in records if key_of(record.trial.treatment) in clients)
+    loaded = _environments(record for record in records if clients and key_of(record.trial.treatment) in clients)
     if others := [name for name in loaded if name not in names]:
         yield Warned(
             code="emulated",
