@@ -63,6 +63,8 @@ def _shown(manifest: Manifest, role: Role) -> set[Key]:
 def _pretended(plan: Plan, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     described = {one.environment.level: version_1.describe_environment(one.environment) for one in plan.resolved}
     pretended = {level for level, description in described.items() if description.family == "pretended"}
+    if not pretended:
+        return
     found = _environments(
         record
         for record in records
