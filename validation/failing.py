@@ -19,7 +19,7 @@ from nearmetal.analysis.responses import Replicate, Value, kind_of
 from nearmetal.analysis.results import Verdict
 from nearmetal.model import ContrastPlan
 
-BLOCKS = (8, 10, 12, 16, 30, 40)
+BLOCKS = (6, 8, 9, 10, 12, 16, 30, 40)
 SPREAD = 0.002
 PLANNED = ContrastPlan(workload="web", treatment={"environment": "docker"}, reference={"environment": "host"})
 KIND = kind_of("1/s", "higher", "ratio")
