@@ -209,19 +209,6 @@ async def test_one_that_is_killed_underneath_is_lost(others: Others, lab: Lab) -
     assert stays(handle.name) == []
 
 
-async def test_one_that_was_destroyed_is_lost_and_destroying_twice_is_no_error(
-    others: Others, lab: Lab, environment: Environment
-) -> None:
-    handle, machine = await others.last()
-    site = await lab.site(handle.site)
-    await environment.destroy(handle, site)
-    with pytest.raises(MachineLost):
-        await machine.exec(["true"])
-    with pytest.raises(MachineLost):
-        await asyncio.wait_for(machine.put(b"x", "/tmp/x"), SOON)
-    await environment.destroy(handle, site)
-
-
 async def test_its_cost_only_grows(machine: Machine) -> None:
     before = await machine.cost()
     await machine.exec(["sha256sum", machine.probe])
@@ -232,3 +219,17 @@ async def test_its_cost_only_grows(machine: Machine) -> None:
     assert after is not None
     assert after.cpu_seconds > before.cpu_seconds
     assert after.memory_bytes is None or after.memory_bytes > 0
+
+
+async def test_one_that_was_destroyed_is_lost_and_destroying_twice_is_no_error(
+    made: tuple[Handle, Machine], lab: Lab, environment: Environment
+) -> None:
+    """The last test: it takes the machine that all share."""
+    handle, machine = made
+    site = await lab.site(handle.site)
+    await environment.destroy(handle, site)
+    with pytest.raises(MachineLost):
+        await machine.exec(["true"])
+    with pytest.raises(MachineLost):
+        await asyncio.wait_for(machine.put(b"x", "/tmp/x"), SOON)
+    await environment.destroy(handle, site)
