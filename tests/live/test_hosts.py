@@ -231,7 +231,9 @@ async def test_the_published_study_over_two_hosts(pair: Pair, tmp_path: Path) ->
         f"hosts.far.ssh={pair.far.ssh}",
         'factors.environment.levels=["host", "qemu"]',
         'factors.nic.levels=["virtio-net"]',
+        "factors.offload.levels=[true]",
         "factors.workers.levels=[4]",
+        "workloads.transactions.warmup=0.2s",
         "workloads.transactions.duration=1s",
     )
     settings = [word for one in changed for word in ("--set", one)]
@@ -239,10 +241,8 @@ async def test_the_published_study_over_two_hosts(pair: Pair, tmp_path: Path) ->
     status, stdout, stderr = await pair.nearmetal(*asked)
     assert status == 0, stdout + stderr
     records = found_in(run)
-    assert [record.status for record in records] == ["ok"] * 3
+    assert [record.status for record in records] == ["ok"] * 2
     assert all(record.readback["trunk"]["by"] == "vxlan" for record in records)
-    status, _, stderr = await pair.nearmetal("report", str(run))
-    assert status == 0, stderr
     counts = published.find_published("virtual-vs-physical-hosts")
     assert counts is not None
     of, against = ({"environment": name, "offloading": True, "workers": 4} for name in ("physical", "virtio"))
