@@ -166,11 +166,13 @@ def joined(
             )
             fars.append(made.enter_context(host))
         someone.know(*fars)
-        # They share a cache, and would send the probe to it at the same time.
+        # They share a cache, and would send the probe to it at the same time. Other test processes may run it already.
         kept = FAR_CACHE / "probe" / probe.sha256()
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(probe.path(), kept)
-        kept.chmod(0o755)
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = Path(shutil.copy2(probe.path(), kept.with_name(f"{kept.name}-{os.getpid()}")))
+            unfinished.chmod(0o755)
+            unfinished.replace(kept)
         yield Pair(near, tuple(fars), set())
 
 
