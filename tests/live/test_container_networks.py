@@ -39,7 +39,9 @@ duration = "1s"
 [[workloads]]
 name = "bulk"
 kind = "iperf3"
-duration = "3s"
+duration = "1s"
+intervals = 2
+warmup = "0s"
 [[workloads]]
 name = "echo"
 kind = "ping"
