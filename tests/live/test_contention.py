@@ -87,6 +87,7 @@ async def test_every_kind_goes_on_until_the_trial_is_over(tmp_path: Path, lab_im
         assert records[level].readback["neighbours"] == {"running": running}
 
 
+@pytest.mark.usefixtures("one_attempt")
 async def test_one_that_cannot_go_on_makes_the_trial_invalid(
     tmp_path: Path, lab_image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def test_an_image_without_what_gets_us_in_does_not_come_up(short: tuple[str, tup
         called("down", "short")
 
 
+@pytest.mark.usefixtures("one_attempt")
 async def test_a_run_with_an_image_without_what_gets_us_in_says_so(
     short: tuple[str, tuple[str, ...]], tmp_path: Path, lab_image: Image
 ) -> None:
