@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.commands.study import read_study
 from nearmetal.errors import BadInput
 from nearmetal.lab_file import build_overrides, read_lab, read_lab_file
 from nearmetal.model import Study
+from nearmetal.opened_study import read_study
 from nearmetal.plan import digest_study
 from nearmetal.study import read
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.commands.study import read_study
 from nearmetal.errors import BadInput
 from nearmetal.lines import line_of_deeper
+from nearmetal.opened_study import read_study
 from nearmetal.study_text import DEEPEST
 from tests.unit.study_text import refused
 

@@ -75,8 +75,9 @@ def plan(study: str, ask: bool, pilot: bool, as_json: bool, **options: Any) -> i
     boots of the study and keeps how much they vary, for this plan and later ones.
     """
     from nearmetal.commands import study as command
+    from nearmetal.opened_study import read_study
 
-    opened = command.read_study(study, **options)
+    opened = read_study(study, **options)
     if pilot:
         from nearmetal.commands.pilot import make_pilot
 
@@ -118,7 +119,7 @@ def run(
         return _run_on_own_engine()
     form = choose_format("run", form, as_json, bool(gates))
     from nearmetal.commands import run as command
-    from nearmetal.commands.study import read_study
+    from nearmetal.opened_study import read_study
 
     return command.run(read_study(study, **options), output, options["available"], form, gates, is_quiet, scheduler)
 

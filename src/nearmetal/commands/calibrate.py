@@ -16,10 +16,10 @@ from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.commands import run as run_commands
-from nearmetal.commands import study as study_commands
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
+from nearmetal.opened_study import read_study
 from nearmetal.plan_sight import format_share
 from nearmetal.printing import console_for, print_beside, print_json, print_warning
 from nearmetal.report import figures, words
@@ -102,7 +102,7 @@ def _run(wanted: CalibrationRequest, console: Console) -> tuple[RunFolder, bool]
     if kind not in kinds:
         raise BadInput(f"there is no environment {kind[:200]!r}", remedy=did_you_mean(kind, kinds, "choose one of"))
     both = [f"environments.{name}.kind={kind}" for name in ("first", "again")]
-    opened = study_commands.read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
+    opened = read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
     if opened.study.environment("first") != opened.study.environment("again"):
         what = "`first` and `again` are to be the same, and are not"
         raise BadInput(what, STUDY, "set the same of both: environments.first.KEY and environments.again.KEY")

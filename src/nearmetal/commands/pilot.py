@@ -9,11 +9,11 @@ from rich.console import Console
 from nearmetal import plan as planning
 from nearmetal.analysis.paired_noise import choose_repeats_together, measure_noise
 from nearmetal.commands.run import make_watcher
-from nearmetal.commands.study import OpenedStudy
 from nearmetal.config import Paths
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Study
+from nearmetal.opened_study import OpenedStudy
 from nearmetal.printing import console_for, unfold_console
 from nearmetal.report import figures, words
 from nearmetal.resolve import resolve_treatments

@@ -16,10 +16,11 @@ from nearmetal import evidence, system_errors
 from nearmetal import plan as planning
 from nearmetal.commands.fleet import choose_engine
 from nearmetal.commands.runs import print_verdicts, say_how_to_go_on, write_report
-from nearmetal.commands.study import NOTHING_COMPARED, OpenedStudy, say_idle_keys, say_missing
+from nearmetal.commands.study import NOTHING_COMPARED, say_idle_keys, say_missing
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
+from nearmetal.opened_study import OpenedStudy
 from nearmetal.printing import console_for, print_beside, print_json, unfold_console
 from nearmetal.report.sizing import about_sizing
 from nearmetal.resolve import resolve_treatments

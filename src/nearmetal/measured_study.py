@@ -1,0 +1,58 @@
+"""A study measured from a script: `nearmetal.run_study(study)`."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nearmetal import evidence
+from nearmetal import plan as planning
+from nearmetal.errors import HostCannot
+from nearmetal.interrupts import until_interrupted
+from nearmetal.opened_run import Run
+from nearmetal.opened_study import OpenedStudy, open_text, read_study
+from nearmetal.resolve import resolve_treatments
+from nearmetal.run import session
+from nearmetal.say import ignore_text
+from nearmetal.toml_text import render_toml
+
+
+def run_study(
+    study: str | Path | Mapping[str, Any], output: str | Path | None, blocks: int | None, seed: int | None, quick: bool
+) -> Run:
+    """As `nearmetal.run_study`, which has the words for it."""
+    _refuse_event_loop()
+    opened = _open_study(study, blocks, seed, quick)
+    request = _make_request(opened, output)
+    if not until_interrupted(session.start(request, ignore_text, ()), ignore_text):
+        raise KeyboardInterrupt
+    return Run(request.folder)
+
+
+def _refuse_event_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise HostCannot("a study cannot be run inside an event loop, as a notebook has one", remedy="nearmetal run STUDY")
+
+
+def _open_study(
+    study: str | Path | Mapping[str, Any], blocks: int | None, seed: int | None, quick: bool
+) -> OpenedStudy:
+    if isinstance(study, Mapping):
+        return open_text(render_toml(study), "the study", Path(), (), blocks, seed, quick)
+    return read_study(str(study), blocks=blocks, seed=seed, quick=quick)
+
+
+def _make_request(opened: OpenedStudy, output: str | Path | None) -> session.Request:
+    study = evidence.open_number(opened.study)
+    folder = Path(output) if output is not None else session.default_folder(study)
+    request = session.Request(
+        opened.study, opened.source, opened.overrides, opened.quick, folder, available=False, files=opened.files
+    )
+    if opened.study.design.blocks != "auto":
+        return request
+    plan = planning.make_plan(study, [], resolve_treatments(study, opened.files))
+    place = opened.place_of(("design", "blocks"))
+    return request.with_blocks(*evidence.fix_blocks(opened.study, plan, evidence.gather_evidence(study), place))
