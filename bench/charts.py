@@ -1,10 +1,10 @@
 """How soon the charts of a report answer in headless Chromium, and how soon Vega's own runtime would have drawn them.
 
-For a run of few trials and two of 10,000: the page's bytes; seconds from asking for it to charts that answer (the least
-of the rounds: whatever else the host does only adds); milliseconds from a pointer that moves onto a mark to the
-next picture. Then the same charts by Vega's runtime, with its interpreter of expressions, since the page's policy has
-no `unsafe-eval`: bytes of a page of the runtime and the specifications, seconds until the first chart and until all are
-drawn.
+For a run of few trials and two of 10,000: the page's bytes; seconds from asking for it to charts that answer, and how
+much CPU time the tab's processes take for that; milliseconds from a pointer that moves onto a mark to the next picture.
+Each is the least of the rounds, since other work on the host only adds. Then the same charts by Vega's runtime, with
+its interpreter of expressions, since the page's policy has no `unsafe-eval`: bytes of a page of the runtime and the
+specifications, seconds until the first chart and until all are drawn.
 """
 
 import argparse
@@ -67,16 +67,24 @@ def chromium() -> Iterator[sync_api.Browser]:
             browser.close()
 
 
-def ready(browser: sync_api.Browser, page: Path) -> tuple[float, float]:
-    """Seconds until its charts answer, and milliseconds that an answer takes."""
+def cpu(browser: sync_api.Browser) -> float:
+    """Seconds of CPU time that the processes of its tabs have had."""
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    return float(sum(process["cpuTime"] for process in processes if process["type"] == "renderer"))
+
+
+def ready(browser: sync_api.Browser, page: Path) -> tuple[float, float, float]:
+    """Seconds until its charts answer, seconds of CPU of them, and milliseconds that an answer takes."""
     tab = browser.new_page()
-    began = time.monotonic()
+    tab.goto("file:///")
+    before, began = cpu(browser), time.monotonic()
     tab.goto(page.as_uri(), wait_until="commit")
     tab.wait_for_function(_READY, polling=10)
     seconds = time.monotonic() - began
+    spent = cpu(browser) - before
     answered: float = tab.evaluate(_POINTED)
     tab.close()
-    return seconds, answered
+    return seconds, spent, answered
 
 
 def by_vega(browser: sync_api.Browser, report: Path, page: Path, runtime: str) -> tuple[float, float]:
@@ -109,10 +117,9 @@ def main() -> None:
             folder: RunFolder = plausible_run.make(Path(place) / str(number), blocks, factors, faults=False)
             page = write(folder)
             found = [ready(browser, page) for _ in range(rounds)]
-            seconds, answered = (min(values) for values in zip(*found, strict=True))
-            print(
-                f"{shape}: {page.stat().st_size / 1e6:.2f} MB, ready in {seconds:.2f} s, answers in {answered:.0f} ms"
-            )
+            seconds, spent, answered = (min(values) for values in zip(*found, strict=True))
+            soon = f"ready in {seconds:.2f} s ({spent:.2f} s of CPU), answers in {answered:.0f} ms"
+            print(f"{shape}: {page.stat().st_size / 1e6:.2f} MB, {soon}")
             other = folder.path / "vega.html"
             times = [by_vega(browser, folder.report, other, runtime) for _ in range(rounds)]
             first, last = (min(values) for values in zip(*times, strict=True))

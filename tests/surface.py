@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nearmetal
 
-FRONTS = ("nearmetal.errors", "nearmetal.lab.api", "nearmetal.model", "nearmetal.report.api")
+FRONTS = ("nearmetal", "nearmetal.errors", "nearmetal.lab.api", "nearmetal.model", "nearmetal.report.api")
 KEPT = Path(__file__).parent / "golden" / "surface"
 _ROOT = Path(nearmetal.__file__).parent.parent
 _SHOWN = ("__init__", "__str__")
