@@ -47,7 +47,7 @@ def names(front: str) -> list[str]:
     body = list(_statements(front))
     for node in body:
         if isinstance(node, ast.Assign) and _targets(node) == ["__all__"]:
-            return sorted(ast.literal_eval(node.value))
+            return sorted(name for name in ast.literal_eval(node.value) if not name.startswith("_"))
     defined = [name for node in body for name in _targets(node)]
     imported = [one for node in body if isinstance(node, ast.ImportFrom) for one in node.names]
     passed_on = [one.name for one in imported if one.asname == one.name]
