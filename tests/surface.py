@@ -1,4 +1,4 @@
-"""What plugins of other packages may rely on, as text: names with their signatures, and the fields of types.
+"""What plugins of other packages and scripts may rely on, as text: names with their signatures, and the fields of types.
 
 It is read from the source, so that it is the same whatever Python runs the tests, and nothing has to be imported. To
 keep what a change makes of it, also in the changelog:
@@ -15,7 +15,14 @@ from pathlib import Path
 
 import nearmetal
 
-FRONTS = ("nearmetal", "nearmetal.errors", "nearmetal.lab.api", "nearmetal.model", "nearmetal.report.api")
+FRONTS = (
+    "nearmetal",
+    "nearmetal.opened_run",
+    "nearmetal.errors",
+    "nearmetal.lab.api",
+    "nearmetal.model",
+    "nearmetal.report.api",
+)
 KEPT = Path(__file__).parent / "golden" / "surface"
 _ROOT = Path(nearmetal.__file__).parent.parent
 _SHOWN = ("__init__", "__str__")
