@@ -18,6 +18,7 @@ from nearmetal.analysis.means import warn_of_means
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, find_deviation, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
+from nearmetal.analysis.sites import warn_of_sites
 from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.analysis.step_down import step_down
 from nearmetal.analysis.symmetry import warn_of_lopsidedness
@@ -61,7 +62,7 @@ def analyse(
             contrasts = step_down(contrasts, matched, len(manifest.plan.contrasts), design.alpha, design.margin)
         else:
             contrasts = tuple(map(until_the_end, contrasts))
-    contrasts = tuple(warn_of_means(warn_of_lopsidedness(warn_of_dependence(one))) for one in contrasts)
+    contrasts = tuple(warn_of_sites(warn_of_means(warn_of_lopsidedness(warn_of_dependence(one)))) for one in contrasts)
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),

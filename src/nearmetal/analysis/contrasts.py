@@ -16,8 +16,9 @@ from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
 from nearmetal.analysis.failures import count_failures, find_objection
 from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
-from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, Verdict, Worked
+from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, Sites, Verdict, Worked
 from nearmetal.analysis.signed_rank import Centre, Floats, enough, signed_rank
+from nearmetal.analysis.sites import compare_sites, list_sites
 from nearmetal.analysis.symmetry import find_lopsided_p
 from nearmetal.model import ContrastPlan, Look, Plan, ResponseKind, Scale, Warned
 
@@ -186,7 +187,7 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
     used = pairs if len(having) == len(pairs) else having  # the same object: what is found out about it is shared
     sides = [(treatment.values.get(response), reference.values.get(response)) for treatment, reference in used]
     failures = count_failures(used)
-    result = _result(sides, kind, failures, criterion)
+    result = _result(sides, kind, failures, criterion, list_sites(used))
     told = (_PROBLEMS[result.problem],) if result.problem else ()
     contrast = Contrast(
         workload=planned.workload,
@@ -210,6 +211,7 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         beyond_margin=result.is_beyond_margin,
         needs=result.needs,
         k=count_disagreeing(len(used), criterion.level) if criterion.primary else None,
+        sites=result.sites,
         failures=failures,
         worked=result.worked,
         means=compare_means(sides, kind, criterion.level) if result.problem not in NEVER_DECIDED else None,
@@ -301,13 +303,16 @@ class _Result:
     is_beyond_margin: bool = False
     needs: int | None = None
     worked: Worked | None = None
+    sites: Sites | None = None
     differences: Floats = field(default_factory=lambda: np.empty(0))
     problem: str | None = None
     """Of `_PROBLEMS`."""
 
 
-def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criterion: Criterion) -> _Result:
-    """Estimate, interval, p and verdict. Nothing to go by: undecided."""
+def _result(
+    sides: Sides, kind: ResponseKind, failures: Failures | None, criterion: Criterion, places: Sequence[str]
+) -> _Result:
+    """Estimate, interval, p and verdict. Nothing to go by: undecided. `places` are the sites of the blocks."""
     values = [value for pair in sides for value in pair if value is not None]
     problem = _find_problem(values)
     if problem in NEVER_DECIDED:
@@ -363,6 +368,7 @@ def _result(sides: Sides, kind: ResponseKind, failures: Failures | None, criteri
         if verdict is Verdict.UNDECIDED and reason in (None, "no-margin", "too-few-blocks", "censored")
         else None,
         _compare_worked(sides, kind, criterion.level) if failures else None,
+        compare_sites(differences, places, kind.scale, criterion.level, resolution) if criterion.primary else None,
         differences_of_worked[np.isfinite(differences_of_worked)],
         problem,
     )

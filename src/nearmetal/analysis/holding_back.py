@@ -31,6 +31,7 @@ def hold_back(contrast: Contrast, withdrawn: Set[Key]) -> Contrast:
             "p_dependent": None,
             "p_lopsided": None,
             "means": None,
+            "sites": None,
             "reason": None,
         }
         return contrast.model_copy(update=gone)

@@ -90,6 +90,38 @@ class Means(Frozen):
     """The treatment's coefficient of variation by the reference's; None if the reference does not vary."""
 
 
+class SiteEstimate(Frozen):
+    """What the blocks of one site say of a contrast."""
+
+    site: str
+    blocks: int
+    estimate: Number
+    """On the contrast's own scale: a ratio, or a difference in its unit."""
+
+
+class OfSites(Frozen):
+    """What several sites together say of a contrast, at its level or its look's. `interval` is None if they cannot."""
+
+    estimate: Number
+    """On the contrast's own scale."""
+    interval: tuple[Number, Number] | None
+
+
+class Sites(Frozen):
+    """Of a contrast whose blocks were measured on several sites: told beside the verdict, which is that of all blocks.
+
+    `p` is that differences are alike on all sites with three blocks or more; None if fewer than two sites have so many.
+    It takes sites to be equally noisy. `stratified` takes the site as a fixed effect: how far these sites lie apart is
+    no part of its scatter. It is None if a site has fewer than three blocks, or a value is a failure or a bound.
+    `in_general` is about hosts in general. Its unit is the site, however many blocks it has.
+    """
+
+    each: tuple[SiteEstimate, ...]
+    p: float | None
+    stratified: OfSites | None
+    in_general: OfSites
+
+
 class Concluded(Frozen):
     """A treatment against its reference, for one response of one workload.
 
@@ -112,7 +144,7 @@ class Concluded(Frozen):
     `p_dependent`, of primary contrasts, is p if blocks resembled the one before as much as they allow; held against
     the level that p is held against. `p_lopsided`, likewise, is p of a test that does not take differences to be
     symmetric. `confounded_by` names what else differs between both sides and is known to move
-    this response.
+    this response. `sites` is there if a fleet measured the blocks of a primary contrast on several.
     """
 
     workload: str
@@ -149,6 +181,7 @@ class Concluded(Frozen):
     """None where no boot of either side failed, or none worked on both."""
     means: Means | None = None
     """None on the difference scale, and where a value is no more than a bound."""
+    sites: Sites | None = None
     confounded_by: tuple[str, ...] = ()
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()

@@ -16,7 +16,7 @@ from nearmetal.analysis.results import Contrast, Verdict
 
 _OF_ITS_TEST = (
     *("level", "interval", "equivalence", "p", "p_dependent", "p_lopsided"),
-    *("verdict", "reason", "beyond_margin", "needs", "k", "worked", "means"),
+    *("verdict", "reason", "beyond_margin", "needs", "k", "worked", "sites", "means"),
 )
 """What another level changes of a contrast."""
 

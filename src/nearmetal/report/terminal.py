@@ -124,6 +124,7 @@ def _write_contrast(contrast: Contrast, labels: Labels) -> Text:
         words.explain_undecided(contrast),
         *words.list_degrees(contrast),
         *words.list_looks(contrast),
+        *words.list_sites(contrast),
         *words.list_failures(contrast, labels),
     ):
         text.append(f"; {detail}" if detail else "", style="dim")

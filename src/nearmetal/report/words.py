@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nearmetal.analysis.dependence import is_dependent
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
+from nearmetal.analysis.sites import do_sites_differ
 from nearmetal.analysis.symmetry import is_lopsided
 from nearmetal.levels import format_level, is_same_level
 from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
@@ -386,6 +387,17 @@ def list_looks(contrast: Contrast) -> list[str]:
         size_at_last = format_size(last.estimate, last.interval, contrast.scale, contrast.unit)
         told.append(f"{size_at_last} in all {figures.format_count(last.blocks, 'block')}")
     return told
+
+
+def list_sites(contrast: Contrast) -> list[str]:
+    """ "sites differ (4 sites, p = 0.003)", "sites are not seen to differ (4 sites, p = 0.4)": whether sites agree."""
+    if contrast.sites is None:
+        return []
+    number = figures.format_count(len(contrast.sites.each), "site")
+    if contrast.sites.p is None:
+        return [f"too few blocks a site to tell whether sites differ ({number})"]
+    seen = "sites differ" if do_sites_differ(contrast) else "sites are not seen to differ"
+    return [f"{seen} ({number}, {figures.format_probability(contrast.sites.p)})"]
 
 
 def list_failures(contrast: Contrast, labels: Labels) -> list[str]:

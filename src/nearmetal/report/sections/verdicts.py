@@ -431,8 +431,8 @@ def contrast_table(
 
 
 def _list_besides(contrast: Contrast, report: ReportInput) -> list[str]:
-    """What the typical boot leaves out: later looks, means, and what else the small print has."""
-    return [*words.list_looks(contrast), *words.list_means(contrast, report.labels)]
+    """What the typical boot leaves out: later looks, sites, means, and what else the small print has."""
+    return [*words.list_looks(contrast), *words.list_sites(contrast), *words.list_means(contrast, report.labels)]
 
 
 def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
