@@ -57,6 +57,19 @@ async def test_cubic_is_had_at_both_ends_also_where_namespaces_may_not_set_it(tm
     assert not any(CONTROL in name for one in found.analysis.contrasts for name in one.confounded_by)
 
 
+@pytest.mark.skipif(of_host(CONTROL) == "cubic", reason="this host's default is what the image's kernel has")
+async def test_where_nothing_is_aligned_congestion_control_confounds(tmp_path: Path, lab_image: Image) -> None:
+    """A host's own bbr against a guest's cubic, over a link that loses: what differs is told on the contrast."""
+    unaligned = STUDY.replace('"host", "docker", "qemu"', '"host", "qemu"').partition("[kernel.sysctl]")
+    link = '[link]\nrate = "50Mbit/s"\ndelay = "10ms"\nloss = "1%"\n[[workloads]]'
+    text = f"{unaligned[0]}[kernel]\nalign = \"off\"\n{link}{unaligned[2].partition('[[workloads]]')[2]}"
+    records = await study(tmp_path / "run", text)
+    assert {record.status for record in records} == {TrialStatus.OK}, [record.reason for record in records]
+    found = reading.read(RunFolder(tmp_path / "run"))
+    assert {one.facts["sysctls"][CONTROL] for one in found.manifest.fairness} == {"cubic", of_host(CONTROL)}
+    assert any(CONTROL in name for one in found.analysis.contrasts for name in one.confounded_by)
+
+
 async def test_servers_and_clients_have_the_same_settings_and_the_host_keeps_its_own(
     tmp_path: Path, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
