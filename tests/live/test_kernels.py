@@ -62,7 +62,7 @@ async def test_where_nothing_is_aligned_congestion_control_confounds(tmp_path: P
     """A host's own bbr against a guest's cubic, over a link that loses: what differs is told on the contrast."""
     unaligned = STUDY.replace('"host", "docker", "qemu"', '"host", "qemu"').partition("[kernel.sysctl]")
     link = '[link]\nrate = "50Mbit/s"\ndelay = "10ms"\nloss = "1%"\n[[workloads]]'
-    text = f"{unaligned[0]}[kernel]\nalign = \"off\"\n{link}{unaligned[2].partition('[[workloads]]')[2]}"
+    text = f'{unaligned[0]}[kernel]\nalign = "off"\n{link}{unaligned[2].partition("[[workloads]]")[2]}'
     records = await study(tmp_path / "run", text)
     assert {record.status for record in records} == {TrialStatus.OK}, [record.reason for record in records]
     found = reading.read(RunFolder(tmp_path / "run"))

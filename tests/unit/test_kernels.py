@@ -12,7 +12,7 @@ from nearmetal.errors import BadInput
 from nearmetal.kernel_table import TABLE
 from nearmetal.model import SYSCTL_NAME, Description, Handle, KernelTable, Port, Study, is_per_namespace
 from nearmetal.plan import digest_study
-from nearmetal.run.kernels import find_reach, is_of_study, parse_sysctls
+from nearmetal.run.kernels import find_reach, is_of_study, list_left, parse_sysctls
 from nearmetal.store.manifest import pack_plan, unpack_plan
 from tests.unit.study_text import refused
 
@@ -188,3 +188,10 @@ sets = ["machine.cpus", "clients.cpus", "sysctl.net.ipv4.tcp_fastopen"]
 def test_a_list_of_keys_that_cannot_be_set_together_is_refused(sets: str, what: str) -> None:
     error = refused(text(f"[factors.q]\nlevels = [1, 2]\nsets = {sets}"))
     assert what in f"{error.what} {error.remedy}", error
+
+
+def test_a_refusal_that_routes_make_up_for_is_no_reason() -> None:
+    cubic = "nm-1: sysctl net.ipv4.tcp_congestion_control could not be set to 'cubic': Operation not permitted"
+    elsewhere = cubic.replace("nm-1", "nm-2")
+    other = "nm-1: sysctl net.ipv4.tcp_sack could not be set to '7': Invalid argument"
+    assert list_left([cubic, elsewhere, other], {"nm-1"}) == [elsewhere, other]

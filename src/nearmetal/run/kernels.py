@@ -96,10 +96,15 @@ async def align_kernels(
     readback = Readback(
         values=_show_by_role(machines, found, names),
         ok=not problems,
-        reason="; ".join([*dict.fromkeys(problems), *applied.refused]),
+        reason="; ".join([*dict.fromkeys(problems), *list_left(applied.refused, routed)]),
         warnings=tuple(_warn_of_kernels(wanted, found, refused)),
     )
     return Kernels(wanted, names, held, routed), readback
+
+
+def list_left(refused: Sequence[str], routed: Set[str]) -> list[str]:
+    """What was refused, but for the congestion control that routes name instead."""
+    return [text for text in refused if congestion.SYSCTL not in text or text.partition(":")[0] not in routed]
 
 
 async def _route_congestion(
