@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nearmetal.report import palette
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer
+from nearmetal.report.charts.tips import join_tip
 
 STATES: Mapping[str, tuple[str, ...]] = {
     "user": ("usr", "nice"),
@@ -29,15 +30,26 @@ class Interval:
     shares: Mapping[str, float]
 
 
-def draw_shares(title: str, subtitle: str, intervals: Sequence[Interval], until: float) -> Spec:
-    """One picture; `until` is the last second shown, so that pictures side by side have one axis."""
+def draw_shares(title: str, subtitle: str, intervals: Sequence[Interval], until: float, about: str = "") -> Spec:
+    """One picture of the treatment that is named `about`. `until` is the last second shown: pictures have one axis."""
     rows = []
     for interval in intervals:
         top = 0.0
         for state in STATES:
             bottom, top = top, top + interval.shares[state]
             if top > bottom:
-                rows.append({"from": interval.begin, "to": interval.end, "low": bottom, "top": top, "state": state})
+                when = f"{interval.begin:.3g} to {interval.end:.3g} s"
+                tip = join_tip(about or title, when, f"{state} {top - bottom:.3g} %")
+                rows.append(
+                    {
+                        "from": interval.begin,
+                        "to": interval.end,
+                        "low": bottom,
+                        "top": top,
+                        "state": state,
+                        "tip": tip,
+                    }
+                )
     x = make_field(
         "from",
         title="seconds from the beginning of the measuring",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer
+from nearmetal.report.charts.tips import join_tip
 
 
 @dataclass(frozen=True)
@@ -16,9 +17,18 @@ class Bucket:
 
 
 def draw_sizes(title: str, subtitle: str, colour: str, buckets: Sequence[Bucket], domain: Sequence[int]) -> Spec:
-    """One picture; `domain` are the first bytes of all buckets shown, so that pictures side by side have one axis."""
+    """One picture, titled by its treatment. `domain` are the first bytes of all buckets shown: pictures have one axis."""
     whole = sum(bucket.count for bucket in buckets) or 1
-    rows = [{"from": _name_size(bucket.first), "share": 100 * bucket.count / whole} for bucket in buckets]
+    rows = [
+        {
+            "from": _name_size(bucket.first),
+            "share": 100 * bucket.count / whole,
+            "tip": join_tip(
+                title, f"{bucket.first:,} to {bucket.last:,} bytes", f"{100 * bucket.count / whole:.3g} % of segments"
+            ),
+        }
+        for bucket in buckets
+    ]
     x = make_field(
         "from",
         "nominal",

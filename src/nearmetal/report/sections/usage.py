@@ -66,7 +66,7 @@ def _chart_courses(used: Sequence[UsedResources], report: ReportInput) -> Iterat
         inside, outside = (read_course(one.typical, place, report) for place in ("server-0", HOST))
         until = max((intervals[-1].end for intervals in (inside, outside) if intervals), default=0.0)
         panels += [
-            Panel(f"{one.workload}-{label}-{name}", draw_shares(f"{label}: {title}", workload, intervals, until))
+            Panel(f"{one.workload}-{label}-{name}", draw_shares(f"{label}: {title}", workload, intervals, until, label))
             for name, title, intervals in (("inside", "inside", inside), ("host", "its host", outside))
             if intervals
         ]
