@@ -17,7 +17,7 @@ class Bucket:
 
 
 def draw_sizes(title: str, subtitle: str, colour: str, buckets: Sequence[Bucket], domain: Sequence[int]) -> Spec:
-    """One picture, titled by its treatment. `domain` are the first bytes of all buckets shown: pictures have one axis."""
+    """One picture, titled by its treatment. `domain` are the first bytes of all buckets shown: they share an axis."""
     whole = sum(bucket.count for bucket in buckets) or 1
     rows = [
         {
