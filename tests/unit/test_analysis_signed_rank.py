@@ -256,3 +256,11 @@ def test_pairs_of_many_differences_are_those_of_few() -> None:
     steps = np.random.default_rng(1).integers(-50, 50, module._FEW + 1)
     first, second = np.triu_indices(len(steps))
     assert sorted(module._pairwise_sums(steps)) == sorted(steps[first] + steps[second])
+
+
+@given(st.lists(st.integers(-9, 9) | st.integers(-(2**57), 2**57), min_size=1, max_size=40), st.data())
+def test_a_place_among_the_pairwise_sums_is_found_without_all_of_them(values: list[int], data: st.DataObject) -> None:
+    ordered = np.sort(np.array(values, dtype=np.int64))
+    sums = np.sort(module._pairwise_sums(ordered))
+    place = data.draw(st.integers(0, len(sums) - 1))
+    assert module._find_pairwise_sum(ordered, place) == sums[place]
