@@ -167,6 +167,7 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) validation/stopping.py
 	$(PYTHON) validation/two_runs.py
 	$(PYTHON) validation/margins.py
+	$(PYTHON) validation/sites.py
 	$(PYTHON) validation/calibrating.py
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
