@@ -1,15 +1,21 @@
 """A lab of hosts: a server and its clients on as many hosts, joined by a hub of tunnels."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from nearmetal.lab import probe
+from nearmetal.lab.borrowed.lock import _NAME, FOLDER, HOLDER
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from tests.conftest import SHARED_CACHE
+from tests.waiting import until
 
+from .far_host import FarHost
 from .two_hosts import Login, Pair
 
 pytestmark = pytest.mark.live
@@ -147,6 +153,45 @@ async def test_a_study_without_hosts_runs_in_the_lab(room: Pair, tmp_path: Path)
     lab.unlink()
     status, _, stderr = await room.nearmetal("resume", str(run))
     assert status == 0, stderr
+
+
+def is_held(far: FarHost) -> bool:
+    """Without having the lock for an instant, which would keep others out."""
+    return "somebody" not in far.run("sh", "-c", f"({_NAME}) || true", "look", FOLDER, HOLDER)
+
+
+async def test_a_host_is_one_runs_at_a_time(room: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also against a run on that host itself. Runs of several homes on one host may go on beside each other."""
+    text = STUDY.replace("HOSTS", tables(room))
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text(text.replace('"c1", "c2", "c3", "c4", "c5"', '"c1", "c2"').replace('"0.5s"', '"20s"'))
+    second.write_text(text.replace('"c1", "c2", "c3", "c4", "c5"', '"c3", "c2"'))
+    running = asyncio.ensure_future(room.nearmetal("run", str(first), "--quick", "-o", str(tmp_path / "one")))
+    await until(lambda: running.done() or is_held(room.fars[1]))
+    assert not running.done(), await running
+    with monkeypatch.context() as other_home:
+        home = tmp_path / "other"
+        home.mkdir()
+        (home / "cache").symlink_to(SHARED_CACHE)
+        other_home.setenv("NEARMETAL_HOME", str(home))
+        asked = ("run", str(second), "--quick", "-o", str(tmp_path / "two"))
+        status, _, stderr = await room.nearmetal(*asked)
+    assert status == 3, stderr
+    assert "host c2" in stderr and "measures on it" in stderr and "(process" in stderr, stderr
+    assert "wait until that ends" in stderr
+    assert not is_held(room.fars[2]), "what is refused lets go of the others"
+    status, _, stderr = await running
+    assert status == 0, stderr
+    assert not is_held(room.fars[1])
+    there = [str(probe.path()), "launch", "--enter", str(room.fars[1].first), "--", "env", f"{HOLDER}=ann on c2"]
+    local_run = await asyncio.create_subprocess_exec(
+        *there, "flock", "-s", FOLDER, "cat", stdin=asyncio.subprocess.PIPE
+    )
+    await until(lambda: is_held(room.fars[1]))
+    status, _, stderr = await room.nearmetal(*asked)
+    assert status == 3 and "ann on c2 measures on it" in stderr, stderr
+    await local_run.communicate()
+    assert room.left() == []
 
 
 async def run_published(room: Pair, folder: Path, *changed: str) -> Mapping[int, list[TrialRecord]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import others
 from nearmetal.lab.borrowed import lock
 from nearmetal.lab.site import LocalSite
 
@@ -24,11 +25,16 @@ async def test_it_leaves_no_file_and_names_its_holder(tmp_path: Path, monkeypatc
     site = LocalSite()
     await lock.hold(site)
     assert (await lock.found(site)).ok, "it is we who have it"
-    held = lock._held.pop(next(iter(lock._held)))[site.boot_id]
+    held = lock._held.pop(next(iter(lock._held)))[site.boot_id, site.name]
     try:
-        assert lock._me() in (await lock.found(site)).detail
-        with pytest.raises(HostCannot, match="measures on it"):
+        assert (await lock.found(site)).ok, "by another name of the host, too"
+        monkeypatch.setattr(others, "_acting_for", [1])
+        assert f"(process {os.getpid()}) measures on it" in (await lock.found(site)).detail
+        with pytest.raises(HostCannot, match="measures on it") as refused:
             await lock.hold(site)
+        assert "wait until that ends" in refused.value.remedy
+        with pytest.raises(HostCannot, match="measures on it"), lock.share_here():
+            pass
     finally:
         await held.stop()
     assert (await lock.found(site)).ok
@@ -43,3 +49,22 @@ async def test_a_holder_without_a_name_is_somebody(tmp_path: Path, monkeypatch: 
     assert "somebody measures on it" in (await lock.found(LocalSite())).detail
     os.close(folder)
     assert (await lock.found(LocalSite())).ok
+
+
+async def test_runs_of_a_host_share_it_and_keep_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(lock, "HOLDER", f"NEARMETAL_HOLDER_OF_{tmp_path.name}")
+    site = LocalSite()
+    with lock.share_here(), lock.share_here():
+        await lock.hold(site)  # a run that reaches its own host by SSH
+        monkeypatch.setattr(others, "_acting_for", [1])
+        with pytest.raises(HostCannot, match=rf"\(process {os.getpid()}\) measures on it"):
+            await lock.hold(site)
+    await lock.hold(site)
+    await lock._held.pop(next(iter(lock._held)))[site.boot_id, site.name].stop()
+
+
+def test_who_may_not_lock_it_measures_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "FOLDER", str(tmp_path / "none"))
+    with lock.share_here():
+        pass

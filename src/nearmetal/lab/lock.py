@@ -13,6 +13,7 @@ from typing import Protocol
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import others
+from nearmetal.lab.borrowed import lock as borrowed_lock
 from nearmetal.say import Say, ignore_text
 
 LOCK_FILE = ".lock"
@@ -51,10 +52,13 @@ def try_lock(file: int | Opened, *, shared: bool = False) -> bool:
 def measuring(say: Say = ignore_text) -> Iterator[int]:
     """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out.
 
+    HostCannot, also if somebody who came by SSH measures here.
+
     The descriptor that bears the lock: a process that has it too holds the lock as long as it lives.
     """
     path = Paths.default().state / _MEASURING
-    with exclusive(path, "another run is measuring on this host", say) as descriptor, others.present():
+    busy = "another run is measuring on this host"
+    with exclusive(path, busy, say) as descriptor, borrowed_lock.share_here(), others.present():
         yield descriptor
 
 

@@ -43,9 +43,14 @@ def act_for(process: int) -> None:
     _acting_for[:] = [process]
 
 
+def run_process() -> int:
+    """The process of this run that is seen by others."""
+    return (_acting_for or [os.getpid()])[0]
+
+
 def _own() -> int:
     """The byte of this run's process: containers count theirs by themselves."""
-    return Path("/proc/self/ns/pid").stat().st_ino * _PIDS + (_acting_for or [os.getpid()])[0]
+    return Path("/proc/self/ns/pid").stat().st_ino * _PIDS + run_process()
 
 
 @contextmanager

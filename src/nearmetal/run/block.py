@@ -1,5 +1,6 @@
 """A block: every treatment x workload once. The unit of statistics, and of distribution."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -7,6 +8,8 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from nearmetal.errors import HostCannot
+from nearmetal.lab.borrowed import lock
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.left import Left
@@ -69,6 +72,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
     left = sum(trial.id not in task.done for trial in task.block.trials)
     sink.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
     with pinned(task.images):
+        await _hold_hosts(task, lab)
         for boot in task.block.boots:
             heed_cancellation()
             trials: tuple[TrialPlan, ...] = tuple(trial for trial in boot.trials if trial.id not in task.done)
@@ -88,3 +92,16 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
                     resumed=bool(task.done),
                 )
                 await run_boot(boot_task, lab, sink)
+
+
+async def _hold_hosts(task: BlockTask, lab: Lab) -> None:
+    """Have the hosts of the block for itself: in the order of names, so that of two who want the same one has them all.
+
+    HostCannot with who measures there. One that does not answer is told by the boot that needs it.
+    """
+    names = {name for one in task.resolved for name in (one.server.host, *one.clients.places)}
+    for name in sorted(names & task.hosts.keys()):
+        with contextlib.suppress(HostCannot):
+            await lab.site(name)
+        if name in lab.sites:
+            await lock.hold(lab.sites[name])
