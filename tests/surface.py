@@ -1,4 +1,4 @@
-"""What plugins and scripts of others may rely on, as text: names with their signatures, and the fields of types.
+"""What plugins of other packages and scripts may rely on, as text: names with signatures, and the fields of types.
 
 It is read from the source, so that it is the same whatever Python runs the tests, and nothing has to be imported. To
 keep what a change makes of it, also in the changelog:
