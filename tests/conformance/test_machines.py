@@ -9,8 +9,8 @@ import pytest
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
+from nearmetal.lab import host_lock as lock
 from nearmetal.lab import probe
-from nearmetal.lab.borrowed import lock
 from nearmetal.lab.commands import gathering
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Level, Machine, Provision, Treatment

@@ -1,19 +1,21 @@
 """A lab of hosts: a server and its clients on as many hosts, joined by a hub of tunnels."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from nearmetal.lab import probe
-from nearmetal.lab.borrowed.lock import _NAME, FOLDER, HOLDER
+from nearmetal.lab.host_lock import _NAME, FOLDER, HOLDER
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from tests.conftest import SHARED_CACHE
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 from .far_host import FarHost
 from .two_hosts import Login, Pair
@@ -160,6 +162,17 @@ def is_held(far: FarHost) -> bool:
     return "somebody" not in far.run("sh", "-c", f"({_NAME}) || true", "look", FOLDER, HOLDER)
 
 
+@contextlib.contextmanager
+def measured_from_there(far: FarHost, holder: str) -> Iterator[None]:
+    """As a run on that host itself keeps it."""
+    there = [str(probe.path()), "launch", "--enter", str(far.first), "--", "env", f"{HOLDER}={holder}"]
+    with subprocess.Popen([*there, "flock", "-s", FOLDER, "cat"], stdin=subprocess.PIPE) as local_run:
+        wait_until(lambda: is_held(far))
+        yield
+        assert local_run.stdin is not None
+        local_run.stdin.close()
+
+
 async def test_a_host_is_one_runs_at_a_time(room: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also against a run on that host itself. Runs of several homes on one host may go on beside each other."""
     text = STUDY.replace("HOSTS", tables(room))
@@ -183,14 +196,9 @@ async def test_a_host_is_one_runs_at_a_time(room: Pair, tmp_path: Path, monkeypa
     status, _, stderr = await running
     assert status == 0, stderr
     assert not is_held(room.fars[1])
-    there = [str(probe.path()), "launch", "--enter", str(room.fars[1].first), "--", "env", f"{HOLDER}=ann on c2"]
-    local_run = await asyncio.create_subprocess_exec(
-        *there, "flock", "-s", FOLDER, "cat", stdin=asyncio.subprocess.PIPE
-    )
-    await until(lambda: is_held(room.fars[1]))
-    status, _, stderr = await room.nearmetal(*asked)
-    assert status == 3 and "ann on c2 measures on it" in stderr, stderr
-    await local_run.communicate()
+    with measured_from_there(room.fars[1], "ann on c2"):
+        status, _, stderr = await room.nearmetal(*asked)
+        assert status == 3 and "ann on c2 measures on it" in stderr, stderr
     assert room.left() == []
 
 

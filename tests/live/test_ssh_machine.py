@@ -15,7 +15,7 @@ import pytest_asyncio
 from nearmetal import plugins
 from nearmetal.environments import ssh as environment
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned
-from nearmetal.lab.borrowed import lock
+from nearmetal.lab import host_lock as lock
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab

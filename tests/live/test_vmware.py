@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.lab.borrowed import lock
+from nearmetal.lab import host_lock as lock
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records

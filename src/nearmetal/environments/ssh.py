@@ -20,8 +20,8 @@ from pydantic import IPvAnyAddress
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS
+from nearmetal.lab import host_lock
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.borrowed import lock
 from nearmetal.lab.borrowed.machine import (
     TOOLS,
     BorrowedMachine,
@@ -91,7 +91,7 @@ class SshEnvironment:
             *await programs(site, TOOLS),
             *_check_permitted(options, spec.provision, machine),
             *await limits_found(machine, site),
-            await lock.found(site),
+            await host_lock.found(site),
         ]
         if found[0].ok:
             found.append(await address_found(site))
@@ -105,13 +105,13 @@ class SshEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """From here on nobody else measures on it; and it has the image, where it is to have it."""
-        await lock.hold(site)
+        await host_lock.hold(site)
         if Options.model_validate(dict(spec.options)).image == "chroot":
             await _load_host().prepare(spec, machine, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         await answered(site, ANSWER)
-        await lock.hold(site)
+        await host_lock.hold(site)
         shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
             return await _load_host().create(order.model_copy(update={"shared": shared}), site, ledger)

@@ -12,8 +12,7 @@ from typing import Protocol
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab import others
-from nearmetal.lab.borrowed import lock as borrowed_lock
+from nearmetal.lab import host_lock, others
 from nearmetal.say import Say, ignore_text
 
 LOCK_FILE = ".lock"
@@ -58,7 +57,7 @@ def measuring(say: Say = ignore_text) -> Iterator[int]:
     """
     path = Paths.default().state / _MEASURING
     busy = "another run is measuring on this host"
-    with exclusive(path, busy, say) as descriptor, borrowed_lock.share_here(), others.present():
+    with exclusive(path, busy, say) as descriptor, host_lock.share_here(), others.present():
         yield descriptor
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from nearmetal.model import Warned
 
 _FILE = "nearmetal-measuring"
-"""Not the lock of a machine that is measured by SSH (`nearmetal.lab.borrowed.lock`)."""
+"""Not the lock of a machine that is measured by SSH (`nearmetal.lab.host_lock`)."""
 _FLOCK = "hhqqi4x"
 """The kernel's `struct flock`: type, whence, start, length (0: to the end), process."""
 _PIDS = 1 << 22

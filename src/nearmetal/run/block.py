@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.borrowed import lock
+from nearmetal.lab import host_lock
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.left import Left
@@ -104,4 +104,4 @@ async def _hold_hosts(task: BlockTask, lab: Lab) -> None:
         with contextlib.suppress(HostCannot):
             await lab.site(name)
         if name in lab.sites:
-            await lock.hold(lab.sites[name])
+            await host_lock.hold(lab.sites[name])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nearmetal import cpu_lists, plugins
 from nearmetal.errors import HostCannot
-from nearmetal.lab.borrowed import lock
+from nearmetal.lab import host_lock
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.cpus.sharing import Share
@@ -231,7 +231,7 @@ class _Here:
             try:
                 self._refuse_unusable(name)
                 site = await self._open_site(name)
-                if site.spec is not None and not (free := await lock.found(site)).ok:
+                if site.spec is not None and not (free := await host_lock.found(site)).ok:
                     self._hosts[name] = free.model_copy(update={"what": f"host {name}: {free.what}"})
                     return self._hosts[name]
                 self._hosts[name] = _Host(

@@ -11,7 +11,7 @@ from typing import TypeVar
 from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
-from nearmetal.lab.borrowed import lock
+from nearmetal.lab import host_lock
 from nearmetal.lab.borrowed.machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowed, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
@@ -50,7 +50,7 @@ async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
     except NearmetalError as error:
         return [Finding(what=f"a way into {way.ssh}", ok=False, detail=error.what, remedy=error.remedy)]
     try:
-        found = [*await programs(there, TOOLS), await _cpus_found(machine, there), await lock.found(there)]
+        found = [*await programs(there, TOOLS), await _cpus_found(machine, there), await host_lock.found(there)]
         return [*found, await address_found(there)] if found[0].ok else found
     finally:
         await there.close()
@@ -99,7 +99,7 @@ class BehindSsh:
             lacking = next((one for one in needed if not one.ok), None)
             if lacking:
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
-            await lock.hold(there)
+            await host_lock.hold(there)
             own = borrowed(handle, order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
             entered = own.knowing(data={"way": way.model_dump(mode="json")})
             ledger.creating(entered)

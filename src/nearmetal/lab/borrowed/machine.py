@@ -13,9 +13,8 @@ from typing import TypeVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, TimedOut
-from nearmetal.lab import cgroup
+from nearmetal.lab import cgroup, host_lock
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.borrowed import lock
 from nearmetal.lab.machines import scratch
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
@@ -194,7 +193,7 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"it did not come back within {BOOT:g} s", self.name) from None
         self.close()
         self.boot_id = self.there.boot_id
-        await lock.hold(self.there)
+        await host_lock.hold(self.there)
         self._group = await self._confine(self.name, self._spec, self._cpus, self.there)
         await self.connect()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import host_lock as lock
 from nearmetal.lab import others
-from nearmetal.lab.borrowed import lock
 from nearmetal.lab.site import LocalSite
 
 
