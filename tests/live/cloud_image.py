@@ -11,7 +11,6 @@ PACKAGES = "systemd-sysv,cloud-init,openssh-server,linux-image-cloud-amd64,ifupd
 PROGRAMS = {"syslinux": "syslinux", "mcopy": "mtools", "mkfs.vfat": "dosfstools", "sfdisk": "fdisk"}
 """What it takes beyond what nearmetal needs, with the Debian package that has it."""
 MASTER_BOOT_RECORD = Path("/usr/lib/syslinux/mbr/mbr.bin")
-MEBIBYTE = 2**20
 BOOT, ROOT = 128, 1536
 """MiB of the two partitions."""
 CONFIGURATION = """\

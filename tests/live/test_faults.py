@@ -535,10 +535,6 @@ def describe_fault(record: TrialRecord) -> str:
     return f"{record.status.value} {record.blame} {record.cause}"
 
 
-def describe(record: TrialRecord) -> str:
-    return f"{record.trial.id} {describe_fault(record)}: {record.reason}"
-
-
 @pytest.mark.parametrize("what", CANNOT)
 def test_a_fault_that_cannot_be_tried_here(what: str) -> None:
     pytest.skip(f"{what}: {CANNOT[what]}")

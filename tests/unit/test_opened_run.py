@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import duckdb
 import pandas
@@ -17,7 +18,7 @@ from nearmetal import opened_run
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report import exports
 from nearmetal.report.reading import read
-from nearmetal.report.tidy import NAMES, TidyTable, find_columns, make_table
+from nearmetal.report.tidy import Name, TidyTable, find_columns, make_table
 from nearmetal.store.folder import RunFolder
 from tests import plausible_networks, plausible_run
 from tests.command_line import called
@@ -98,7 +99,7 @@ def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
         nearmetal.open_run(tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", get_args(Name))
 def test_a_table_is_the_same_in_every_format(run: RunFolder, name: str, tmp_path: Path) -> None:
     table = make_table(read(run), name)  # type: ignore[arg-type]
     written = called("export", str(run.path), "--table", name).stdout
@@ -139,7 +140,7 @@ def test_the_report_writes_them_too(run: RunFolder, tmp_path: Path) -> None:
     assert "vega-lite" in json.loads((copy / "report" / "verdicts-ratios.vl.json").read_text())["$schema"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", get_args(Name))
 def test_the_docs_name_each_column(run: RunFolder, name: str) -> None:
     (chapter,) = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.DOTALL | re.MULTILINE)
     rows = (line.split("|")[1] for line in chapter.splitlines() if line.startswith("| `"))

@@ -5,7 +5,6 @@ import pytest
 from nearmetal.run import room
 
 MEBIBYTE = 2**20
-HEADING = "Filesystem 1024-blocks Used Available Capacity Mounted on\n"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from nearmetal.model import Assignment, Plan
 from nearmetal.report.reading import ReportInput
 
 Name = Literal["trials", "blocks", "contrasts"]
-NAMES: tuple[Name, ...] = ("trials", "blocks", "contrasts")
 
 Cell = str | int | float | bool | None
 

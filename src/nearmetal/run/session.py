@@ -194,13 +194,11 @@ async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: 
             refuse_what_is_not_as_planned(folder, manifest)
         hosts = {} if is_measured else collect_hosts(manifest.study)
         with _at_work(folder):
-            changed = {} if is_measured else await _prepare_again(folder, manifest, hosts, say)
+            changed = {} if is_measured else await _prepare_again(manifest, hosts, say)
             return await run_blocks(folder, hosts, listeners, changed)
 
 
-async def _prepare_again(
-    folder: RunFolder, manifest: Manifest, hosts: Mapping[str, HostSpec], say: Say
-) -> Mapping[str, tuple[str, str]]:
+async def _prepare_again(manifest: Manifest, hosts: Mapping[str, HostSpec], say: Say) -> Mapping[str, tuple[str, str]]:
     """Have ready what blocks need; what is another version than when the run began."""
     async with aclosing(opener(hosts, say)) as open_site:
         await preparing.build_image(manifest.study, say)

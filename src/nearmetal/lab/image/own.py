@@ -62,7 +62,6 @@ done <"$3.parts"
 echo "no partition of it holds a root file system that this kernel mounts" >&2
 exit 3
 """
-_NO_ROOT = 3
 
 
 @dataclass(frozen=True)
