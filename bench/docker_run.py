@@ -23,7 +23,7 @@ from nearmetal.environments.docker import plugin
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.changes.ledger import Ledger
-from nearmetal.lab.containers.api import DOCKER, Engine
+from nearmetal.lab.containers.api import DOCKER, ContainerEngine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.lab import remove
 from nearmetal.lab.networks import network
@@ -35,7 +35,7 @@ from nearmetal.model import MachineSpec, Order
 async def some_engine() -> AsyncIterator[str]:
     """One that answers, else one for this run."""
     try:
-        url = (await Engine.connect(DOCKER.address({}))).address
+        url = (await ContainerEngine.connect(DOCKER.address({}))).address
     except HostCannot:
         with tempfile.TemporaryDirectory(prefix="nearmetal-bench-") as folder:
             async with own_engine(Path(folder)) as url:
@@ -84,7 +84,7 @@ async def measure(rounds: int) -> None:
             name = f"nm-bench-{os.getpid()}-{number}"
             with ledger.held(Paths.default().state / "ledgers" / f"{name}.jsonl") as lab:
                 made.append(await ours(engine, name, lab))
-            client = (await Engine.connect(engine)).client
+            client = (await ContainerEngine.connect(engine)).client
             tags = [tag for one in client.images() for tag in one["RepoTags"] or () if tag.startswith("nearmetal/lab:")]
             run.append(await theirs(engine, tags[0]))
     del made[0], run[0]  # the image was taken over, and programs were read for the first time

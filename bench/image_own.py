@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.own_image import busybox, docker_archive, layer
 
 from nearmetal.config import Paths
-from nearmetal.lab.image import Recipe, Source, build, build_own
+from nearmetal.lab.image import ImageSource, Recipe, build, build_own
 
 GOAL = 20.0
 """Seconds, for 100 MB."""
@@ -38,7 +38,7 @@ async def main(megabytes: int, rounds: int) -> None:
         taken = []
         for _ in range(rounds):
             began = time.monotonic()
-            await build_own(Source("bench", archive, lab), Path(scratch, "cache"), lambda text: None)
+            await build_own(ImageSource("bench", archive, lab), Path(scratch, "cache"), lambda text: None)
             taken.append(time.monotonic() - began)
             shutil.rmtree(Path(scratch, "cache"))
             print(f"  {taken[-1]:.1f} s")

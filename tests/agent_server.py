@@ -22,7 +22,7 @@ needs_probe = pytest.mark.skipif(
 
 
 @contextlib.asynccontextmanager
-async def agent_process(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, agent.Endpoint]]:
+async def agent_process(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, agent.AgentEndpoint]]:
     (folder / "secret").write_bytes(SECRET)
     serving = await asyncio.create_subprocess_exec(
         *(str(probe.path()), "agent", "--listen", "127.0.0.1:0", "--secret", str(folder / "secret")),
@@ -32,7 +32,7 @@ async def agent_process(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.
     try:
         assert serving.stdout is not None
         line = (await serving.stdout.readline()).decode()
-        yield serving, agent.Endpoint("127.0.0.1", int(line.rpartition(":")[2]), SECRET)
+        yield serving, agent.AgentEndpoint("127.0.0.1", int(line.rpartition(":")[2]), SECRET)
     finally:
         with contextlib.suppress(ProcessLookupError):
             serving.kill()
@@ -40,12 +40,12 @@ async def agent_process(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.
 
 
 @contextlib.asynccontextmanager
-async def agent_serving(folder: Path) -> AsyncIterator[agent.Endpoint]:
+async def agent_serving(folder: Path) -> AsyncIterator[agent.AgentEndpoint]:
     async with agent_process(folder) as (_, endpoint):
         yield endpoint
 
 
-def agent_machine(endpoint: agent.Endpoint) -> agent.AgentMachine:
+def agent_machine(endpoint: agent.AgentEndpoint) -> agent.AgentMachine:
     machine = agent.AgentMachine(
         name="far",
         role="server",

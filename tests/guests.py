@@ -1,10 +1,10 @@
 """A guest on paper, for tests of what is said to its monitor."""
 
-from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.arguments import GuestSpec
 from nearmetal.model import Port
 
 PORT = Port(address="10.111.0.7", prefix=16, mac="02:00:00:00:00:07", switch="/run/netns/lab", outside="port7")
-GUEST = Guest(
+GUEST = GuestSpec(
     name="nm-a-1",
     machine="q35",
     accel="tcg",

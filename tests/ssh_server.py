@@ -74,8 +74,8 @@ async def serving(port: int = 0, host_key: asyncssh.SSHKey = HOST) -> AsyncItera
         await server.wait_closed()
 
 
-def endpoint(port: int, client_key: asyncssh.SSHKey = CLIENT) -> ssh.Endpoint:
-    return ssh.Endpoint("127.0.0.1", port, "root", client_key, HOST)
+def endpoint(port: int, client_key: asyncssh.SSHKey = CLIENT) -> ssh.SshEndpoint:
+    return ssh.SshEndpoint("127.0.0.1", port, "root", client_key, HOST)
 
 
 def machine_at(port: int) -> ssh.SshMachine:

@@ -74,7 +74,7 @@ def measure(noise: str, arms: int, blocks: int, runs: int) -> Row:
     true = float(np.quantile(need, power.POWER))
     said, found, held = [], [], 0
     for values in boots(noise, runs, arms, generator):
-        one = power.Noise.of(values)
+        one = power.BootNoise.of(values)
         smallest = power.smallest([one], blocks, LEVEL)
         assert smallest is not None
         said.append(smallest)

@@ -26,7 +26,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
-from nearmetal.lab.containers.api import DOCKER, Engine
+from nearmetal.lab.containers.api import DOCKER, ContainerEngine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.cpus import sharing
 from nearmetal.lab.lab import Lab
@@ -129,7 +129,7 @@ async def engine_for(kinds: Sequence[str]) -> AsyncIterator[None]:
         yield
         return
     try:
-        await Engine.connect(DOCKER.address({}))
+        await ContainerEngine.connect(DOCKER.address({}))
     except HostCannot:
         async with own_engine(Paths.default().cache / "engine") as url:
             os.environ["DOCKER_HOST"] = url

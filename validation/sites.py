@@ -33,9 +33,10 @@ def place_blocks(generator: np.random.Generator, sites: int, blocks: int) -> np.
 
 
 def simulate(
-    generator: np.random.Generator, placed: np.ndarray, effects: Sequence[float], noise: Sequence[float]
+    generator: np.random.Generator, placed: np.ndarray, effects: np.ndarray, noise: Sequence[float]
 ) -> np.ndarray:
-    return np.asarray(effects)[placed] + np.asarray(noise)[placed] * generator.normal(size=len(placed))
+    values: np.ndarray = effects[placed] + np.asarray(noise)[placed] * generator.normal(size=len(placed))
+    return values
 
 
 def count(

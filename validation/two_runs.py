@@ -28,7 +28,7 @@ import stopping
 
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
 from nearmetal.analysis.over_runs import compare_runs
-from nearmetal.analysis.rank_sum import Ranked, find_exact_ps, rank_sum
+from nearmetal.analysis.rank_sum import BoundedValues, find_exact_ps, rank_sum
 from nearmetal.analysis.sequential import looks
 from nearmetal.analysis.signed_rank import signed_rank
 
@@ -166,7 +166,9 @@ def with_own_shifts(noise: str, sides: tuple[int, int], blocks: int, shifts: tup
         pairs: Iterable[Found] = map(found, known[0][0], known[1][0])
     else:
         pairs = (
-            _found_of_runs([Ranked.of(run[one]) for run in known[0]], [Ranked.of(run[one]) for run in known[1]])
+            _found_of_runs(
+                [BoundedValues.of(run[one]) for run in known[0]], [BoundedValues.of(run[one]) for run in known[1]]
+            )
             for one in range(runs)
         )
     where = f"{noise}, runs vary by {' and '.join(f'{one:g}' for one in dict.fromkeys(shifts))}"
@@ -176,7 +178,7 @@ def with_own_shifts(noise: str, sides: tuple[int, int], blocks: int, shifts: tup
     return row(what, where, of, pairs, is_promised, MOST_FALSE_OF_RUNS)
 
 
-def _found_of_runs(before: list[Ranked], after: list[Ranked]) -> Found:
+def _found_of_runs(before: list[BoundedValues], after: list[BoundedValues]) -> Found:
     p = compare_runs(before, after, LEVEL, LOG_RESOLUTION).p
     return Found(p is not None and p <= LEVEL, False)
 

@@ -27,7 +27,7 @@ _RULE = re.compile(r"\|[\s:|-]+\|")
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManualEntry:
     """A row of a table that is about some words."""
 
     words: tuple[str, ...]
@@ -37,7 +37,7 @@ class Entry:
     """Column and cell, without markup."""
 
 
-def read_entries() -> list[Entry]:
+def read_entries() -> list[ManualEntry]:
     """Of all pages that are there."""
     here = Path(__file__).parent
     folder = here / "manual" if (here / "manual").is_dir() else here.parents[1] / "docs"
@@ -45,7 +45,7 @@ def read_entries() -> list[Entry]:
     return [entry for page in pages if page.is_file() for entry in parse_page(page.name, page.read_text("utf-8"))]
 
 
-def parse_page(name: str, text: str) -> Iterator[Entry]:
+def parse_page(name: str, text: str) -> Iterator[ManualEntry]:
     """Each row whose first cell names something in code; and each "`cause`: meaning" of a row."""
     heading, columns = "", [""]
     lines = text.splitlines()
@@ -59,10 +59,10 @@ def parse_page(name: str, text: str) -> Iterator[Entry]:
         elif line.startswith("|") and (cells := _split_cells(line)):
             told = [(column, _strip_markup(cell)) for column, cell in zip(columns[1:], cells[1:], strict=False)]
             if words := tuple(_CODE.findall(cells[0])):
-                yield Entry(words, name, heading, tuple((column, cell) for column, cell in told if cell))
+                yield ManualEntry(words, name, heading, tuple((column, cell) for column, cell in told if cell))
             for part in (part for cell in cells[1:] for part in cell.split(";")):
                 if found := re.match(r"\s*`([a-z-]+)`: (.+)", part):
-                    yield Entry((found[1],), name, heading, (("meaning", _strip_markup(found[2])),))
+                    yield ManualEntry((found[1],), name, heading, (("meaning", _strip_markup(found[2])),))
 
 
 def _split_cells(line: str) -> list[str]:

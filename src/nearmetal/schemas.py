@@ -13,14 +13,14 @@ from typing import Any
 
 from nearmetal.analysis.results import Analysis
 from nearmetal.analysis.summary import Summary
-from nearmetal.analysis.two_runs import Compared
+from nearmetal.analysis.two_runs import Comparison
 from nearmetal.by_hand.documents import Down, Ls, Up
 from nearmetal.dashboard.document import Serving
 from nearmetal.isolate.documents import IsolateOff, IsolateOn, IsolatePlan, IsolateStatus
 from nearmetal.isolate.proof import Proof
-from nearmetal.lab.clean import Cleaned
-from nearmetal.lab.doctor import Examined
-from nearmetal.lab.image.documents import Boxed, Built, Images
+from nearmetal.lab.clean import CleanOutput
+from nearmetal.lab.doctor import Diagnosis
+from nearmetal.lab.image.documents import BoxOutput, Built, Images
 from nearmetal.manual import read_entries
 from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.run import events
@@ -34,13 +34,13 @@ _OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)
 _PRINTED: tuple[type[Document], ...] = (
     Analysis,
     QueryAnswer,
-    Boxed,
+    BoxOutput,
     Built,
     Calibration,
-    Cleaned,
-    Compared,
+    CleanOutput,
+    Comparison,
     Down,
-    Examined,
+    Diagnosis,
     Images,
     IsolateOff,
     IsolateOn,

@@ -17,7 +17,7 @@ _LEAST = 16
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     title: str
     is_of_numbers: bool = False
     """They stand at the right."""
@@ -33,7 +33,7 @@ Row = Sequence[str]
 
 
 def fit_table(
-    columns: Sequence[Column], rows: Iterable[Row], width: int, style: str = "bold", whole: bool = False
+    columns: Sequence[TextColumn], rows: Iterable[Row], width: int, style: str = "bold", whole: bool = False
 ) -> RenderableType:
     """Rows that have their name first, for a terminal `width` columns wide; headings in a `style`.
 
@@ -49,19 +49,19 @@ def fit_table(
     return Group(*(line for row in listed for line in _make_list(columns, row, whole)))
 
 
-def _measure_needed(columns: Sequence[Column], natural: Sequence[int]) -> int:
+def _measure_needed(columns: Sequence[TextColumn], natural: Sequence[int]) -> int:
     least = (min(_LEAST, size) if one.flows else size for one, size in zip(columns, natural, strict=True))
     return sum(least) + _GAP * (len(columns) - 1)
 
 
-def _share_width(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+def _share_width(columns: Sequence[TextColumn], natural: Sequence[int], width: int) -> list[int]:
     """What each column gets, where words take what the others leave."""
     flowing = [size for one, size in zip(columns, natural, strict=True) if one.flows]
     left = width - _GAP * (len(columns) - 1) - (sum(natural) - sum(flowing))
     return [min(size, left // len(flowing)) if one.flows else size for one, size in zip(columns, natural, strict=True)]
 
 
-def _make_beside(columns: Sequence[Column], rows: Sequence[Row], natural: Sequence[int], style: str) -> Table:
+def _make_beside(columns: Sequence[TextColumn], rows: Sequence[Row], natural: Sequence[int], style: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style=style)
     for one, size in zip(columns, natural, strict=True):
         least = min(_LEAST, size)
@@ -75,7 +75,9 @@ def _make_name(name: str, whole: bool) -> Text:
     return Text(name, no_wrap=whole, overflow="ignore" if whole else "fold")
 
 
-def _make_below(columns: Sequence[Column], rows: Sequence[Row], sizes: Sequence[int], style: str, whole: bool) -> Group:
+def _make_below(
+    columns: Sequence[TextColumn], rows: Sequence[Row], sizes: Sequence[int], style: str, whole: bool
+) -> Group:
     lines: list[RenderableType] = []
     if len(columns) > 1:
         lines.append(_make_line(columns, [Text(one.title, style=style) for one in columns], sizes))
@@ -84,7 +86,7 @@ def _make_below(columns: Sequence[Column], rows: Sequence[Row], sizes: Sequence[
     return Group(*lines)
 
 
-def _make_line(columns: Sequence[Column], cells: Sequence[Text], sizes: Sequence[int]) -> Padding:
+def _make_line(columns: Sequence[TextColumn], cells: Sequence[Text], sizes: Sequence[int]) -> Padding:
     grid = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
     for one, size in zip(columns, sizes, strict=True):
         grid.add_column(justify=one.side, width=size, overflow="fold")
@@ -92,7 +94,7 @@ def _make_line(columns: Sequence[Column], cells: Sequence[Text], sizes: Sequence
     return Padding(grid, (0, 0, 0, _INDENT), expand=False)
 
 
-def _make_list(columns: Sequence[Column], row: Row, whole: bool) -> Iterable[RenderableType]:
+def _make_list(columns: Sequence[TextColumn], row: Row, whole: bool) -> Iterable[RenderableType]:
     yield _make_name(row[0], whole)
     for one, cell in zip(columns[1:], row[1:], strict=True):
         text = Text(f"{one.title}: {cell}" if one.title else cell, overflow="fold")

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot, TimedOut, ToolFailed
-from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Commands, Environment, Handle, MachineSpec, Order
 from tests.agent_server import agent_machine, agent_serving, needs_probe
@@ -33,7 +33,7 @@ async def commands(
         case "local":
             yield LocalSite()
         case "bound":
-            yield Bound(LocalSite())
+            yield BoundCommands(LocalSite())
         case "ssh":
             async with serving() as server:
                 far = machine_at(server.get_port())

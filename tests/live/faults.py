@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nearmetal.errors import MachineLost
-from nearmetal.lab.containers.api import Engine
+from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.site import must
 from nearmetal.model import Machine, Stage
 
@@ -148,12 +148,12 @@ def set_group(file: str, value: str) -> Deed:
 
 
 async def remove_container(stage: Stage) -> None:
-    engine = await Engine.connect(os.environ["DOCKER_HOST"])
+    engine = await ContainerEngine.connect(os.environ["DOCKER_HOST"])
     await engine.call(engine.client.remove_container, stage.servers[0].name, force=True, v=True)
 
 
 async def kill_first_process(stage: Stage) -> None:
-    engine = await Engine.connect(os.environ["DOCKER_HOST"])
+    engine = await ContainerEngine.connect(os.environ["DOCKER_HOST"])
     told = await engine.call(engine.client.inspect_container, stage.servers[0].name)
     os.kill(told["State"]["Pid"], signal.SIGKILL)
 

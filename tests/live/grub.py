@@ -146,7 +146,7 @@ def _first_programs() -> bytes:
         "nearmetal-probe": (probe.path().read_bytes(), 0o755),
         "init": (_INIT.encode(), 0o755),
     }
-    console = newc.Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
+    console = newc.ArchiveEntry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
     folders = map(newc.folder, ("dev", "proc", "sysfs", "devtmpfs"))
     return newc.archive([*folders, console, *newc.with_folders(files)])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from nearmetal.lab.image import Image, initrd, modules, store
 from nearmetal.lab.image.build import sha256
 from nearmetal.lab.image.image import read
-from nearmetal.lab.image.recipe import Modules, Wanted
+from nearmetal.lab.image.recipe import Modules, ModuleSet
 
 from . import debian
 
@@ -23,8 +23,8 @@ _KERNEL = "linux-image-cloud-amd64"
 """That for virtual machines, which is small: others have drivers that no guest of these tests needs."""
 _NEEDED = Modules(
     buses=("virtio_pci", "virtio_blk"),
-    disks=Wanted(("crc32c_generic", "ext4"), {}),
-    network=Wanted(("virtio_net",), {}),
+    disks=ModuleSet(("crc32c_generic", "ext4"), {}),
+    network=ModuleSet(("virtio_net",), {}),
     guest=(),
 )
 

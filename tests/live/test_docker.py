@@ -18,7 +18,7 @@ from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab.changes.ledger import ledgers_folder, outstanding
 from nearmetal.lab.clean import clean
-from nearmetal.lab.containers.api import Engine
+from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.image import Image
@@ -123,7 +123,7 @@ async def test_limits_are_what_was_ordered(make: Make, notes: Notes) -> None:
 async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: str) -> None:
     machine, other = await make(), await make()
     assert isinstance(machine, Container) and isinstance(other, Container)
-    client = (await Engine.connect(engine)).client
+    client = (await ContainerEngine.connect(engine)).client
     client.pause(machine.id)
     client.unpause(machine.id)
     machines = [other, machine]
@@ -165,7 +165,7 @@ async def test_every_container_starts_fresh_from_one_image(make: Make, engine: s
     other = await make()
     assert one.boot_id != other.boot_id
     assert (await other.exec(["test", "-e", "/root/mark"])).status == 1
-    client = (await Engine.connect(engine)).client
+    client = (await ContainerEngine.connect(engine)).client
     labelled = [image["Labels"] or {} for image in client.images()]
     assert len([labels for labels in labelled if labels.get("nearmetal.digest") == lab_image.digest]) == 1
 
@@ -246,7 +246,7 @@ async def test_a_strangers_container_of_the_same_name_stays(
     make: Make, environment: DockerEnvironment, site: LocalSite, notes: Notes, engine: str, token: str
 ) -> None:
     await make()  # so that the image is there
-    client = (await Engine.connect(engine)).client
+    client = (await ContainerEngine.connect(engine)).client
     image = client.inspect_container(f"{token}-1")["Image"]
     stranger = client.create_container(image, command=["true"], name=f"{token}-2")["Id"]
     try:
@@ -284,7 +284,7 @@ async def test_an_engine_of_ones_own_leaves_nothing(folder: Path) -> None:
         path: Path(path).exists() for path in ("/etc/docker", "/run/docker", "/run/containerd", "/opt/containerd")
     }
     async with own_engine(folder) as url:
-        assert (await Engine.connect(url)).client.ping()
+        assert (await ContainerEngine.connect(url)).client.ping()
     assert not (folder / "docker.sock").exists()
     assert {path: Path(path).exists() for path in before} == before
     assert stays(str(folder)) == []
@@ -302,7 +302,7 @@ async def test_an_engine_of_ones_own_keeps_to_itself_when_another_ends(
             before = _mounted(daemon)
             await first.aclose()
             assert _mounted(daemon) == before >= {"/etc/docker", "/run/docker", "/run/containerd", "/opt/containerd"}
-            assert (await Engine.connect(url)).client.ping()
+            assert (await ContainerEngine.connect(url)).client.ping()
 
 
 def _mounted(process: int) -> set[str]:
@@ -427,5 +427,5 @@ async def _dies(machine: Container) -> bool:
 
 
 async def _containers(engine: str, token: str) -> list[str]:
-    client = (await Engine.connect(engine)).client
+    client = (await ContainerEngine.connect(engine)).client
     return [name for one in client.containers(all=True) for name in one["Names"] if token in name]

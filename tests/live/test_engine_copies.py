@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nearmetal.lab.containers import copies
-from nearmetal.lab.containers.api import DOCKER, PODMAN, Brand, Engine
+from nearmetal.lab.containers.api import DOCKER, PODMAN, Brand, ContainerEngine
 from nearmetal.lab.image import Image, Recipe, ls
 from tests.command_line import called
 from tests.unit.test_image_store import finished
@@ -33,7 +33,7 @@ def brand(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Br
 
 @pytest.fixture
 def client(brand: Brand) -> Any:
-    return asyncio.run(Engine.connect(brand.address({}), brand)).client
+    return asyncio.run(ContainerEngine.connect(brand.address({}), brand)).client
 
 
 @pytest.fixture

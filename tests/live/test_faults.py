@@ -22,7 +22,7 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.clean import clean
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.image import Image
-from nearmetal.lab.image.own import Source, build_own
+from nearmetal.lab.image.own import ImageSource, build_own
 from nearmetal.lab.lock import LOCK_FILE
 from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
@@ -508,7 +508,7 @@ async def test_a_cache_that_is_full_while_an_image_is_made(
     began = time.monotonic()
     with small_disk(tmp_path / "cache", size) as small:
         with pytest.raises((HostCannot, ToolFailed), match=r"MiB are free|No space left") as told:
-            await build_own(Source("full", archive, lab_image), small, print)
+            await build_own(ImageSource("full", archive, lab_image), small, print)
         assert [file for file in small.rglob("*") if file.is_file() and file.name != LOCK_FILE] == []
     keep_line(f"cache full {what} (image)", time.monotonic() - began, str(told.value).replace(str(tmp_path), ""))
     assert told.value.remedy and str(small) in str(told.value)

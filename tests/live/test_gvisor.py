@@ -18,7 +18,7 @@ import pytest
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import MachineLost
 from nearmetal.lab import cgroup
-from nearmetal.lab.containers.api import Engine
+from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.containers.sandboxed import SandboxedContainer
 from nearmetal.lab.image import Image
@@ -210,7 +210,7 @@ async def test_it_and_its_network_die_with_their_controller(
     order = Order(name=name, role="server", spec=MachineSpec(), options=options, provision="boot", port=port, cpus="0")
     async with controller(order, environment.kind) as handle:
         pass
-    client = (await Engine.connect(engine)).client
+    client = (await ContainerEngine.connect(engine)).client
     for _ in range(100):
         if not [one for one in client.containers() if any(name in called for called in one["Names"])]:
             break

@@ -12,8 +12,8 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab.containers import copies
 from nearmetal.lab.containers import image as container_image
-from nearmetal.lab.containers.api import DOCKER, Engine
-from nearmetal.lab.image import REMEDY, Image, Source, build_own, rm
+from nearmetal.lab.containers.api import DOCKER, ContainerEngine
+from nearmetal.lab.image import REMEDY, Image, ImageSource, build_own, rm
 from nearmetal.lab.image.archive import read_bundle
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
@@ -68,7 +68,7 @@ async def test_what_an_image_starts_is_measured_in_each_environment(
     monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
     name = f"own-{os.getpid()}"
     assert len(STUDY.splitlines()) <= 20
-    image = await build_own(Source(name, archive, lab_image), Paths.default().cache, print)
+    image = await build_own(ImageSource(name, archive, lab_image), Paths.default().cache, print)
     try:
         found = await ran(STUDY.replace('image = "mine"', f'image = "{name}"'), home / "run")
     finally:
@@ -88,7 +88,7 @@ async def test_a_reference_is_taken_from_an_engine_that_has_it(
     archive: Path, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", engine)
-    connected = await Engine.connect(engine)
+    connected = await ContainerEngine.connect(engine)
     name = f"own-{os.getpid()}:1"
     identity = await connected.call(container_image.provided, connected.client, str(archive), "docker")
     try:

@@ -12,7 +12,7 @@ import pytest
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.lab import probe
 from nearmetal.lab.containers import image as container_image
-from nearmetal.lab.containers.api import DOCKER, PODMAN, Brand, Engine
+from nearmetal.lab.containers.api import DOCKER, PODMAN, Brand, ContainerEngine
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
@@ -47,10 +47,10 @@ blocks = 1
 
 
 @pytest.fixture
-async def client(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Engine]:
+async def client(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ContainerEngine]:
     """An engine that has an image of busybox alone, whose own program would end at once as nobody."""
     monkeypatch.setenv("DOCKER_HOST", engine)
-    connected = await Engine.connect(engine)
+    connected = await ContainerEngine.connect(engine)
     root = tmp_path / "root.tar"
     with tarfile.open(root, "w") as tar:
         tar.add(shutil.which("busybox") or "/bin/busybox", "bin/busybox")
@@ -69,7 +69,7 @@ async def client(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     connected.client.remove_image(REFERENCE, force=True)
 
 
-async def test_a_container_is_made_of_a_reference_or_an_archive(client: Engine, tmp_path: Path) -> None:
+async def test_a_container_is_made_of_a_reference_or_an_archive(client: ContainerEngine, tmp_path: Path) -> None:
     archive = tmp_path / "own.tar"
     with archive.open("wb") as file:
         file.writelines(client.client.get_image(REFERENCE))
@@ -91,7 +91,7 @@ async def test_a_container_is_made_of_a_reference_or_an_archive(client: Engine, 
 async def test_an_archive_takes_no_name_from_an_image_that_the_engine_has(
     service: str, brand: Brand, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    client = (await Engine.connect(request.getfixturevalue(service), brand)).client
+    client = (await ContainerEngine.connect(request.getfixturevalue(service), brand)).client
     name, ids = "nearmetal-tests/named:1", []
     for file in ("theirs", "operators"):
         root = tmp_path / f"{file}.tar"
@@ -113,7 +113,7 @@ async def test_an_archive_takes_no_name_from_an_image_that_the_engine_has(
             client.remove_image(id, force=True)
 
 
-async def test_an_image_that_the_engine_has_not_is_told(client: Engine, site: LocalSite) -> None:
+async def test_an_image_that_the_engine_has_not_is_told(client: ContainerEngine, site: LocalSite) -> None:
     spec = MachineSpec(image="nearmetal-tests/none:1")
     findings = await DockerEnvironment().check(EnvironmentSpec(kind="docker"), spec, site)
     (bad,) = [finding for finding in findings if not finding.ok]
@@ -121,7 +121,9 @@ async def test_an_image_that_the_engine_has_not_is_told(client: Engine, site: Lo
 
 
 @pytest.fixture(params=[("sh",), ("cat", "sha256sum")], ids=" ".join)
-def short(request: pytest.FixtureRequest, client: Engine, tmp_path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+def short(
+    request: pytest.FixtureRequest, client: ContainerEngine, tmp_path: Path
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """An image without some programs, and which those are."""
     lacking: tuple[str, ...] = request.param
     root = tmp_path / "short.tar"
@@ -158,7 +160,7 @@ async def test_a_run_with_an_image_without_what_gets_us_in_says_so(
 
 
 async def test_a_run_says_that_its_machines_are_made_of_different_images(
-    client: Engine, tmp_path: Path, lab_image: Image
+    client: ContainerEngine, tmp_path: Path, lab_image: Image
 ) -> None:
     from nearmetal.report.reading import read
     from nearmetal.store.folder import RunFolder

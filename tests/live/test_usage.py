@@ -23,7 +23,7 @@ from nearmetal.lab.machines import scratch
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import CPU_STATES, Observation
 from nearmetal.observers._usage_samples import Own, SamplerLines, Span, average_samples, parse_samples
-from nearmetal.observers.usage import Usage
+from nearmetal.observers.usage import UsageObserver
 
 from .laboratory import laboratory, machine, spec, stage, study
 
@@ -62,7 +62,7 @@ async def test_cpus_and_disks_are_those_of_mpstat_and_iostat() -> None:
     async with laboratory() as lab:
         server = await machine(lab, "host", spec())
         loads = [await server.spawn(BUSY), await server.spawn(["sh", "-c", WRITES])]
-        watch = await Usage(OFTEN).start(stage(server))
+        watch = await UsageObserver(OFTEN).start(stage(server))
         (cpus, cpus_read), (disks, disks_read) = await asyncio.gather(
             told(["mpstat", "-o", "JSON", "-P", "ALL", str(SECONDS), "1"]),
             told(["iostat", "-o", "JSON", "-d", "-k", "-y", str(SECONDS), "1"]),
@@ -93,7 +93,7 @@ async def test_a_container_is_as_its_engine_sees_it(engine: str, monkeypatch: py
         assert isinstance(server, Container)
         await server.engine.call(server.engine.client.update_container, server.id, cpu_period=100_000, cpu_quota=25_000)
         load = await server.spawn(BUSY)
-        watch = await Usage(OFTEN).start(stage(server))
+        watch = await UsageObserver(OFTEN).start(stage(server))
         realtime = time.time_ns() - time.monotonic_ns()
         stats = await server.engine.call(server.engine.client.stats, server.id, stream=False)
         columns = await must(
@@ -129,7 +129,7 @@ async def test_guest_and_host_are_on_one_clock() -> None:
     """A guest that begins to work is seen to do so from inside and from outside at one time."""
     async with laboratory() as lab:
         server = await machine(lab, "qemu", spec())
-        watch = await Usage(0.25).start(stage(server))
+        watch = await UsageObserver(0.25).start(stage(server))
         await asyncio.sleep(2)
         await must(server, "sysbench", "cpu", "--time=3", "run", timeout=30)
         observation = await watch.stop()
@@ -162,7 +162,7 @@ async def test_a_killed_sampler_is_told_and_the_rest_is_kept(
     monkeypatch.setenv("DOCKER_HOST", engine)
     async with laboratory() as lab:
         server = await machine(lab, kind, spec())
-        watch = await Usage(0.2).start(stage(server))
+        watch = await UsageObserver(0.2).start(stage(server))
         await asyncio.sleep(1)
         pids = (await must(server, "pgrep", "-f", f"^{server.probe} sample")).split()
         await must(server, "kill", "-KILL", *map(bytes.decode, pids))

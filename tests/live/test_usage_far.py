@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from nearmetal.lab.lab import Lab
-from nearmetal.observers.usage import Usage
+from nearmetal.observers.usage import UsageObserver
 
 from .laboratory import stage
 from .test_hosts import lab, made_on
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.live
 
 async def test_a_server_elsewhere_is_sampled_there(lab: Lab) -> None:
     _, server = await made_on(lab, "far")
-    watch = await Usage(0.2).start(stage(server))
+    watch = await UsageObserver(0.2).start(stage(server))
     busy = await server.spawn(["sysbench", "cpu", "--time=30", "run"])
     await asyncio.sleep(2)
     seen = await watch.stop()

@@ -9,7 +9,7 @@ from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import HostCannot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vagrant import login
-from nearmetal.lab.vagrant.output import Login
+from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec
 from tests import fake_vagrant
 
@@ -19,17 +19,17 @@ pytestmark = pytest.mark.live
 
 
 @pytest.fixture
-def boxed(far: FarHost, request: pytest.FixtureRequest, tmp_path: Path) -> Login:
+def boxed(far: FarHost, request: pytest.FixtureRequest, tmp_path: Path) -> VagrantLogin:
     """As `vagrant ssh-config` would tell it: the first key is none of the machine's."""
     someone: User = request.getfixturevalue("login")[0]
     other = asyncssh.generate_private_key("ssh-ed25519")
     other.write_private_key(str(tmp_path / "other"))
     far.run("useradd", "--non-unique", "--uid", "0", "--create-home", "--password", "*", "vagrant")
     keys = (str(tmp_path / "other"), str(someone.home / ".ssh/id_ed25519"))
-    return Login(far.address, far.port, "vagrant", keys, by_command=False)
+    return VagrantLogin(far.address, far.port, "vagrant", keys, by_command=False)
 
 
-async def test_the_key_that_is_accepted_is_taken_and_the_host_key_is_kept(boxed: Login, far: FarHost) -> None:
+async def test_the_key_that_is_accepted_is_taken_and_the_host_key_is_kept(boxed: VagrantLogin, far: FarHost) -> None:
     way = await login.way(boxed, None)
     assert (way.ssh, way.key) == (f"vagrant@{far.address}:{far.port}", boxed.keys[1])
     assert way.host_key == far.host_key.export_public_key().decode().strip()
@@ -39,11 +39,11 @@ async def test_the_key_that_is_accepted_is_taken_and_the_host_key_is_kept(boxed:
         other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
         await login.boot_id(way.model_copy(update={"host_key": other}))
     with pytest.raises(HostCannot, match="none of your keys"):
-        await login.way(Login(boxed.host, boxed.port, boxed.user, boxed.keys[:1], by_command=False), None)
+        await login.way(VagrantLogin(boxed.host, boxed.port, boxed.user, boxed.keys[:1], by_command=False), None)
 
 
 async def test_what_is_wrong_in_one_that_runs_is_told_before(
-    boxed: Login, far: FarHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    boxed: VagrantLogin, far: FarHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root can be had there, and not; the programs are there, and one is not."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}", prepend=":")
@@ -69,4 +69,4 @@ async def test_what_is_wrong_in_one_that_runs_is_told_before(
 
 async def test_nobody_there_is_told() -> None:
     with pytest.raises(HostCannot, match="nothing answers by SSH"):
-        await login.way(Login("127.0.0.1", 9, "vagrant", (), by_command=False), None)
+        await login.way(VagrantLogin("127.0.0.1", 9, "vagrant", (), by_command=False), None)

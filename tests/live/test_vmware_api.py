@@ -15,7 +15,7 @@ from nearmetal.errors import HostCannot, MachineLost, NearmetalError, ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import fingerprint
-from nearmetal.lab.vmware.machine import Seen, Wanted
+from nearmetal.lab.vmware.machine import Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import EnvironmentSpec, Finding, HostSpec, MachineSpec
 from tests.vcenter import PASSWORD, PASSWORD_ENV, Vcenter, machine, vcenter
@@ -56,7 +56,7 @@ def options(there: Vcenter, folder: Path, **more: Any) -> Options:
     return Options.model_validate(given)
 
 
-async def must_see(vsphere: Vsphere, name: str) -> Seen:
+async def must_see(vsphere: Vsphere, name: str) -> VsphereMachine:
     seen = await vsphere.seen((await lending.found(vsphere, name)).reference)
     assert seen is not None
     return seen
@@ -79,13 +79,13 @@ async def test_a_machine_becomes_another_and_what_it_was(vsphere: Vsphere, there
     """Its card is of another model, and keeps its network and its address."""
     before = there.machines()["web"]
     found = await must_see(vsphere, "web")
-    await vsphere.configure(found, Wanted(vcpus=4, cores=2, memory=2048, nic="vmxnet3", mark="me"))
+    await vsphere.configure(found, Reconfiguration(vcpus=4, cores=2, memory=2048, nic="vmxnet3", mark="me"))
     looks = there.machines()["web"]
     assert (looks["Cpus"], looks["Memory"], looks["Nics"], looks["Mark"]) == (4, 2048, ["vmxnet3"], "me")
     assert looks["Places"] == before["Places"]
     seen = await must_see(vsphere, "web")
     assert seen.mark == "me" and seen.version != found.version
-    await vsphere.configure(seen, Wanted(vcpus=2, cores=found.shape.cores, memory=1024, nic="e1000e", mark=""))
+    await vsphere.configure(seen, Reconfiguration(vcpus=2, cores=found.shape.cores, memory=1024, nic="e1000e", mark=""))
     assert there.machines()["web"] == before
 
 
@@ -104,7 +104,7 @@ async def test_power_and_the_address_that_comes_with_it(vsphere: Vsphere, there:
 
 async def test_a_clone_comes_and_goes(vsphere: Vsphere, there: Vcenter) -> None:
     template = await must_see(vsphere, "golden")
-    made = await vsphere.clone(template.reference, "nm-clone", Wanted(mark="me"))
+    made = await vsphere.clone(template.reference, "nm-clone", Reconfiguration(mark="me"))
     await vsphere.settled(template.reference)
     assert there.machines()["nm-clone"]["Cpus"] == 1
     seen = await vsphere.seen(made)
@@ -118,7 +118,7 @@ async def test_a_host_of_esxi_without_a_vcenter(vcenter_program: Path, tmp_path:
     with vcenter(vcenter_program, MACHINES[:1], kind="esxi") as esxi:
         vsphere = Vsphere(options(esxi, tmp_path).account)
         seen = await must_see(vsphere, "web")
-        await vsphere.configure(seen, Wanted(vcpus=1, nic="vmxnet3"))
+        await vsphere.configure(seen, Reconfiguration(vcpus=1, nic="vmxnet3"))
         await vsphere.start(seen.reference)
         assert esxi.machines()["web"]["Running"]
         await vsphere.stop(seen.reference)
@@ -150,7 +150,7 @@ async def test_what_is_not_permitted_names_the_privilege(vsphere: Vsphere, there
     seen = await must_see(vsphere, "web")
     there.order(fault="NoPermission", method="ReconfigVM_Task")
     with pytest.raises(HostCannot, match=r"may not configure 'web': the privilege System.Modify is lacking") as refused:
-        await vsphere.configure(seen, Wanted(vcpus=1))
+        await vsphere.configure(seen, Reconfiguration(vcpus=1))
     assert "role" in refused.value.remedy
 
 

@@ -67,5 +67,5 @@ async def left_over() -> list[str]:
     ]
 
 
-async def cleaned() -> clean.Cleaned:
+async def cleaned() -> clean.CleanOutput:
     return await clean.clean()

@@ -8,7 +8,7 @@ import pytest
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Observation, Stage
 from nearmetal.observers.capture import CaptureWatch
-from nearmetal.observers.usage import Usage, UsageWatch
+from nearmetal.observers.usage import UsageObserver, UsageWatch
 from tests.order import mock_run
 
 STUDY = mock_run.STUDY.replace("[design]", "[observe]\nusage = true\n[design]")
@@ -41,7 +41,7 @@ async def test_usage_can_be_a_factor(tmp_path: Path) -> None:
 async def test_what_was_started_is_stopped_when_another_observer_does_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def start(self: Usage, stage: Stage) -> UsageWatch:
+    async def start(self: UsageObserver, stage: Stage) -> UsageWatch:
         raise ToolFailed("no sampler today", "here")
 
     stopped: list[CaptureWatch] = []
@@ -50,7 +50,7 @@ async def test_what_was_started_is_stopped_when_another_observer_does_not_start(
         stopped.append(self)
         return Observation()
 
-    monkeypatch.setattr(Usage, "start", start)
+    monkeypatch.setattr(UsageObserver, "start", start)
     monkeypatch.setattr(CaptureWatch, "stop", stop)
     _, records = await mock_run.run(tmp_path / "run", STUDY.replace("usage = true", "usage = true\ncapture = true"))
     assert {(record.status, record.reason) for record in records} == {("failed", "here: no sampler today")}

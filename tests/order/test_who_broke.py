@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nearmetal.model import TrialStatus
-from nearmetal.observers.usage import Usage, UsageWatch
+from nearmetal.observers.usage import UsageObserver, UsageWatch
 from nearmetal.treatments.offload import Offload
 from nearmetal.workloads.http import Http
 from tests.order import mock_run
@@ -17,7 +17,7 @@ STUDY = mock_run.STUDY.replace('["base", "slow"]', '["base", "slow"]\noffload = 
 @pytest.mark.parametrize(
     ("who", "owner", "method", "times"),
     [
-        ("the observer 'usage'", Usage, "start", 1),
+        ("the observer 'usage'", UsageObserver, "start", 1),
         ("the observer 'usage'", UsageWatch, "stop", 1),
         ("the workload 'http'", Http, "prepare", 1),
         ("the workload 'http'", Http, "run", 1),
@@ -57,7 +57,7 @@ async def test_the_last_that_broke_is_named(tmp_path: Path, monkeypatch: pytest.
     async def finish(self: object, *words: Any) -> Any:
         raise KeyError("of the workload")
 
-    monkeypatch.setattr(Usage, "start", start)
+    monkeypatch.setattr(UsageObserver, "start", start)
     monkeypatch.setattr(Http, "finish", finish)
     _, records = await mock_run.run(tmp_path / "run", STUDY)
     assert {record.reason for record in records} == {"the workload 'http' broke: KeyError: 'of the workload'"}

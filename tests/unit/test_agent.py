@@ -44,7 +44,7 @@ async def test_a_guest_that_does_not_know_it_is_asked_nothing(tmp_path: Path) ->
         writer.close()
 
     async with await asyncio.start_server(pretend, "127.0.0.1", 0) as impostor:
-        endpoint = agent.Endpoint("127.0.0.1", impostor.sockets[0].getsockname()[1], b"secret")
+        endpoint = agent.AgentEndpoint("127.0.0.1", impostor.sockets[0].getsockname()[1], b"secret")
         with pytest.raises(MachineLost):
             await agent_machine(endpoint).exec(["echo", "confidential"])
         with pytest.raises(NotProvisioned, match="does not know"):
@@ -60,7 +60,7 @@ async def test_another_server_is_no_agent(tmp_path: Path) -> None:
         writer.close()
 
     async with await asyncio.start_server(ssh, "127.0.0.1", 0) as server:
-        endpoint = agent.Endpoint("127.0.0.1", server.sockets[0].getsockname()[1], b"secret")
+        endpoint = agent.AgentEndpoint("127.0.0.1", server.sockets[0].getsockname()[1], b"secret")
         with pytest.raises(NotProvisioned, match="no agent"):
             await agent_machine(endpoint).connect()
 
@@ -135,12 +135,14 @@ async def test_a_request_that_cannot_be_understood_is_told(tmp_path: Path) -> No
 # ── `ask`, by hand ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def asking(endpoint: agent.Endpoint, secret: Path, *argv: str) -> list[str]:
+def asking(endpoint: agent.AgentEndpoint, secret: Path, *argv: str) -> list[str]:
     path = f"PATH={os.environ['PATH']}"
     return [str(probe.path()), "ask", "--at", endpoint.where, "--secret", str(secret), "--env", path, "--", *argv]
 
 
-async def asked(endpoint: agent.Endpoint, secret: Path, *argv: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+async def asked(
+    endpoint: agent.AgentEndpoint, secret: Path, *argv: str, stdin: bytes = b""
+) -> tuple[int, bytes, bytes]:
     process = await asyncio.create_subprocess_exec(
         *asking(endpoint, secret, *argv),
         stdin=asyncio.subprocess.PIPE,

@@ -68,7 +68,7 @@ async def lying(greeting: bytes, proof: bytes | None, frames: bytes = b"") -> As
         writer.close()
 
     async with await asyncio.start_server(lie, "127.0.0.1", 0) as server:
-        yield agent_machine(agent.Endpoint("127.0.0.1", server.sockets[0].getsockname()[1], SECRET))
+        yield agent_machine(agent.AgentEndpoint("127.0.0.1", server.sockets[0].getsockname()[1], SECRET))
 
 
 def signed(answer: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from nearmetal.analysis import attribution
-from nearmetal.analysis.attribution import Attributed, attributed
+from nearmetal.analysis.attribution import TraitContrast, attributed
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.traits import Trait
 from nearmetal.model import Scale
@@ -16,7 +16,7 @@ from tests.analysed import ratio, record
 
 def compare(
     monkeypatch: pytest.MonkeyPatch, scale: Scale, treatment: Sequence[float], reference: Sequence[float]
-) -> Attributed | None:
+) -> TraitContrast | None:
     trait = Trait("calls", "calls", "", lambda record: record.responses["calls"].value, scale=scale)
     monkeypatch.setattr(attribution, "TRAITS", (trait,))
     sides = [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nearmetal.analysis.rank_sum import Ranked, rank_sum, rank_sum_of_bounds
+from nearmetal.analysis.rank_sum import BoundedValues, rank_sum, rank_sum_of_bounds
 
 
 def test_p_of_a_few_values_is_that_by_hand() -> None:
@@ -122,7 +122,7 @@ def test_values_known_by_bounds_alone_have_the_p_of_those_nearest_to_no_shift() 
     """Which is no less than the exact test's of any value within them."""
     first, second = np.arange(8.0), np.arange(8.0) + 5.6
     low, high = second - np.array([0, 0, 3, 0, 0, 0, 2, 0]), second + 1
-    found = rank_sum_of_bounds(Ranked.of(first), Ranked(second, low, high), 0.05, 1e-9)
+    found = rank_sum_of_bounds(BoundedValues.of(first), BoundedValues(second, low, high), 0.05, 1e-9)
     assert found.p is not None and found.interval is not None
     assert found.p == rank_sum(first, low, 0.05, 1e-9).p
     ends = [rank_sum(first, bound, 0.05, 1e-9).interval for bound in (low, high)]

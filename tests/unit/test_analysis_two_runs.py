@@ -10,10 +10,10 @@ from scipy import stats
 
 from nearmetal.analysis import two_runs
 from nearmetal.analysis.apart import apart
-from nearmetal.analysis.changes import Change
+from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.gates import parse_gate
 from nearmetal.analysis.results import Verdict
-from nearmetal.analysis.two_runs import Compared, Ran, is_worse
+from nearmetal.analysis.two_runs import Comparison, StoredRun, is_worse
 from nearmetal.model import Blame, Response, TrialStatus
 from nearmetal.store.folder import RunFolder
 from tests.analysed import manifest, plain, ratio, record, whole_run, wobble
@@ -23,20 +23,20 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 Value = Callable[[int, str], float]
 
 
-def ran(value: Value, response: Callable[[float], Response] = ratio, **design: Any) -> Ran:
+def ran(value: Value, response: Callable[[float], Response] = ratio, **design: Any) -> StoredRun:
     of = manifest(**design)
-    return Ran(of, whole_run(of, lambda block, arm, _: value(block, arm), response))
+    return StoredRun(of, whole_run(of, lambda block, arm, _: value(block, arm), response))
 
 
 def steady(block: int, arm: str) -> float:
     return 100.0 * (0.5 if arm == "docker" else 1.0) * (1 + wobble(block + (17 if arm == "docker" else 0), 0.002))
 
 
-def compare(before: Ran, after: Ran, *gates: str) -> Compared:
+def compare(before: StoredRun, after: StoredRun, *gates: str) -> Comparison:
     return two_runs.compare([before], [after], gates=[parse_gate(one) for one in gates])
 
 
-def changes(before: Ran, after: Ran) -> dict[str, Change]:
+def changes(before: StoredRun, after: StoredRun) -> dict[str, ResponseChange]:
     found = compare(before, after)
     return {
         f"{change.treatment['environment']}" + (" vs host" if change.of == "contrast" else ""): change
@@ -83,7 +83,7 @@ def test_the_level_is_shared_by_what_gates_and_blocks_need_not_be_as_many() -> N
         "docker vs host": (0.03, True),
     }
     alone = after.manifest.plan.model_copy(update={"contrasts": ()})
-    found = changes(before, Ran(after.manifest.model_copy(update={"plan": alone}), after.records))
+    found = changes(before, StoredRun(after.manifest.model_copy(update={"plan": alone}), after.records))
     assert {change.level for change in found.values()} == {0.015}
     assert {(change.blocks_before, change.blocks) for change in found.values()} == {(8, 12)}
 
@@ -112,7 +112,7 @@ def test_a_single_value_of_zero_leaves_a_verdict() -> None:
 
 def test_runs_without_anything_in_common() -> None:
     other = manifest(["vm", "metal"])
-    assert compare(ran(steady), Ran(other, [])).changes == ()
+    assert compare(ran(steady), StoredRun(other, [])).changes == ()
 
 
 def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
@@ -120,8 +120,8 @@ def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
     study = after.manifest.study
     slower = study.model_copy(update={"machine": study.machine.model_copy(update={"vcpus": 2})})
     update = {"study": slower, "versions": {"qemu": "9"}, "host": {"kernel": {"release": "6.12"}}}
-    later = Ran(after.manifest.model_copy(update=update), after.records)
-    earlier = Ran(before.manifest.model_copy(update={"host": {"kernel": {"release": "6.1"}}}), before.records)
+    later = StoredRun(after.manifest.model_copy(update=update), after.records)
+    earlier = StoredRun(before.manifest.model_copy(update={"host": {"kernel": {"release": "6.1"}}}), before.records)
     rows = compare(earlier, later).apart
     told = {(row.group, row.fact): dict(row.values) for row in rows}
     assert told == {
@@ -154,7 +154,7 @@ def test_a_change_that_leaves_the_numbers_is_undecided(
 ) -> None:
     """Of docker and of the host, whose difference or ratio is what may change."""
 
-    def of(sides: tuple[float, float]) -> Ran:
+    def of(sides: tuple[float, float]) -> StoredRun:
         return ran(lambda block, arm: sides[arm != "docker"], response)
 
     found = compare(of(before), of(after))
@@ -167,7 +167,7 @@ def test_a_change_that_leaves_the_numbers_is_undecided(
 def test_where_no_reference_is_shared_a_gate_goes_by_treatments_alone() -> None:
     before, after = ran(steady), ran(lambda block, arm: 0.8 * steady(block, arm))
     lone = after.manifest.model_copy(update={"plan": after.manifest.plan.model_copy(update={"contrasts": ()})})
-    found = compare(before, Ran(lone, after.records))
+    found = compare(before, StoredRun(lone, after.records))
     assert {change.of for change in found.changes} == {"treatment"}
     assert found.worse == 2
 
@@ -240,7 +240,7 @@ def test_what_lies_beyond_what_was_tried_is_judged_by_its_bound(
         else record
         for record in before.records
     ]
-    found = compare(before, Ran(before.manifest, records), "worse")
+    found = compare(before, StoredRun(before.manifest, records), "worse")
     assert (found.worse, found.unjudged, found.gates[0].met) == (*counts, not any(counts))
 
 
@@ -252,7 +252,7 @@ def test_one_bound_among_blocks_leaves_a_verdict() -> None:
         else one
         for one in before.records
     ]
-    assert changes(before, Ran(before.manifest, records))["docker vs host"].verdict is Verdict.EQUIVALENT
+    assert changes(before, StoredRun(before.manifest, records))["docker vs host"].verdict is Verdict.EQUIVALENT
 
 
 def test_another_unit_does_not_pass_a_gate() -> None:
@@ -261,7 +261,7 @@ def test_another_unit_does_not_pass_a_gate() -> None:
     assert ({change.reason for change in found.changes}, found.unjudged) == ({"units-differ"}, 1)
 
 
-def without(ran_: Ran, blocks: int) -> Ran:
+def without(ran_: StoredRun, blocks: int) -> StoredRun:
     """So many blocks have no value of docker's, although their trials are ok."""
     records = [
         record.model_copy(update={"responses": {}})
@@ -269,7 +269,7 @@ def without(ran_: Ran, blocks: int) -> Ran:
         else record
         for record in ran_.records
     ]
-    return Ran(ran_.manifest, records)
+    return StoredRun(ran_.manifest, records)
 
 
 def test_values_that_are_not_there_do_not_pass_a_gate() -> None:
@@ -285,7 +285,7 @@ def test_values_that_are_not_there_do_not_pass_a_gate() -> None:
     assert (some.unjudged, costs.verdict, codes(costs)) == (0, Verdict.EQUIVALENT, ["blocks-missing", "one-run-a-side"])
 
 
-def codes(change: Change) -> list[str]:
+def codes(change: ResponseChange) -> list[str]:
     return [warning.code for warning in change.warnings]
 
 
@@ -314,16 +314,18 @@ def test_a_gate_for_which_nothing_can_be_judged_is_not_met(gate: str) -> None:
 # ── How the runs came to their end ────────────────────────────────────────────────────────────────────────────────
 
 
-def stopped(after: int) -> Ran:
+def stopped(after: int) -> StoredRun:
     """A run of 8 to 40 blocks, which had seen enough at a look."""
     whole = ran(steady, blocks={"min": 8, "max": 40})
     number = next(number for number, look in enumerate(whole.manifest.plan.looks, 1) if look.blocks == after)
     look = {"event": "LookTaken", "look": number, "blocks": after, "decided": 1, "undecided": 0, "stops": True}
     records = [record for record in whole.records if record.trial.block < after]
-    return Ran(whole.manifest, records, [{"event": "RunStarted"}, look, {"event": "RunEnded", "interrupted": False}])
+    return StoredRun(
+        whole.manifest, records, [{"event": "RunStarted"}, look, {"event": "RunEnded", "interrupted": False}]
+    )
 
 
-def warned(before: Ran, after: Ran) -> list[tuple[str, str]]:
+def warned(before: StoredRun, after: StoredRun) -> list[tuple[str, str]]:
     return [(warning.code, warning.run) for warning in compare(before, after).warnings]
 
 
@@ -340,7 +342,7 @@ def test_a_run_that_stopped_at_a_look_before_its_last_is_warned_of() -> None:
 
 def test_a_run_that_has_not_come_to_its_end_is_warned_of() -> None:
     whole = ran(steady)
-    half = Ran(
+    half = StoredRun(
         whole.manifest,
         [record for record in whole.records if record.trial.block < 4],
         [{"event": "RunStarted"}, {"event": "RunEnded", "interrupted": True}],
@@ -352,7 +354,7 @@ def test_a_run_that_has_not_come_to_its_end_is_warned_of() -> None:
 # ── Failures ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def failing(of: Ran, blocks: range, blame: Blame | None = "treatment", arm: str = "docker") -> Ran:
+def failing(of: StoredRun, blocks: range, blame: Blame | None = "treatment", arm: str = "docker") -> StoredRun:
     """The same run where docker failed in some blocks."""
     records = [
         one.model_copy(update={"status": TrialStatus.FAILED, "blame": blame, "responses": {}})
@@ -360,7 +362,7 @@ def failing(of: Ran, blocks: range, blame: Blame | None = "treatment", arm: str 
         else one
         for one in of.records
     ]
-    return Ran(of.manifest, records, of.events)
+    return StoredRun(of.manifest, records, of.events)
 
 
 def test_failures_are_the_worst_ranks() -> None:
@@ -425,7 +427,7 @@ def test_a_failure_of_others_is_skipped_and_one_without_blame_is_told() -> None:
 def test_what_was_withdrawn_has_no_test_and_passes_no_gate(arm: str) -> None:
     whole = ran(steady)
     event = {"event": "Withdrawn", "treatment": {"environment": arm}, "reason": "it broke"}
-    gone = Ran(whole.manifest, failing(whole, range(3), arm=arm).records, [event])
+    gone = StoredRun(whole.manifest, failing(whole, range(3), arm=arm).records, [event])
     for before, after, when in ((whole, gone, "after"), (gone, whole, "before"), (gone, gone, "after")):
         found = compare(before, after, "worse", "throughput > -50%")
         costs = next(change for change in found.changes if change.of == "contrast")
@@ -437,7 +439,7 @@ def test_what_was_withdrawn_has_no_test_and_passes_no_gate(arm: str) -> None:
 # ── Several runs a side ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def shifted(shift: float, salt: int = 0, **design: Any) -> Ran:
+def shifted(shift: float, salt: int = 0, **design: Any) -> StoredRun:
     """A run in which docker has a shift of the run's own."""
     return ran(
         lambda block, arm: steady(block + salt * (1 + (arm == "docker")), arm) * (1 + shift * (arm == "docker")),
@@ -445,7 +447,7 @@ def shifted(shift: float, salt: int = 0, **design: Any) -> Ran:
     )
 
 
-def costs_of(before: list[Ran], after: list[Ran], *gates: str) -> tuple[Change, Compared]:
+def costs_of(before: list[StoredRun], after: list[StoredRun], *gates: str) -> tuple[ResponseChange, Comparison]:
     found = two_runs.compare(before, after, gates=[parse_gate(one) for one in gates])
     return next(change for change in found.changes if change.of == "contrast"), found
 
@@ -499,7 +501,7 @@ def test_a_run_without_a_value_is_told_and_the_others_are_judged() -> None:
 
 def test_a_run_of_another_study_among_them_leaves_what_all_share() -> None:
     other = manifest(["host", "podman"])
-    found = two_runs.compare([shifted(0.0), Ran(other, [])], [shifted(0.0), shifted(0.0)])
+    found = two_runs.compare([shifted(0.0), StoredRun(other, [])], [shifted(0.0), shifted(0.0)])
     assert {change.treatment["environment"] for change in found.changes} == {"host"}
     assert {(one.of, one.run, one.treatment["environment"]) for one in found.alone} == {
         ("treatment", "before", "docker"),
@@ -513,7 +515,7 @@ def test_a_run_of_another_study_among_them_leaves_what_all_share() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_runs_that_do_not_vary_are_compared_all_the_same() -> None:
-    def flat(value: float) -> Ran:
+    def flat(value: float) -> StoredRun:
         return ran(lambda block, arm: value if arm == "docker" else 100.0)
 
     same, _ = costs_of([flat(50), flat(50)], [flat(50), flat(50)])
@@ -526,8 +528,8 @@ def test_runs_that_do_not_vary_are_compared_all_the_same() -> None:
 
 
 def test_a_gate_may_name_any_response_and_the_level_is_shared_by_what_gates() -> None:
-    def with_latency(of: Ran, factor: float) -> Ran:
-        return Ran(
+    def with_latency(of: StoredRun, factor: float) -> StoredRun:
+        return StoredRun(
             of.manifest,
             [
                 one.model_copy(
@@ -593,14 +595,14 @@ def test_what_is_no_gate_is_refused(text: str) -> None:
 def test_what_was_not_even_planned_is_a_case_of_a_gate() -> None:
     before = ran(steady)
     plan = before.manifest.plan.model_copy(update={"contrasts": ()})
-    after = Ran(before.manifest.model_copy(update={"plan": plan}), before.records)
-    found = compare(Ran(before.manifest, before.records), after, "worse")
+    after = StoredRun(before.manifest.model_copy(update={"plan": plan}), before.records)
+    found = compare(StoredRun(before.manifest, before.records), after, "worse")
     assert found.gates[0].met, "where no reference is shared, treatments are gated"
     third = manifest(["host", "docker", "qemu"])
     records = [
         *ran(steady).records,
         *(record("qemu", block, {"throughput": ratio(80.0)}) for block in range(8)),
     ]
-    found = compare(Ran(third, records), before, "worse")
+    found = compare(StoredRun(third, records), before, "worse")
     assert [case.why for case in found.gates[0].cases] == [None, "not-planned"]
     assert (found.gone, found.gates[0].met) == (1, False)

@@ -6,24 +6,24 @@ import sys
 import time
 from pathlib import Path
 
-from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.site import LocalSite
 
 WRITER = """
 import asyncio, sys
-from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.site import LocalSite
-asyncio.run(Bound(LocalSite()).exec(["sh", "-c", 'echo $$ >"$0"; while :; do sleep 0.05; done', sys.argv[1]]))
+asyncio.run(BoundCommands(LocalSite()).exec(["sh", "-c", 'echo $$ >"$0"; while :; do sleep 0.05; done', sys.argv[1]]))
 """
 LIMIT = 20.0
 
 
 async def test_it_passes_on_what_it_is_given_and_what_came_of_it() -> None:
-    ended = await Bound(LocalSite()).exec(
+    ended = await BoundCommands(LocalSite()).exec(
         ["sh", "-c", "cat; echo $X >&2; exit 3"], stdin=b"in", env={"X": "of the caller"}
     )
     assert (ended.status, ended.stdout, ended.stderr) == (3, b"in", b"of the caller\n")
-    running = await Bound(LocalSite()).spawn(["sleep", "60"])
+    running = await BoundCommands(LocalSite()).spawn(["sleep", "60"])
     assert (await running.stop()).status == 128 + signal.SIGTERM
 
 

@@ -13,7 +13,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import CaptureSpec, Completed
 from nearmetal.observers._capture_files import JoinedCapture, join_captures
-from nearmetal.observers._capture_taps import Bound, Tap
+from nearmetal.observers._capture_taps import CaptureLimit, Tap
 
 MIB = 2**20
 
@@ -44,16 +44,16 @@ def test_a_file_without_a_packet_adds_nothing() -> None:
 @pytest.mark.parametrize("limit", [3 * MIB, 64 * MIB, 4096 * MIB])
 @pytest.mark.parametrize("snap", [64, 128, 262_144])
 def test_both_files_of_a_ring_stay_below_the_limit(limit: int, snap: int) -> None:
-    each = Bound.from_setting(CaptureSpec(limit=limit, snap=snap, ring=True)).each
+    each = CaptureLimit.from_setting(CaptureSpec(limit=limit, snap=snap, ring=True)).each
     assert each >= 1
     # tcpdump looks at a file's length before it writes a packet.
     assert 2 * (each * 1_000_000 + 16 + snap) <= limit
 
 
 def test_tcpdump_is_told_how_to_stop_or_to_take_turns() -> None:
-    ended = Bound.from_setting(CaptureSpec(limit=MIB, snap=112))
+    ended = CaptureLimit.from_setting(CaptureSpec(limit=MIB, snap=112))
     assert (ended.words, ended.list_files("f")) == (["-c", "8192"], ["f"])
-    ring = Bound.from_setting(CaptureSpec(ring=True))
+    ring = CaptureLimit.from_setting(CaptureSpec(ring=True))
     assert (ring.words, ring.list_files("f")) == (["-C", "33", "-W", "2"], ["f0", "f1"])
 
 
@@ -74,7 +74,7 @@ class Without:
 
 
 async def test_a_tcpdump_that_ends_at_once_is_not_waited_for() -> None:
-    tap = Tap(Without(), (), "data", "/tmp/f.pcap", 128, Bound.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
+    tap = Tap(Without(), (), "data", "/tmp/f.pcap", 128, CaptureLimit.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
     await tap.start()
     began = time.monotonic()
     with pytest.raises(ToolFailed, match="tcpdump took nothing: tcpdump: not found"):
@@ -104,7 +104,7 @@ class Listening:
 
 
 async def test_what_tcpdump_took_to_start_is_not_what_listening_cost() -> None:
-    tap = Tap(Listening(), (), "data", "/tmp/f.pcap", 128, Bound.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
+    tap = Tap(Listening(), (), "data", "/tmp/f.pcap", 128, CaptureLimit.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
     await tap.start()
     await tap.wait_listening()
     assert (await tap.stop()).counters["cpu"] == 0.002
@@ -124,7 +124,7 @@ def tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tap:
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     file = tmp_path / "tmp" / "box-capture" / "box.pcap"
     file.parent.parent.mkdir()
-    return Tap(LocalSite(), (), "data", str(file), 128, Bound.from_setting(CaptureSpec()), "box")
+    return Tap(LocalSite(), (), "data", str(file), 128, CaptureLimit.from_setting(CaptureSpec()), "box")
 
 
 async def test_nobody_else_can_read_a_capture(tap: Tap) -> None:
@@ -161,6 +161,6 @@ class Quicker(Without):
 
 
 async def test_in_the_folder_of_another_nothing_is_captured() -> None:
-    tap = Tap(Quicker(), (), "data", "/tmp/box/f.pcap", 128, Bound.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
+    tap = Tap(Quicker(), (), "data", "/tmp/box/f.pcap", 128, CaptureLimit.from_setting(CaptureSpec()), "box")  # type: ignore[arg-type]
     with pytest.raises(ToolFailed, match="File exists"):
         await tap.start()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import cgroup
-from nearmetal.lab.cgroup_limits import Limits, find_folders, limits
+from nearmetal.lab.cgroup_limits import GroupLimits, find_folders, limits
 from nearmetal.lab.read_lines import build_grep, parse_grep, read_lines
 from nearmetal.lab.site import LocalSite
 from tests.unit.test_cgroup import lay_out
@@ -47,7 +47,7 @@ async def test_the_first_version(root: Path) -> None:
         },
     )
     (found,) = await limits([FIRST], LocalSite())
-    assert found == Limits(
+    assert found == GroupLimits(
         quota=1.5,
         memory=2**20,
         periods={f"{root}/cpu/m": 9},
@@ -75,7 +75,7 @@ async def test_the_second_version(root: Path) -> None:
     )
     (found,) = await limits([SECOND], LocalSite())
     group = f"{root}/m/inner"
-    assert found == Limits(
+    assert found == GroupLimits(
         quota=0.05,
         memory=1000,
         periods={f"{root}/m": 0},

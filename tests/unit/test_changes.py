@@ -123,7 +123,7 @@ class Bench:
             raise MachineGone("removed", on)
         return self.box
 
-    async def apply(self, *wanted: Change) -> engine.Applied:
+    async def apply(self, *wanted: Change) -> engine.ChangeOutcome:
         return await engine.apply(wanted, self.ledger, self.reach)
 
     async def undo(self) -> list[str]:
@@ -147,7 +147,7 @@ def sysctl(name: str, after: str, required: bool = True) -> Change:
 
 async def test_values_are_set_and_put_back_newest_first(bench: Bench) -> None:
     applied = await bench.apply(sysctl("a", "5"), sysctl("b", "6"), sysctl("a", "7"))
-    assert applied == engine.Applied((), (), ())
+    assert applied == engine.ChangeOutcome((), (), ())
     assert bench.box.sysctls == {"a": "7", "b": "6"}
     assert await bench.undo() == ["restored"] * 3
     assert bench.box.wrote == ["a=5", "b=6", "a=7", "a=5", "b=2", "a=1"]
@@ -241,7 +241,7 @@ async def test_offloads_affinities_and_interrupts_are_read_as_the_tools_tell_the
         Change(on="box", kind="irq", target="9", after="0"),
         Change(on="box", kind="ethtool", target="data lro", after="on", required=False),
     )
-    assert applied == engine.Applied((), (), ()), "what is fixed is for whoever reads it back to judge"
+    assert applied == engine.ChangeOutcome((), (), ()), "what is fixed is for whoever reads it back to judge"
     assert (bench.box.features["tso"], bench.box.affinity["7"]) == ("off", "0")
     assert bench.box.files["/proc/irq/9/smp_affinity_list"] == b"0\n"
     assert set(await bench.undo()) == {"restored"}
@@ -263,7 +263,7 @@ async def test_a_feature_comes_back_with_just_the_parts_that_were_on(bench: Benc
 async def test_a_feature_of_which_something_is_on_is_on(bench: Bench) -> None:
     bench.box.features = {"tso": "on", "tx-tso-4": "on", "tx-tso-6": "off"}
     before = dict(bench.box.features)
-    assert await bench.apply(Change(on="box", kind="ethtool", target="data tso", after="on")) == engine.Applied(
+    assert await bench.apply(Change(on="box", kind="ethtool", target="data tso", after="on")) == engine.ChangeOutcome(
         (), (), ()
     )
     assert bench.box.features == before
@@ -274,7 +274,7 @@ async def test_features_are_switched_together_but_for_those_that_are_fixed(bench
     bench.box.features = {"tso": "on", "gro": "off", "rx": "on", "lro": "on [fixed]"}
     before = dict(bench.box.features)
     applied = await bench.apply(Change(on="box", kind="ethtool", target="data tso,gro,rx,lro", after="off"))
-    assert applied == engine.Applied((), (), ())
+    assert applied == engine.ChangeOutcome((), (), ())
     assert bench.box.features == {"tso": "off", "gro": "off", "rx": "off", "lro": "on [fixed]"}
     assert await bench.undo() == ["restored"]
     assert bench.box.features == before

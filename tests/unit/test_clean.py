@@ -45,7 +45,7 @@ async def test_values_of_what_is_gone_are_owed_to_nobody() -> None:
     ledger.changing(Change(on="site:local", kind="ethtool", target="nm-abc123/port2 tso", before="tso=on", after="off"))
     ledger.close()
     cleaned = await clean.clean()
-    assert cleaned == clean.Cleaned(ledgers=1, removed=("mock nm-abc123-1",))
+    assert cleaned == clean.CleanOutput(ledgers=1, removed=("mock nm-abc123-1",))
     assert not list(ledgers_folder().iterdir())
 
 

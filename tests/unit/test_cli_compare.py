@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nearmetal.analysis.gates import parse_gate
-from nearmetal.analysis.two_runs import Compared
+from nearmetal.analysis.two_runs import Comparison
 from nearmetal.commands import compare as compare_commands
 from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput
@@ -405,7 +405,7 @@ def test_scripts_get_the_whole(runs: tuple[Path, Path], capsys: pytest.CaptureFi
     assert compare(*runs, None, gate=True, as_json=True) == 5
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["worse"]) == ("compare.v1", 1)
-    assert len(Compared.model_validate(document).changes) == 3
+    assert len(Comparison.model_validate(document).changes) == 3
 
 
 def test_runs_that_cannot_be_compared_are_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -504,8 +504,8 @@ def test_what_a_host_lacks_is_told_without_what_steers_a_terminal(
     bad = "it says \x1b]0;other\x07\x1b[2J"
     lacking = Finding(what=f"a tool: {bad}", ok=False, detail=bad, remedy=bad)
 
-    async def examined(environments: object) -> doctor.Examined:
-        return doctor.Examined.of([lacking])
+    async def examined(environments: object) -> doctor.Diagnosis:
+        return doctor.Diagnosis.of([lacking])
 
     def refuses() -> int:
         raise HostCannot(bad)

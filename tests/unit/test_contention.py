@@ -7,7 +7,7 @@ import pytest
 from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.model import Completed, Cost
 from nearmetal.run import contention
-from nearmetal.run.contention import Accounts, Reading, list_warnings, measure_contention, parse
+from nearmetal.run.contention import Accounts, ContentionReading, list_warnings, measure_contention, parse
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
 STAT = """\
@@ -18,11 +18,11 @@ intr 5 0
 """
 
 
-def after(stat: str, seconds: float = 10.0, pressure: str = "") -> Reading:
+def after(stat: str, seconds: float = 10.0, pressure: str = "") -> ContentionReading:
     return parse(stat, pressure, 100.0 + seconds)
 
 
-def accounts(reading: Reading, *cpu_seconds: float | None) -> Accounts:
+def accounts(reading: ContentionReading, *cpu_seconds: float | None) -> Accounts:
     costs = tuple(None if one is None else Cost(cpu_seconds=one, memory_bytes=1) for one in cpu_seconds)
     return Accounts(costs, {"local": reading})
 

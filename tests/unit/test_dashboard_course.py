@@ -16,7 +16,7 @@ from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialSt
 from nearmetal.report.words import Labels
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
-from nearmetal.store.progress import Row
+from nearmetal.store.progress import TreatmentRow
 from nearmetal.study import read
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
@@ -63,8 +63,8 @@ def ended(block: BlockPlan, **statuses: TrialStatus) -> Iterator[TrialRecord]:
             )
 
 
-def row(environment: str, workload: str = "web") -> Row:
-    return Row(identify_assignment({"environment": environment}), workload)
+def row(environment: str, workload: str = "web") -> TreatmentRow:
+    return TreatmentRow(identify_assignment({"environment": environment}), workload)
 
 
 def fates(course: RunHistory, environment: str, workload: str = "web") -> list[Fate]:

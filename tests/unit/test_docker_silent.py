@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers.api import Engine
+from nearmetal.lab.containers.api import ContainerEngine
 
 LIBRARIES = re.compile(r"urllib3|requests|Connection(Error|Pool)|Errno|Exception|[a-z]Error|docker://|object at")
 
@@ -28,7 +28,7 @@ async def answering(path: Path, answer: bytes) -> AsyncIterator[None]:
 
 async def said(path: Path) -> str:
     with pytest.raises(HostCannot) as caught:
-        await Engine.connect(f"unix://{path}")
+        await ContainerEngine.connect(f"unix://{path}")
     error = caught.value
     assert error.where == f"unix://{path}"
     assert "DOCKER_HOST" in error.remedy
@@ -42,7 +42,7 @@ async def test_no_socket(tmp_path: Path) -> None:
 
 async def test_a_path_where_a_url_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(HostCannot) as caught:
-        await Engine.connect(str(tmp_path / "socket"))
+        await ContainerEngine.connect(str(tmp_path / "socket"))
     assert "by its socket's URL, not by its path" in caught.value.what
     assert f'engine = "unix://{tmp_path}/socket"' in caught.value.remedy
 
@@ -76,5 +76,5 @@ async def test_a_stream_that_is_none(tmp_path: Path, answer: bytes) -> None:
 
     async with answering(tmp_path / "s", answer):
         with pytest.raises(HostCannot) as caught:
-            await Engine(f"unix://{tmp_path / 's'}", Client()).stream("exec/1/start", {})
+            await ContainerEngine(f"unix://{tmp_path / 's'}", Client()).stream("exec/1/start", {})
     assert not LIBRARIES.search(caught.value.what), caught.value.what

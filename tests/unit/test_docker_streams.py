@@ -8,7 +8,7 @@ import pytest
 
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.commands import gathering
-from nearmetal.lab.containers.api import DOCKER, Engine, Refused, frames
+from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, frames
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
@@ -57,7 +57,7 @@ async def test_bytes_that_follow_the_header_at_once_are_not_lost(tmp_path: Path)
 
     socket = tmp_path / "engine.sock"
     async with await asyncio.start_unix_server(answer, socket):
-        reader, writer = await Engine(f"unix://{socket}", Client()).stream("exec/1/start", {"Tty": False})
+        reader, writer = await ContainerEngine(f"unix://{socket}", Client()).stream("exec/1/start", {"Tty": False})
         assert await sorted_out(reader) == (b"first", b"")
         writer.close()
     assert asked[0].startswith(b"POST /v1.41/exec/1/start HTTP/1.1\r\n")
@@ -92,7 +92,7 @@ async def test_a_program_that_says_too_much_and_cannot_be_ended_is_told_as_one_t
     handle = Handle(kind="docker", name="m", site="local", life=first.life, data={"container": "c"})
     socket = tmp_path / "engine.sock"
     async with await asyncio.start_unix_server(answer, socket):
-        engine = Engine(f"unix://{socket}", NamingNoProcess())
+        engine = ContainerEngine(f"unix://{socket}", NamingNoProcess())
         machine = Container(handle, site, engine)
         with gathering.up_to(1_000), pytest.raises(ToolFailed, match="more than 1") as told:
             await machine.exec(["yes"])
@@ -109,14 +109,14 @@ async def test_a_refusal_says_what_the_engine_said(tmp_path: Path) -> None:
 
     socket = tmp_path / "engine.sock"
     async with await asyncio.start_unix_server(answer, socket):
-        with pytest.raises(Refused, match="it is not running") as caught:
-            await Engine(f"unix://{socket}", Client()).stream("exec/1/start", {})
+        with pytest.raises(EngineRefusal, match="it is not running") as caught:
+            await ContainerEngine(f"unix://{socket}", Client()).stream("exec/1/start", {})
     assert caught.value.status == 409
 
 
 async def test_an_engine_that_is_gone_is_told_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(HostCannot, match="DOCKER_HOST"):
-        await Engine(f"unix://{tmp_path}/none", Client()).stream("exec/1/start", {})
+        await ContainerEngine(f"unix://{tmp_path}/none", Client()).stream("exec/1/start", {})
 
 
 def test_the_nearest_choice_of_an_engine_counts(monkeypatch: pytest.MonkeyPatch) -> None:

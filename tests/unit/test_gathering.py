@@ -16,7 +16,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.commands import gathering, process
 from nearmetal.lab.reached import agent
 from nearmetal.model import CaptureSpec
-from nearmetal.observers._capture_taps import Bound, Tap
+from nearmetal.observers._capture_taps import CaptureLimit, Tap
 from tests.agent_server import SECRET, agent_machine, agent_serving, needs_probe
 from tests.waiting import until
 
@@ -26,7 +26,7 @@ MIB = 2**20
 @pytest.mark.parametrize("stream", ["", " >&2"])
 async def test_a_program_that_prints_without_an_end_is_ended(stream: str) -> None:
     with gathering.up_to(MIB):
-        running = process.Background(await process.start(["sh", "-c", f"yes{stream}"]))
+        running = process.LocalProcess(await process.start(["sh", "-c", f"yes{stream}"]))
     with pytest.raises(ToolFailed, match="more than 1 MiB"):
         await running.wait(20)
     assert len(running.stdout) + len(running.stderr) <= MIB
@@ -44,7 +44,7 @@ async def test_one_whose_child_holds_its_pipes_leaves_none_of_ours_open() -> Non
 
     argv = ["sh", "-c", "setsid sh -c 'echo $$; exec sleep 300' &"]
     before = opened()
-    running = process.Background(await process.start(argv, stdin=asyncio.subprocess.DEVNULL))
+    running = process.LocalProcess(await process.start(argv, stdin=asyncio.subprocess.DEVNULL))
     child = int(await running.first_line(5))
     try:
         assert (await running.kill()).status == 128 + signal.SIGKILL
@@ -57,7 +57,7 @@ async def test_a_long_output_is_gathered_where_it_may_be_long() -> None:
     assert gathering.MOST >= 64 * MIB
     argv = ["head", "-c", str(3 * MIB), "/dev/zero"]
     with gathering.up_to(3 * MIB):
-        running = process.Background(await process.start(argv))
+        running = process.LocalProcess(await process.start(argv))
     assert len((await running.wait(20)).stdout) == 3 * MIB
 
 
@@ -84,7 +84,7 @@ async def test_a_frame_of_no_agent_is_not_waited_for() -> None:
         writer.close()
 
     async with await asyncio.start_server(pretend, "127.0.0.1", 0) as guest:
-        machine = agent_machine(agent.Endpoint("127.0.0.1", guest.sockets[0].getsockname()[1], SECRET))
+        machine = agent_machine(agent.AgentEndpoint("127.0.0.1", guest.sockets[0].getsockname()[1], SECRET))
         with pytest.raises(ToolFailed, match="a frame of 4 GiB"):
             await machine.exec(["true"], timeout=5)
 
@@ -98,7 +98,13 @@ async def test_a_capture_comes_whole_however_long_a_command_may_print(
     async with agent_serving(tmp_path) as endpoint:
         machine = agent_machine(endpoint)
         tap = Tap(
-            machine, (), "data", str(tmp_path / "f.pcap"), 128, Bound.from_setting(CaptureSpec(limit=4 * MIB)), "box"
+            machine,
+            (),
+            "data",
+            str(tmp_path / "f.pcap"),
+            128,
+            CaptureLimit.from_setting(CaptureSpec(limit=4 * MIB)),
+            "box",
         )
         assert await tap._read_content() == (bytes(3 * MIB), None)
         with pytest.raises(ToolFailed, match="more than 1 MiB"):
@@ -106,7 +112,7 @@ async def test_a_capture_comes_whole_however_long_a_command_may_print(
 
 
 async def test_one_that_is_stopped_ends_when_it_is_told_to() -> None:
-    running = process.Background(await process.start(["sleep", "600"]))
+    running = process.LocalProcess(await process.start(["sleep", "600"]))
     await running.signal(signal.SIGSTOP)
     ended = await asyncio.wait_for(running.stop(), LIMITS.stop / 2)
     assert ended.status == 128 + signal.SIGTERM
@@ -116,7 +122,7 @@ async def test_of_what_prints_much_the_last_is_kept() -> None:
     """A service may log as much as it likes: it is not killed for it, and takes no memory."""
     script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2"
     with gathering.keeping_last(1000):
-        running = process.Background(await process.start(["sh", "-c", script]))
+        running = process.LocalProcess(await process.start(["sh", "-c", script]))
     ended = await running.wait(60)
     assert (ended.status, ended.stderr) == (0, b"last\n")
     assert 1000 <= len(ended.stdout) <= 2000

@@ -10,7 +10,7 @@ from nearmetal.lab.cpus import waiting
 from nearmetal.lab.cpus.hearing import heard, listening
 from nearmetal.model import Completed
 from nearmetal.observers import noise as observer
-from nearmetal.workloads.noise import Noise, NoiseParameters
+from nearmetal.workloads.noise import NoiseParameters, NoiseWorkload
 
 from .workloads_stage import ScriptedMachine, ScriptedStage
 
@@ -69,7 +69,7 @@ def test_what_is_no_document_is_told(text: bytes) -> None:
 
 async def test_the_workload_listens_to_the_last_cpu_and_tells_rates() -> None:
     made = stage(Completed(status=0, stdout=document(cpu(1))))
-    measured = await Noise(NoiseParameters(duration=2.0)).run(made)
+    measured = await NoiseWorkload(NoiseParameters(duration=2.0)).run(made)
     assert made.servers[0].ran == [listening(PROBE, [1], 2.0)]  # type: ignore[attr-defined]
     assert {name: one.value for name, one in measured.responses.items()} == {
         "lost": 0.04,
@@ -84,19 +84,21 @@ async def test_the_workload_listens_to_the_last_cpu_and_tells_rates() -> None:
 
 
 async def test_without_interrupts_told_there_is_no_response_of_ticks() -> None:
-    measured = await Noise(NoiseParameters()).run(stage(Completed(status=0, stdout=document(cpu(1, ticks=None)))))
+    measured = await NoiseWorkload(NoiseParameters()).run(
+        stage(Completed(status=0, stdout=document(cpu(1, ticks=None))))
+    )
     assert set(measured.responses) == {"lost", "gaps", "longest"}
 
 
 async def test_silence_is_zero_and_counts() -> None:
     silent = cpu(1, gaps=0, ticks=0) | {"gaps": {"count": 0, "share": 0.0, "longest_ns": 0}}
-    measured = await Noise(NoiseParameters()).run(stage(Completed(status=0, stdout=document(silent))))
+    measured = await NoiseWorkload(NoiseParameters()).run(stage(Completed(status=0, stdout=document(silent))))
     assert {name for name, one in measured.responses.items() if one.value} == {"interrupts"}
 
 
 async def test_a_probe_that_could_not_listen_is_told_in_its_words() -> None:
     with pytest.raises(ToolFailed, match="could not listen: there is no CPU 1"):
-        await Noise(NoiseParameters()).run(stage(Completed(status=1, stderr=b"there is no CPU 1\n")))
+        await NoiseWorkload(NoiseParameters()).run(stage(Completed(status=1, stderr=b"there is no CPU 1\n")))
 
 
 # ── The observer ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -105,7 +107,7 @@ async def test_a_probe_that_could_not_listen_is_told_in_its_words() -> None:
 async def test_the_observer_listens_to_every_cpu_of_the_server() -> None:
     text = document(cpu(0), cpu(1, gaps=2))
     made = stage(Completed(status=0, stdout=text))
-    seen = await (await observer.Noise(True).start(made)).stop()
+    seen = await (await observer.NoiseObserver(True).start(made)).stop()
     assert made.servers[0].ran == [listening(PROBE, [0, 1], observer.SECONDS)]  # type: ignore[attr-defined]
     assert seen.artifacts == {"noise-0.json": text}
     assert seen.counters["server-0"]["0"]["gaps"] == 40
@@ -113,11 +115,11 @@ async def test_the_observer_listens_to_every_cpu_of_the_server() -> None:
 
 
 async def test_the_observer_never_runs_while_a_trial_measures() -> None:
-    assert observer.Noise.around
+    assert observer.NoiseObserver.around
 
 
 async def test_an_observer_that_fails_says_so() -> None:
-    watch = await observer.Noise(True).start(stage(Completed(status=2, stderr=b"no such CPU")))
+    watch = await observer.NoiseObserver(True).start(stage(Completed(status=2, stderr=b"no such CPU")))
     with pytest.raises(ToolFailed, match="no such CPU"):
         await watch.stop()
 
@@ -125,7 +127,7 @@ async def test_an_observer_that_fails_says_so() -> None:
 @pytest.mark.parametrize("setting", [False, 1, "yes"])
 def test_the_observer_is_on_or_not_asked_for(setting: Any) -> None:
     with pytest.raises((ValueError, BadInput)):
-        observer.Noise(setting)
+        observer.NoiseObserver(setting)
 
 
 # ── What the host did meanwhile ───────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +136,7 @@ def test_the_observer_is_on_or_not_asked_for(setting: Any) -> None:
 def test_threads_waited_as_the_scheduler_counts() -> None:
     before = waiting.parsed("7 1000000000 500000000 10\n8 5 5 1\n9 4 4 4\n")
     after = waiting.parsed("7 1750000000 750000000 17\n8 5 5 1\n10 1 1 1\n")
-    assert waiting.between(before, after) == waiting.Waited(ran=0.75, waited=0.25, turns=7)
+    assert waiting.between(before, after) == waiting.ThreadTotals(ran=0.75, waited=0.25, turns=7)
 
 
 @pytest.mark.parametrize("text", ["", "7 0 0 0\n"])

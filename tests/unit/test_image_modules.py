@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.image.modules import listed, parse, unsigned
-from nearmetal.lab.image.recipe import Modules, Wanted
+from nearmetal.lab.image.recipe import Modules, ModuleSet
 
 DEPENDENCIES = """\
 kernel/net/virtio_net.ko: kernel/net/core/net_failover.ko kernel/net/core/failover.ko kernel/drivers/virtio/virtio.ko
@@ -41,8 +41,8 @@ def test_what_is_listed_loads_in_the_order_of_its_needs() -> None:
     tree = parse(DEPENDENCIES, BUILT_IN)
     wanted = Modules(
         buses=("virtio",),
-        disks=Wanted(("ext4",), {}),
-        network=Wanted(("virtio_net",), {"8086:100e": ("failover",)}),
+        disks=ModuleSet(("ext4",), {}),
+        network=ModuleSet(("virtio_net",), {"8086:100e": ("failover",)}),
         guest=(),
     )
     document = json.loads(listed(tree, wanted, "/modules"))

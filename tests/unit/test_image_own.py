@@ -17,7 +17,7 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import machine
-from nearmetal.lab.image import Image, Process, Source, build_own, rm, store
+from nearmetal.lab.image import Image, ImageSource, Process, build_own, rm, store
 from nearmetal.lab.image.own import read_process
 from tests.own_image import Member, busybox, docker_archive, entry, layer, oci_layout, packed_folder
 
@@ -60,7 +60,7 @@ def build(tmp_path: Path, lab: Image) -> Build:
 
     async def one(path: Path, **settings: Any) -> Image:
         one.said = said  # type: ignore[attr-defined]
-        return await build_own(Source("mine", path, lab, **settings), tmp_path / "cache", said.append)
+        return await build_own(ImageSource("mine", path, lab, **settings), tmp_path / "cache", said.append)
 
     return one
 
@@ -341,4 +341,4 @@ async def test_nobody_waits_for_a_login_that_an_image_lacks(
 @pytest.mark.parametrize(("name", "said"), [("lab", "the image that studies get"), ("a/b", "no name for an image")])
 def test_a_name_that_cannot_be_is_told(tmp_path: Path, lab: Image, name: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        Source(name, tmp_path, lab)
+        ImageSource(name, tmp_path, lab)

@@ -12,7 +12,7 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot, MachineLost
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove, standing, tiers
-from nearmetal.isolate.host import Bystanders, Cpu, Host
+from nearmetal.isolate.host import Bystanders, Host, HostCpu
 from nearmetal.lab import clean
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN
@@ -42,7 +42,7 @@ async def changes(box: Commands, strict: bool = False, boot: bool = False) -> li
 
 
 def cpus(*siblings: tuple[int, ...]) -> Host:
-    made = tuple(Cpu(number, shared, "0", None) for number, shared in enumerate(siblings))
+    made = tuple(HostCpu(number, shared, "0", None) for number, shared in enumerate(siblings))
     return Host(made, {}, "", "", (), False)
 
 
@@ -51,7 +51,7 @@ def cpus(*siblings: tuple[int, ...]) -> Host:
 
 async def test_a_host_is_read_with_what_it_has(box: Pretended) -> None:
     host = await hosts.survey_host(box)
-    assert host.cpus == (Cpu(0, (0, 1), "0", None, True), Cpu(1, (0, 1), "0", "powersave", True))
+    assert host.cpus == (HostCpu(0, (0, 1), "0", None, True), HostCpu(1, (0, 1), "0", "powersave", True))
     assert host.knobs == box.sysctls
     assert (host.isolated, host.nohz_full, host.arguments) == ("", "", ("quiet",))
 
@@ -353,8 +353,8 @@ async def test_rounds_begin_in_turns_with_either() -> None:
     assert [(one.without.share, one.isolated.share) for one in pairs] == [(0.5, 0.1)] * 3
 
 
-def pairs(differences: Sequence[float]) -> list[prove.Pair]:
-    return [prove.Pair(listened(0.5), listened(0.5 + difference)) for difference in differences]
+def pairs(differences: Sequence[float]) -> list[prove.ListeningRound]:
+    return [prove.ListeningRound(listened(0.5), listened(0.5 + difference)) for difference in differences]
 
 
 def test_a_difference_has_an_interval_and_a_verdict() -> None:
@@ -373,5 +373,8 @@ def test_too_few_rounds_decide_nothing() -> None:
 
 
 def test_ticks_that_were_not_always_told_are_left_out() -> None:
-    some = [prove.Pair(listened(0.5), listened(0.1, ticks=None)), prove.Pair(listened(0.5), listened(0.1))]
+    some = [
+        prove.ListeningRound(listened(0.5), listened(0.1, ticks=None)),
+        prove.ListeningRound(listened(0.5), listened(0.1)),
+    ]
     assert set(prove.find_differences(some)) == {"lost", "gaps", "longest"}

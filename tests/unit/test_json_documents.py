@@ -20,7 +20,7 @@ from nearmetal.commands import isolate as isolate_commands
 from nearmetal.commands import isolate_prove as isolate_prove_commands
 from nearmetal.commands.calibrate import calibrate_host
 from nearmetal.dashboard import server
-from nearmetal.lab.doctor import Examined
+from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.vagrant import box
 from nearmetal.model import Finding
@@ -222,8 +222,8 @@ def of_hosts(ask: Asked) -> None:
     lacking = Finding(what="probe", ok=False, detail="it is not there", remedy="make setup")
     for findings, status in (([Finding(what="root", ok=True)], 0), ([lacking], 3)):
 
-        async def examined(environments: object, told: list[Finding] = findings) -> Examined:
-            return Examined.of(told)
+        async def examined(environments: object, told: list[Finding] = findings) -> Diagnosis:
+            return Diagnosis.of(told)
 
         ask.patch.setattr("nearmetal.lab.doctor.examine", examined)
         ask("doctor", status=status)

@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.lab.commands import process
 from nearmetal.lab.machines import stillness
-from nearmetal.lab.machines.stillness import Event
+from nearmetal.lab.machines.stillness import StillnessChange
 from nearmetal.lab.machines.stops import Stops
 from tests.waiting import until, wait_until
 
@@ -31,7 +31,7 @@ from tests.waiting import until, wait_until
     ],
 )
 def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float, bool]], seconds: float) -> None:
-    assert stillness.between([Event(at, stands) for at, stands in events], 10, 20) == seconds
+    assert stillness.between([StillnessChange(at, stands) for at, stands in events], 10, 20) == seconds
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float
     ],
 )
 def test_that_it_goes_on_counts_behind_a_stop_alone(events: list[tuple[float, bool]], seconds: float) -> None:
-    heard = stillness.behind_stops([Event(at, stands) for at, stands in events])
+    heard = stillness.behind_stops([StillnessChange(at, stands) for at, stands in events])
     assert stillness.between(heard, 10, 20) == seconds
 
 
@@ -63,7 +63,7 @@ def test_a_stop_that_is_over_before_it_is_told_is_none(monkeypatch: pytest.Monke
 
 
 async def test_a_program_that_is_stopped_by_a_signal_is_heard_of_until_it_ends() -> None:
-    running = process.Background(await process.start(["sleep", "600"]))
+    running = process.LocalProcess(await process.start(["sleep", "600"]))
     stops = Stops(running.pid)
     since = time.time()
     assert stops.seconds(since) == 0

@@ -7,12 +7,12 @@ import pytest
 
 from nearmetal.lab.libvirt import domain, virsh
 from nearmetal.lab.qemu import arguments
-from nearmetal.lab.qemu.arguments import CONTROL_MAC, Guest
+from nearmetal.lab.qemu.arguments import CONTROL_MAC, GuestSpec
 from nearmetal.model import SharedFolder
 from tests.guests import GUEST, PORT
 
 
-def described(guest: Guest = GUEST, cpus: str = "2-3") -> ElementTree.Element:
+def described(guest: GuestSpec = GUEST, cpus: str = "2-3") -> ElementTree.Element:
     return ElementTree.fromstring(domain.describe(guest, "u-u-i-d", "/machines/nm-1-1", "nm-1-1", cpus))
 
 

@@ -8,7 +8,7 @@ from nearmetal.environments import libvirt
 from nearmetal.environments._existing_domain import ExistingDomains
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.libvirt import existing
-from nearmetal.lab.libvirt.existing import Found
+from nearmetal.lab.libvirt.existing import DomainState
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from nearmetal.resolve import resolve_alone
@@ -20,8 +20,8 @@ def test_one_logs_in_as_root_or_as_whom_the_study_names() -> None:
     assert Options(domain="web", login="debian").way("2001:db8::7").ssh == "debian@[2001:db8::7]"
 
 
-def found(state: str, has_saved: bool = False) -> Found:
-    return Found("web", "u", state, has_saved, vcpus=1, memory=2**30)
+def found(state: str, has_saved: bool = False) -> DomainState:
+    return DomainState("web", "u", state, has_saved, vcpus=1, memory=2**30)
 
 
 @pytest.mark.parametrize(

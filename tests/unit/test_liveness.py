@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from nearmetal.lab.cgroup_limits import Limits
+from nearmetal.lab.cgroup_limits import GroupLimits
 from nearmetal.lab.read_lines import Lines, parse_grep
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Cause, Handle, Machine
 from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Fault
 from nearmetal.run.liveness import (
-    Reading,
+    LivenessReading,
     find_kills,
     find_last_kill,
     find_stalls,
@@ -62,12 +62,14 @@ def lines_of(text: str) -> Lines:
     return lines
 
 
-def reading(inside: str = INSIDE, *interfaces: dict[str, Any]) -> Reading:
+def reading(inside: str = INSIDE, *interfaces: dict[str, Any]) -> LivenessReading:
     shown = interfaces or (interface("port1"), interface("port2"))
-    return Reading((Vitals(lines_of(inside)), Vitals({})), {("local", "nm-x"): parse_interfaces(json.dumps(shown))})
+    return LivenessReading(
+        (Vitals(lines_of(inside)), Vitals({})), {("local", "nm-x"): parse_interfaces(json.dumps(shown))}
+    )
 
 
-def judged(before: Reading, after: Reading) -> list[Fault]:
+def judged(before: LivenessReading, after: LivenessReading) -> list[Fault]:
     return judge_readings(MACHINES, before, before, after)
 
 
@@ -156,7 +158,7 @@ def test_what_came_meanwhile_is_nothing() -> None:
 
 def allotment(**limits: Any) -> Allotment:
     placed = PlacedMachine(Handle(kind="host", name="nm-x-1", site="local", role="server"), LocalSite(), "")
-    return Allotment((placed,), (Limits(**limits),), (), (None,))
+    return Allotment((placed,), (GroupLimits(**limits),), (), (None,))
 
 
 @pytest.mark.parametrize(
@@ -174,8 +176,8 @@ def test_what_a_control_group_tells(before: Any, after: Any, cause: Cause, reaso
     assert find_kills(allotment(**after), allotment(**after)) == [] or "frozen" in before
 
 
-def at(asked: float, lines: str = "") -> Reading:
-    return Reading((Vitals(lines_of(lines), Clock(asked, asked + 0.01, asked)),))
+def at(asked: float, lines: str = "") -> LivenessReading:
+    return LivenessReading((Vitals(lines_of(lines), Clock(asked, asked + 0.01, asked)),))
 
 
 @pytest.mark.parametrize(("stalled", "told"), [(400_000, ()), (2_500_000, ("25",))])

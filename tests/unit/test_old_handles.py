@@ -194,7 +194,7 @@ async def test_what_a_ledger_of_that_version_holds_is_removed() -> None:
 
 
 def test_a_machine_that_it_kept_up_is_found() -> None:
-    one = kept.Kept(
+    one = kept.KeptMachine(
         name="one",
         environment="qemu",
         token="1",

@@ -168,7 +168,7 @@ def test_who_starts_a_run_is_told_of_another(tmp_path: Path) -> None:
 def test_who_has_a_machine_up_or_has_the_host_tried_beside_it_is_told(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "examine", AsyncMock(return_value=doctor.Examined.of([])))  # nothing is tried
+    monkeypatch.setattr(doctor, "examine", AsyncMock(return_value=doctor.Diagnosis.of([])))  # nothing is tried
     told = "measures on this host, and this disturbs it"
     with another(tmp_path / "one") as process:
         up = called("up", "mock", "--json")

@@ -13,7 +13,7 @@ from nearmetal.environments.podman import PodmanEnvironment
 from nearmetal.errors import ExitCode
 from nearmetal.lab import doctor
 from nearmetal.lab.api import NETWORK_TOOLS
-from nearmetal.lab.doctor import Examined
+from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.packages import MANAGERS, choose_manager, describe_install
 
 _APT = """#!/bin/sh
@@ -46,8 +46,8 @@ def lacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lacking:
             (programs / manager).chmod(0o755)
         monkeypatch.setenv("PATH", str(programs))
 
-        async def examine(environments: object) -> Examined:
-            return Examined.of([])
+        async def examine(environments: object) -> Diagnosis:
+            return Diagnosis.of([])
 
         monkeypatch.setattr(doctor, "examine", examine)
         monkeypatch.setattr(os, "geteuid", lambda: 0)

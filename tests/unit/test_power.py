@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nearmetal.analysis.power import Noise, count_blocks, doubt, half_width, smallest
+from nearmetal.analysis.power import BootNoise, count_blocks, doubt, half_width, smallest
 from nearmetal.analysis.signed_rank import signed_rank
 
 LEVEL = 0.05
 
 
-def normal(spread: float = 1.0, blocks: int = 4_000, arms: int = 2, seed: int = 1) -> Noise:
-    return Noise.of(np.random.default_rng(seed).normal(0, spread, size=(blocks, arms)))
+def normal(spread: float = 1.0, blocks: int = 4_000, arms: int = 2, seed: int = 1) -> BootNoise:
+    return BootNoise.of(np.random.default_rng(seed).normal(0, spread, size=(blocks, arms)))
 
 
 def test_the_spread_is_that_of_one_boot_however_many_were_alike() -> None:
@@ -25,7 +25,7 @@ def test_the_spread_is_that_of_one_boot_however_many_were_alike() -> None:
 def test_what_all_boots_of_a_block_share_is_no_noise() -> None:
     values = np.random.default_rng(1).normal(size=(50, 3))
     drifted = values + np.linspace(0, 100, 50)[:, None]
-    assert Noise.of(drifted).spread == pytest.approx(Noise.of(values).spread)
+    assert BootNoise.of(drifted).spread == pytest.approx(BootNoise.of(values).spread)
 
 
 @pytest.mark.parametrize("blocks", [20, 40, 60])
@@ -40,7 +40,7 @@ def test_normal_noise_leaves_to_be_seen_what_theory_says(blocks: int) -> None:
 def test_studies_find_it_in_80_percent(blocks: int) -> None:
     """Skewed noise, nearmetal's own verdicts; 4,000 studies are right to 0.6 points, and so is the figure."""
     generator = np.random.default_rng(2)
-    found = smallest([Noise.of(generator.lognormal(0, 1, size=(20_000, 2)))], blocks, LEVEL)
+    found = smallest([BootNoise.of(generator.lognormal(0, 1, size=(20_000, 2)))], blocks, LEVEL)
     assert found is not None
     values = generator.lognormal(0, 1, size=(4_000, blocks, 2))
     p = [signed_rank(one, LEVEL, 1e-12).p for one in values[:, :, 0] - values[:, :, 1] + found]
@@ -76,14 +76,14 @@ def test_the_fewer_blocks_and_the_longer_the_tails_the_less_is_the_noise_known()
     assert 1.0 < many.doubt < 1.25 < few.doubt < 2.2
     assert normal(blocks=8, arms=4).doubt < few.doubt
     far_off = np.concatenate([few.differences, [[30.0]]])
-    assert Noise(far_off, 2).doubt > 3.0
+    assert BootNoise(far_off, 2).doubt > 3.0
     assert doubt([many, few]) == few.doubt
 
 
 def test_of_noise_that_one_block_alone_has_nothing_is_known() -> None:
     values = np.zeros((8, 2))
     values[3, 0] = 1.0
-    assert Noise.of(values).doubt == math.inf
+    assert BootNoise.of(values).doubt == math.inf
 
 
 def test_failures_cost_power() -> None:
@@ -104,7 +104,7 @@ def test_nothing_is_found_where_most_blocks_have_a_failure() -> None:
 def test_an_interval_that_failures_leave_open_has_no_width() -> None:
     """Also where one end alone is open."""
     differences = np.random.default_rng(0).normal(size=20)[:, None] * 1000
-    assert half_width([Noise(differences, 2, failing=0.09)], 14, 0.05) is None
+    assert half_width([BootNoise(differences, 2, failing=0.09)], 14, 0.05) is None
 
 
 @pytest.mark.parametrize("failing", [0.1, 0.25, 0.3])
@@ -116,7 +116,7 @@ def test_what_is_promised_is_found_also_where_many_blocks_have_a_failure(failing
     assert promised is None or _share_found(noise, promised, generator) >= 0.75
 
 
-def _share_found(noise: Noise, true: float, generator: np.random.Generator) -> float:
+def _share_found(noise: BootNoise, true: float, generator: np.random.Generator) -> float:
     found = 0
     for _ in range(200):
         differences = generator.choice(noise.differences.ravel(), 40) + true

@@ -11,7 +11,7 @@ import pytest
 from nearmetal.errors import HostCannot
 from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator
-from nearmetal.lab.qemu.accelerator import Proof
+from nearmetal.lab.qemu.accelerator import BootProof
 from nearmetal.lab.qemu.arguments import PROGRAM
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site
@@ -34,10 +34,10 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the accelerators on which a guest was booted; those in `broken` do not work."""
     tried: list[str] = []
 
-    async def prove(accel: str, image: Image, limit: float, site: Site, machine: str, program: str) -> Proof:
+    async def prove(accel: str, image: Image, limit: float, site: Site, machine: str, program: str) -> BootProof:
         by = "" if program == PROGRAM else f" by {program}, {await version(site, program)}"
         tried.append(accel + ("" if machine == "q35" else f" on {machine}") + by)
-        return Proof(accel=tried[-1], works="tcg" in accel, detail="as told")
+        return BootProof(accel=tried[-1], works="tcg" in accel, detail="as told")
 
     async def version(site: Site, program: str = PROGRAM) -> str:
         return "QEMU 1"
@@ -81,9 +81,9 @@ async def test_a_guest_that_was_late_is_tried_again(
     now = 1e9
     monkeypatch.setattr(time, "time", lambda: now)
 
-    async def prove(accel: str, *_: object) -> Proof:
+    async def prove(accel: str, *_: object) -> BootProof:
         tried.append(accel)
-        return Proof(accel=accel, works=False, detail="late", until=now + 3600)
+        return BootProof(accel=accel, works=False, detail="late", until=now + 3600)
 
     monkeypatch.setattr(accelerator, "prove", prove)
     for _ in range(2):

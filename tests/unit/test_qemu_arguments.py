@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.qemu.arguments import CONTROL_MAC, Guest, command, kernel_command_line
+from nearmetal.lab.qemu.arguments import CONTROL_MAC, GuestSpec, command, kernel_command_line
 from tests.guests import GUEST, PORT
 
 
@@ -67,7 +67,7 @@ def test_the_kernel_is_told_who_it_is_and_what_was_ordered_comes_last() -> None:
 
 
 def test_only_an_emulated_processor_does_not_pretend_to_copy_fast() -> None:
-    def model(guest: Guest) -> str:
+    def model(guest: GuestSpec) -> str:
         words = command(guest)
         return words[words.index("-cpu") + 1]
 

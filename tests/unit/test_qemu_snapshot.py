@@ -16,7 +16,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.image import Image, Recipe
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import arguments, identity, snapshot, template
-from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.arguments import GuestSpec
 from nearmetal.lab.qemu.snapshot import Snapshot
 from tests.guests import GUEST, PORT
 from tests.unit.test_image_store import finished
@@ -64,7 +64,7 @@ def test_guests_that_differ_only_in_who_they_are_share_a_snapshot(image: Image, 
         replace(GUEST, kernel="/images/other"),
     ],
 )
-def test_every_other_difference_takes_another(differing: Guest, image: Image, tmp_path: Path) -> None:
+def test_every_other_difference_takes_another(differing: GuestSpec, image: Image, tmp_path: Path) -> None:
     keys = lab_keys(tmp_path)
     assert template.key(differing, image, keys) != template.key(GUEST, image, keys)
 

@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.report import charts, palette
 from nearmetal.report.charts.axes import log_ticks
-from nearmetal.report.charts.beside import Pair, draw_beside
+from nearmetal.report.charts.beside import FigurePair, draw_beside
 from nearmetal.report.charts.by_number import CourseLine, Point, by_number
 from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
 from nearmetal.report.charts.text import measure_text, wrap_text
@@ -142,10 +142,10 @@ def test_a_difference_axis_tells_its_unit(unit: str, said: str) -> None:
 
 def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
     arms = (
-        charts.Arm("docker", "0.97", "#111111", 0.97, 0.95, 0.99, "different"),
-        charts.Arm("qemu", "0.1", "#222222", 0.1, 0.09, 0.11, "different"),
-        charts.Arm("podman", "1.5", "#333333", 1.5, 0.8, 2.0, "undecided"),
-        charts.Arm("gvisor", "1.02", "#444444", 1.02, 0.97, 1.3, "undecided"),
+        charts.ForestRow("docker", "0.97", "#111111", 0.97, 0.95, 0.99, "different"),
+        charts.ForestRow("qemu", "0.1", "#222222", 0.1, 0.09, 0.11, "different"),
+        charts.ForestRow("podman", "1.5", "#333333", 1.5, 0.8, 2.0, "undecided"),
+        charts.ForestRow("gvisor", "1.02", "#444444", 1.02, 0.97, 1.3, "undecided"),
     )
     axis = charts.ratio_axis([0.95, 1.05], 0.02)
     spec = charts.draw_forest("t", [charts.Group("web", "higher", arms)], axis, charts.WIDE)
@@ -174,7 +174,7 @@ def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
 
 
 def test_an_arm_without_an_interval_is_a_point_alone() -> None:
-    arms = (charts.Arm("docker", "0.97", "#111111", 0.97, verdict="undecided"),)
+    arms = (charts.ForestRow("docker", "0.97", "#111111", 0.97, verdict="undecided"),)
     spec = charts.draw_forest("t", [charts.Group("web", "lower", arms)], charts.ratio_axis([0.97], None), charts.NARROW)
     assert [len(rows) for rows in data(spec, "point")] == [1]
     assert not [row for rows in data(spec, "rule") for row in rows if "label" in row]
@@ -273,8 +273,8 @@ LONG = (
 TITLE = "Ratios of transactions, measured and published"
 
 
-def arm(label: str, figure: str) -> charts.Arm:
-    return charts.Arm(label, figure, "#111111", 0.6, 0.5, 0.7, "different")
+def arm(label: str, figure: str) -> charts.ForestRow:
+    return charts.ForestRow(label, figure, "#111111", 0.6, 0.5, 0.7, "different")
 
 
 def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, tuple[str, ...]]]:
@@ -282,7 +282,7 @@ def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, 
     figure = "+5.95 MiB (+5.78 to +6.16)"
     groups = [charts.Group(name, "higher", tuple(arm(other, figure) for other in names)) for name in names]
     yield charts.draw_forest(TITLE, groups, charts.ratio_axis([0.5, 1.0], 0.02), width), names
-    pairs = [Pair(name, name, "0.62 ×", "#111111", 0.62, (0.6, 0.7), 0.9) for name in names]
+    pairs = [FigurePair(name, name, "0.62 ×", "#111111", 0.62, (0.6, 0.7), 0.9) for name in names]
     yield draw_beside(TITLE, pairs, width), names
     for times in (1, 5):
         strips = [charts.Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]

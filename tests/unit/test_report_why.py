@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.analysis.attribution import Attributed, attributed
+from nearmetal.analysis.attribution import TraitContrast, attributed
 from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.model import Scale
@@ -113,7 +113,7 @@ def test_a_difference_is_slight_when_the_far_end_of_its_interval_is(
     interval: tuple[float, float], sides: tuple[float, float], scale: Scale, is_slight: bool
 ) -> None:
     trait = replace(next(trait for trait in TRAITS if trait.name == "packets"), scale=scale)
-    one = Attributed(trait, 8, *sides, sum(interval) / 2, interval)
+    one = TraitContrast(trait, 8, *sides, sum(interval) / 2, interval)
     assert one.is_slight == is_slight
     assert not (one.is_slight and one.differs)
 
@@ -198,11 +198,11 @@ def test_a_terminal_tells_what_goes_along_where_anything_was_observed(report: Re
 
 def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
     traits = {trait.name: trait for trait in TRAITS}
-    ratio = Attributed(traits["packets"], 8, 9.5, 1.0, 9.5, (9.2, 9.8))
+    ratio = TraitContrast(traits["packets"], 8, 9.5, 1.0, 9.5, (9.2, 9.8))
     assert write_clause(ratio) == "9.5 × the packets for each request (9.2 to 9.8)"
-    count = Attributed(traits["acks"], 8, 0.0, 1.0, -1.0, (-1.2, -0.9))
+    count = TraitContrast(traits["acks"], 8, 0.0, 1.0, -1.0, (-1.2, -0.9))
     assert write_clause(count) == "−1.0 bare ACKs of the client for each request (−1.2 to −0.9)"
-    time = Attributed(traits["transfer"], 8, 8e-5, 0.0, 8e-5, None)
+    time = TraitContrast(traits["transfer"], 8, 8e-5, 0.0, 8e-5, None)
     assert write_clause(time) == "+80 µs in the time in which a reply comes in"
 
 

@@ -50,7 +50,7 @@ def test_a_file_is_measured_where_the_command_line_would_put_it(tmp_path: Path) 
     [
         ({**MAPPING, "factors": {"environment": ["base", "slow"], "vcpu": [1, 2]}}, "vcpu"),
         ({**MAPPING, "name": None}, "name: a study has no value such as None"),
-        ({**MAPPING, 1: "one"}, "1 is not the name of a key"),
+        (dict[Any, Any](MAPPING) | {1: "one"}, "1 is not the name of a key"),
         ("quickstrat", "quickstrat"),
     ],
 )

@@ -9,7 +9,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, HostSpec, TrialStatus
 from nearmetal.run import session, suspension
-from nearmetal.run.suspension import Reading, describe_suspension
+from nearmetal.run.suspension import SuspensionReading, describe_suspension
 from tests.order import mock_run
 from tests.order.in_process import InProcess
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
@@ -18,17 +18,17 @@ from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 @pytest.mark.parametrize(
     ("after", "why"),
     [
-        (Reading(7.0, {"far": 2}), None),
-        (Reading(7.05, {"far": 2}), None),  # so long may it take to read two clocks
-        (Reading(130.2, {"far": 2}), "this host was suspended for 123.2 s while it was measured"),
-        (Reading(7.0, {"far": 3}), "the host far was suspended while it was measured"),
-        (Reading(7.0, {"far": 0}), None),  # it booted since
-        (Reading(7.0, {}), None),
-        (Reading(7.0, {"far": 2, "new": 9}), None),
+        (SuspensionReading(7.0, {"far": 2}), None),
+        (SuspensionReading(7.05, {"far": 2}), None),  # so long may it take to read two clocks
+        (SuspensionReading(130.2, {"far": 2}), "this host was suspended for 123.2 s while it was measured"),
+        (SuspensionReading(7.0, {"far": 3}), "the host far was suspended while it was measured"),
+        (SuspensionReading(7.0, {"far": 0}), None),  # it booted since
+        (SuspensionReading(7.0, {}), None),
+        (SuspensionReading(7.0, {"far": 2, "new": 9}), None),
     ],
 )
-def test_the_time_that_a_host_slept_and_how_often(after: Reading, why: str | None) -> None:
-    assert describe_suspension(Reading(7.0, {"far": 2}), after) == why
+def test_the_time_that_a_host_slept_and_how_often(after: SuspensionReading, why: str | None) -> None:
+    assert describe_suspension(SuspensionReading(7.0, {"far": 2}), after) == why
 
 
 class Far(LocalSite):

@@ -5,13 +5,13 @@ import re
 import pytest
 from rich.console import Console
 
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 
-COLUMNS = (Column("image"), Column("digest"), Column(""), Column("size", is_of_numbers=True))
+COLUMNS = (TextColumn("image"), TextColumn("digest"), TextColumn(""), TextColumn("size", is_of_numbers=True))
 ROWS = (("lab", "c7ce62bc4dca", "current", "890 MiB"), ("later-kernel", "8ef1c1bc4dca", "old", "13.4 MiB"))
 
 
-def printed(columns: tuple[Column, ...], rows: tuple[tuple[str, ...], ...], width: int) -> list[str]:
+def printed(columns: tuple[TextColumn, ...], rows: tuple[tuple[str, ...], ...], width: int) -> list[str]:
     console = Console(width=width, color_system=None, markup=False)
     with console.capture() as capture:
         console.print(fit_table(columns, rows, width))
@@ -41,7 +41,7 @@ def test_everything_has_a_line_of_its_own_where_that_does_not_fit_either() -> No
 
 
 def test_words_flow_beside_what_does_not_and_below_it() -> None:
-    columns = (Column("study"), Column("question", flows=True))
+    columns = (TextColumn("study"), TextColumn("question", flows=True))
     rows = (("virtual-vs-physical", "Do virtual networks carry HTTP as physical ones do?"),)
     assert printed(columns, rows, 50) == [
         "study                question",

@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.errors import MachineLost, TimedOut, ToolFailed
 from nearmetal.model import CPU_STATES, Completed, Machine, ObserveSpec, Running, Site, SiteRunning
-from nearmetal.observers.usage import Usage
+from nearmetal.observers.usage import UsageObserver
 from nearmetal.units import AS_WRITTEN
 
 from .workloads_stage import ScriptedStage
@@ -132,7 +132,7 @@ def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_server_and_host_are_sampled_at_once_and_averaged_over_the_measuring() -> None:
     host, guest = places()
-    watch = await Usage(0.5).start(stage(host, guest))
+    watch = await UsageObserver(0.5).start(stage(host, guest))
     seen = await watch.stop()
     assert [guest.probe, "sample", "--json", "--interval", "0.5s", "--output", FILE] in guest.ran
     (sampling,) = (argv for argv in host.ran if "sample" in argv)
@@ -157,7 +157,7 @@ async def test_clients_are_sampled_once_for_each_kernel() -> None:
     for client in (*alike, own):
         client.site = host
     watched.clients = tuple(cast(Machine, client) for client in (*alike, own))
-    seen = await (await Usage(1).start(watched)).stop()
+    seen = await (await UsageObserver(1).start(watched)).stop()
     assert seen.counters.keys() == {"host", "server-0", "client-0", "client-2"}
     assert [client.sampler.stopped for client in (*alike, own)] == [1, 0, 1]
 
@@ -165,7 +165,7 @@ async def test_clients_are_sampled_once_for_each_kernel() -> None:
 async def test_the_guests_samples_are_brought_on_the_hosts_clock() -> None:
     """Its clock is hours ahead and its monotonic clock began at another instant; the measuring begins once."""
     host, guest = places()
-    seen = await (await Usage(1).start(stage(host, guest))).stop()
+    seen = await (await UsageObserver(1).start(stage(host, guest))).stop()
     of_host, of_guest = (seen.counters[place]["began_ns"] for place in ("host", "server-0"))
     assert of_host - of_guest == pytest.approx(999, abs=20_000_000)
 
@@ -173,14 +173,14 @@ async def test_the_guests_samples_are_brought_on_the_hosts_clock() -> None:
 @pytest.mark.parametrize("counts, told", [(True, None), (False, "untold")])
 async def test_a_kernel_that_counts_no_steal_is_told(counts: bool, told: str | None) -> None:
     host, guest = places(file=lines(AHEAD, counts_steal=counts))
-    seen = await (await Usage(1).start(stage(host, guest))).stop()
+    seen = await (await UsageObserver(1).start(stage(host, guest))).stop()
     assert seen.counters["server-0"].get("steal") == told
     assert "steal" not in seen.counters["host"], "an older probe does not say"
 
 
 async def test_a_sampler_that_was_killed_is_told_and_what_it_left_counts() -> None:
     host, guest = places(Sampler(Completed(status=137)), file=lines(AHEAD, whole=False))
-    seen = await (await Usage(1).start(stage(host, guest))).stop()
+    seen = await (await UsageObserver(1).start(stage(host, guest))).stop()
     told = seen.counters["server-0"]
     assert "was killed before the trial was over" in told["problem"]
     assert told["cpu.all.usr"] == 30
@@ -190,7 +190,7 @@ async def test_a_sampler_that_was_killed_is_told_and_what_it_left_counts() -> No
 
 async def test_what_a_sampler_said_last_is_told() -> None:
     host, guest = places(Sampler(Completed(status=1, stderr=b"No space left on device\n")))
-    seen = await (await Usage(1).start(stage(host, guest))).stop()
+    seen = await (await UsageObserver(1).start(stage(host, guest))).stop()
     assert seen.counters["server-0"]["problem"].endswith(
         "ended with status 1 before the trial was over: No space left on device"
     )
@@ -198,7 +198,7 @@ async def test_what_a_sampler_said_last_is_told() -> None:
 
 async def test_a_machine_that_is_lost_does_not_take_the_hosts_samples_with_it() -> None:
     host, guest = places(Sampler(Completed(status=0), lost=True))
-    seen = await (await Usage(1).start(stage(host, guest))).stop()
+    seen = await (await UsageObserver(1).start(stage(host, guest))).stop()
     assert "was lost" in seen.counters["server-0"]["problem"]
     assert seen.counters["host"]["cpu.all.usr"] == 30
 
@@ -207,14 +207,14 @@ async def test_a_sampler_that_does_not_begin_is_an_error_and_the_other_is_stoppe
     refused = Sampler(Completed(status=2, stderr=b"no such verb"), begun=False)
     host, guest = places(refused, file=b"")
     with pytest.raises(ToolFailed, match="no such verb"):
-        await Usage(1).start(stage(host, guest))
+        await UsageObserver(1).start(stage(host, guest))
     assert host.sampler.stopped == 1
 
 
 @pytest.mark.parametrize("setting", [True, False, 0.0, -1.0, "1s", None])
 def test_the_setting_is_seconds(setting: Any) -> None:
     with pytest.raises(ValueError, match="how often to sample"):
-        Usage(setting)
+        UsageObserver(setting)
 
 
 @pytest.mark.parametrize(("written", "seconds"), [(True, 1.0), ("250ms", 0.25), (False, None)])

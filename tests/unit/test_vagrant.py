@@ -11,7 +11,7 @@ from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vagrant import login, project
-from nearmetal.lab.vagrant.output import Login
+from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.lab.vagrant.project import Project
 from nearmetal.model import EnvironmentSpec, Finding, Handle, HostSpec, MachineSpec, Order
 from nearmetal.study import read
@@ -353,8 +353,8 @@ async def test_another_vagrant_at_work_is_waited_for(fake: FakeVagrant, monkeypa
 
 def test_an_address_of_this_host_is_one_however_it_is_written() -> None:
     for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost"):
-        assert login.problem(Login(host, 22, "root", (), by_command=False), None)
-    assert login.problem(Login("10.0.0.1", 22, "root", (), by_command=False), None) is None
+        assert login.problem(VagrantLogin(host, 22, "root", (), by_command=False), None)
+    assert login.problem(VagrantLogin("10.0.0.1", 22, "root", (), by_command=False), None) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.vagrant import output
-from nearmetal.lab.vagrant.output import Known, Login
+from nearmetal.lab.vagrant.output import MachineStatus, VagrantLogin
 
 TOOLS = Path(__file__).parents[1] / "golden/tools/vagrant"
 STATUS = (TOOLS / "status.txt").read_bytes()
@@ -23,8 +23,8 @@ def ssh_config(*words: str) -> bytes:
 def test_machines_are_told_with_their_providers_and_states() -> None:
     """Also one whose name Vagrant writes as it is, with a comma."""
     assert output.machines(output.lines(STATUS)) == {
-        "web": Known("libvirt", "not_created"),
-        'db, the "second"': Known("libvirt", "running"),
+        "web": MachineStatus("libvirt", "not_created"),
+        'db, the "second"': MachineStatus("libvirt", "running"),
     }
 
 
@@ -38,7 +38,7 @@ def test_a_refusal_has_its_class_and_its_words_in_one_line() -> None:
 
 def test_a_login_is_what_the_machine_readable_line_says_and_nothing_after() -> None:
     keys = ("/home/me/key", "/home/me/my keys/key")
-    assert output.login(output.lines(SSH_CONFIG)) == Login("10.114.0.180", 22, "root", keys, by_command=False)
+    assert output.login(output.lines(SSH_CONFIG)) == VagrantLogin("10.114.0.180", 22, "root", keys, by_command=False)
 
 
 def test_a_command_of_its_own_is_noticed() -> None:

@@ -15,7 +15,7 @@ from nearmetal.lab.borrowed import behind as behind_ssh
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import Account
-from nearmetal.lab.vmware.machine import Seen, Shape, Wanted
+from nearmetal.lab.vmware.machine import Reconfiguration, Shape, VsphereMachine
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, MachineSpec, Order, Provision, Recorder
 
 FOUND = Shape(vcpus=4, cores=1, memory=2048, nic="e1000e")
@@ -30,7 +30,7 @@ class Killed(BaseException):
 class PaperVsphere:
     """An `Api` that keeps its machines here. It can be told to kill its caller before or after its n-th deed."""
 
-    def __init__(self, *machines: Seen) -> None:
+    def __init__(self, *machines: VsphereMachine) -> None:
         self.machines = {one.reference: one for one in machines}
         self.deeds: list[str] = []
         self.kill_before: int | None = None
@@ -61,13 +61,13 @@ class PaperVsphere:
     async def place(self, reference: str) -> str:
         return f"Datacenter/{reference}/{self.machines[reference].name}"
 
-    async def seen(self, reference: str) -> Seen | None:
+    async def seen(self, reference: str) -> VsphereMachine | None:
         return self.machines.get(reference)
 
     async def denied(self, reference: str, privileges: Sequence[str]) -> list[str]:
         return []
 
-    async def clone(self, template: str, name: str, change: Wanted) -> str:
+    async def clone(self, template: str, name: str, change: Reconfiguration) -> str:
         made = self.machines[template].model_copy(
             update={"reference": "vm-clone", "uuid": "clone", "name": name, "is_template": False, "mark": change.mark}
         )
@@ -77,7 +77,7 @@ class PaperVsphere:
         self._do("clone", "vm-clone")
         return "vm-clone"
 
-    async def configure(self, machine: Seen, change: Wanted) -> None:
+    async def configure(self, machine: VsphereMachine, change: Reconfiguration) -> None:
         now = self.machines[machine.reference]
         assert now.version == machine.version, "somebody changed it meanwhile"
         values = change.model_dump(exclude_none=True, exclude={"mark"}, exclude_defaults=True)
@@ -110,7 +110,7 @@ class Notes:
         self.last = handle
 
 
-def machine(**looks: Any) -> Seen:
+def machine(**looks: Any) -> VsphereMachine:
     known = {
         "reference": "vm-1",
         "uuid": "u",
@@ -120,7 +120,7 @@ def machine(**looks: Any) -> Seen:
         "cards": 1,
         "power": "off",
     }
-    return Seen.model_validate(known | looks)
+    return VsphereMachine.model_validate(known | looks)
 
 
 def order(provision: Provision, **more: Any) -> Order:
@@ -158,7 +158,7 @@ CASES: list[tuple[Provision, dict[str, str], dict[str, Any], list[str]]] = [
 ]
 
 
-def alike(machines: Mapping[str, Seen]) -> dict[str, Seen]:
+def alike(machines: Mapping[str, VsphereMachine]) -> dict[str, VsphereMachine]:
     return {key: one.model_copy(update={"version": ""}) for key, one in machines.items()}
 
 

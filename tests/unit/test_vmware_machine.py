@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nearmetal.lab.vmware import machine as machines
-from nearmetal.lab.vmware.machine import Loan, Seen, Shape, Wanted
+from nearmetal.lab.vmware.machine import Loan, Reconfiguration, Shape, VsphereMachine
 from nearmetal.model import MachineSpec, Provision
 
 FOUND = Shape(vcpus=4, cores=2, memory=2048, nic="e1000e")
@@ -13,7 +13,7 @@ SPEC = MachineSpec(vcpus=2, memory=2**30)
 GIVEN = Shape(vcpus=2, cores=2, memory=1024, nic="e1000e")
 
 
-def seen(**more: Any) -> Seen:
+def seen(**more: Any) -> VsphereMachine:
     known = {
         "reference": "vm-1",
         "uuid": "u",
@@ -23,7 +23,7 @@ def seen(**more: Any) -> Seen:
         "cards": 1,
         "power": "off",
     }
-    return Seen.model_validate(known | more)
+    return VsphereMachine.model_validate(known | more)
 
 
 def test_what_a_study_asks_for() -> None:
@@ -38,8 +38,8 @@ def test_cores_of_a_socket_divide_the_vcpus(vcpus: int, cores: int, then: int) -
 
 
 def test_only_what_differs_is_changed() -> None:
-    assert machines.change(FOUND, GIVEN, "me") == Wanted(vcpus=2, memory=1024, mark="me")
-    assert machines.change(GIVEN, GIVEN, "me") == Wanted(mark="me")
+    assert machines.change(FOUND, GIVEN, "me") == Reconfiguration(vcpus=2, memory=1024, mark="me")
+    assert machines.change(GIVEN, GIVEN, "me") == Reconfiguration(mark="me")
     assert machines.differences(FOUND, GIVEN) == ["4 vCPUs instead of 2", "2048 MiB of memory instead of 1024"]
 
 
@@ -143,13 +143,13 @@ def test_an_address_of_ones_own_takes_no_tools() -> None:
 LOAN = Loan(found=FOUND, given=GIVEN, was_on=False, mark="me", started=True)
 
 
-def way(loan: Loan = LOAN, **now: Any) -> tuple[bool, Wanted, bool, bool, int]:
+def way(loan: Loan = LOAN, **now: Any) -> tuple[bool, Reconfiguration, bool, bool, int]:
     found = machines.back(loan, seen(**({"mark": "me", "shape": GIVEN} | now)))
     assert found is not None
     return found.stop, found.change, found.start, found.runs, len(found.left)
 
 
-RESTORED = Wanted(vcpus=4, memory=2048)
+RESTORED = Reconfiguration(vcpus=4, memory=2048)
 
 
 def test_a_machine_that_was_off_is_stopped_and_as_before() -> None:
@@ -162,18 +162,18 @@ def test_a_machine_that_ran_runs_as_before() -> None:
     assert way(ran, power="on") == (True, RESTORED, True, False, 0)
     assert way(ran, power="off") == (False, RESTORED, True, False, 0)
     not_touched = ran.model_copy(update={"started": False})
-    assert way(not_touched, power="on", shape=FOUND) == (False, Wanted(), False, False, 0)
+    assert way(not_touched, power="on", shape=FOUND) == (False, Reconfiguration(), False, False, 0)
 
 
 def test_what_somebody_else_started_is_not_stopped() -> None:
     not_ours = LOAN.model_copy(update={"started": False})
-    assert way(not_ours, power="on", shape=FOUND) == (False, Wanted(), False, False, 0)
+    assert way(not_ours, power="on", shape=FOUND) == (False, Reconfiguration(), False, False, 0)
     assert way(not_ours, power="on") == (False, RESTORED, False, True, 0)
 
 
 def test_what_somebody_else_changed_is_theirs() -> None:
     theirs = GIVEN.model_copy(update={"vcpus": 8})
-    assert way(power="off", shape=theirs) == (False, Wanted(memory=2048), False, False, 1)
+    assert way(power="off", shape=theirs) == (False, Reconfiguration(memory=2048), False, False, 1)
 
 
 def test_a_machine_that_is_not_lent_is_left_alone() -> None:

@@ -17,7 +17,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Workload
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads import _command_match, command
-from nearmetal.workloads.command import Command, CommandParameters, Reading
+from nearmetal.workloads.command import Command, CommandParameters, ResponsePattern
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
 
 BASE: dict[str, Any] = {"argv": ["bench"], "response": "rate", "unit": "1/s", "better": "higher"}
@@ -39,7 +39,7 @@ def printed(text: str | bytes) -> Completed:
 
 
 async def read(ended: Completed, **where: Any) -> float:
-    reading = Reading.model_validate({"better": "higher", **where})
+    reading = ResponsePattern.model_validate({"better": "higher", **where})
     return await command.read_value(reading, ended, "server0")
 
 
@@ -142,7 +142,7 @@ async def test_a_pattern_that_backtracks_without_end_is_ended_by_a_limit() -> No
 @settings(deadline=None, max_examples=20)
 @given(st.binary(max_size=100))
 async def test_anything_at_all_is_read_or_refused(text: bytes) -> None:
-    for one in (Reading(better="lower", json_="a"), Reading(better="lower", match="([0-9]+)")):
+    for one in (ResponsePattern(better="lower", json_="a"), ResponsePattern(better="lower", match="([0-9]+)")):
         with contextlib.suppress(ToolFailed):
             assert math.isfinite(await command.read_value(one, printed(text), "server0"))
 

@@ -21,7 +21,7 @@ _OF_ALL = re.compile(r"\bin (?!1 of 1 )([\d,]+) of \1 (?=trials\b)")
 
 
 @dataclass(frozen=True)
-class Alike(Generic[About]):
+class WarningGroup(Generic[About]):
     """Warnings of one code whose texts differ in nothing but numbers and machines' made-up names."""
 
     code: str
@@ -32,18 +32,18 @@ class Alike(Generic[About]):
     """In the order in which they were warned of; each as often as it was."""
 
 
-def grouped(warned: Iterable[tuple[About, Warned]]) -> list[Alike[About]]:
+def grouped(warned: Iterable[tuple[About, Warned]]) -> list[WarningGroup[About]]:
     """One group for each code and wording, in the order in which they first appear."""
     groups: dict[tuple[str, str], list[tuple[About, str]]] = {}
     for about, warning in warned:
         groups.setdefault((warning.code, wording(warning.text)), []).append((about, warning.text))
     return [
-        Alike(code, common, merged([text for _, text in members]), tuple(about for about, _ in members))
+        WarningGroup(code, common, merged([text for _, text in members]), tuple(about for about, _ in members))
         for (code, common), members in groups.items()
     ]
 
 
-def of_all(warned: Sequence[Sequence[Warned]]) -> list[Alike[int]]:
+def of_all(warned: Sequence[Sequence[Warned]]) -> list[WarningGroup[int]]:
     """Of several things' warnings those that each of them has; `about` are their places."""
     every = set(range(len(warned)))
     groups = grouped((place, warning) for place, warnings in enumerate(warned) for warning in warnings)

@@ -22,7 +22,7 @@ Pairs = Sequence[tuple[Replicate, Replicate]]
 
 
 @dataclass(frozen=True, slots=True)
-class Attributed:
+class TraitContrast:
     """A trait of one contrast. `estimate` and `interval` are on the trait's scale; a ratio may be 0 or infinite."""
 
     trait: Trait
@@ -75,7 +75,7 @@ class Attributed:
         return 2 * abs(self.estimate) / total if total else 0.0
 
 
-def attributed(pairs: Pairs, level: float) -> list[Attributed]:
+def attributed(pairs: Pairs, level: float) -> list[TraitContrast]:
     """Every trait that both sides have: what differs first, what hardly does last, and by how far apart."""
     compared = (_compared(trait, pairs, level) for trait in TRAITS)
     found = [one for one in compared if one is not None]
@@ -88,7 +88,7 @@ def nil(pairs: Pairs) -> list[Trait]:
     return [trait for trait, values in told if values and all(value == 0 for value in values)]
 
 
-def _compared(trait: Trait, pairs: Pairs, level: float) -> Attributed | None:
+def _compared(trait: Trait, pairs: Pairs, level: float) -> TraitContrast | None:
     both = [(_value(trait, treatment), _value(trait, reference)) for treatment, reference in pairs]
     known = [(one, other) for one, other in both if one is not None and other is not None]
     if not known or not any(one or other for one, other in known):
@@ -104,7 +104,7 @@ def _compared(trait: Trait, pairs: Pairs, level: float) -> Attributed | None:
     else:
         largest = float(np.abs(np.concatenate([treatment, reference])).max())
         found = signed_rank(treatment - reference, level, largest * LOG_RESOLUTION)
-    return Attributed(
+    return TraitContrast(
         trait,
         len(known),
         statistics.median(treatment.tolist()),

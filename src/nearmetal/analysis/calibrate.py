@@ -19,7 +19,7 @@ from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
-from nearmetal.analysis.known import Known, Truth, known
+from nearmetal.analysis.known import KnownDifference, Truth, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
@@ -33,7 +33,7 @@ from nearmetal.model import (
     TrialRecord,
     Warned,
 )
-from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, InjectedDifference, Noise
+from nearmetal.store.calibration import AAComparison, Calibration, Disturbance, Finds, InjectedDifference, Noise
 from nearmetal.store.manifest import Manifest
 
 BLOCKS = (6, 8, 12, 20, 40)
@@ -82,7 +82,9 @@ def has_injected(manifest: Manifest, analysis: Analysis) -> bool:
     return any(what.truth for _, what in _with_what_is_known(manifest, analysis.contrasts))
 
 
-def verdict(alike: Sequence[Alike], injected: Sequence[InjectedDifference]) -> Literal["sound", "unsound", "unknown"]:
+def verdict(
+    alike: Sequence[AAComparison], injected: Sequence[InjectedDifference]
+) -> Literal["sound", "unsound", "unknown"]:
     right = [*(one.is_right for one in alike), *(one.is_right for one in injected)]
     if False in right:
         return "unsound"
@@ -90,9 +92,11 @@ def verdict(alike: Sequence[Alike], injected: Sequence[InjectedDifference]) -> L
     return "unknown" if None in right or sees_nothing else "sound"
 
 
-def _with_what_is_known(manifest: Manifest, contrasts: Iterable[Contrast]) -> Iterator[tuple[Contrast, Known]]:
+def _with_what_is_known(
+    manifest: Manifest, contrasts: Iterable[Contrast]
+) -> Iterator[tuple[Contrast, KnownDifference]]:
     """Those of which anything is. What is known of two treatments and a workload holds for all their responses."""
-    found: dict[tuple[str, str, str], Known | None] = {}
+    found: dict[tuple[str, str, str], KnownDifference | None] = {}
     for one in contrasts:
         key = key_of(one.treatment), key_of(one.reference), one.workload
         if key not in found:
@@ -102,7 +106,7 @@ def _with_what_is_known(manifest: Manifest, contrasts: Iterable[Contrast]) -> It
             yield one, what
 
 
-def _is_told(contrast: Contrast, what: Known) -> bool:
+def _is_told(contrast: Contrast, what: KnownDifference) -> bool:
     """Of what is alike the primary response is; of what was injected that of which the size is known."""
     return contrast.response == what.truth.response if what.truth else contrast.primary
 
@@ -110,10 +114,10 @@ def _is_told(contrast: Contrast, what: Known) -> bool:
 # ── What is known of ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _alike(contrast: Contrast) -> Alike:
+def _alike(contrast: Contrast) -> AAComparison:
     """By the interval: of a run that has not ended contrasts have no verdict, and to one of equivalent a difference
     that is surely there is small. Between what is alike it is a fault, however small."""
-    return Alike(
+    return AAComparison(
         **_of(contrast),
         estimate=contrast.ratio if contrast.scale == "ratio" else contrast.difference,
         interval=contrast.interval,
@@ -233,7 +237,7 @@ def _shared(blocks: Sequence[Sequence[Replicate]], primary: str | None) -> dict[
 def _noise(values: Floats, kind: ResponseKind, response: str, workload: ResolvedWorkload | None) -> Noise | None:
     """`values`: blocks x boots. None where nothing varied, as errors that never happened."""
     is_ratio = kind.scale == "ratio"
-    noise = power.Noise.of(np.log(values) if is_ratio else values)
+    noise = power.BootNoise.of(np.log(values) if is_ratio else values)
     if not noise.spread:
         return None
     return Noise(
@@ -254,7 +258,7 @@ def _noise(values: Floats, kind: ResponseKind, response: str, workload: Resolved
 
 
 def finds(
-    noises: Sequence[power.Noise], blocks: int, level: float, is_ratio: bool, share: float = power.POWER
+    noises: Sequence[power.BootNoise], blocks: int, level: float, is_ratio: bool, share: float = power.POWER
 ) -> Finds | None:
     """What is found in a share of studies. None where so few blocks find nothing."""
     smallest = power.smallest(noises, blocks, level, share)

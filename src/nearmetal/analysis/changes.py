@@ -23,7 +23,7 @@ from nearmetal.analysis.contrasts import (
 )
 from nearmetal.analysis.outcomes import Pair, count_failed, rank
 from nearmetal.analysis.over_runs import compare_runs, find_needed_runs
-from nearmetal.analysis.rank_sum import Ranked, are_enough, rank_sum_of_bounds
+from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.signed_rank import Centre
@@ -33,7 +33,7 @@ NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
 """Reasons: all runs were to measure it, and no good trial of one side has it."""
 
 
-class Change(Contrast):
+class ResponseChange(Contrast):
     """What changed from before to after: of a treatment, or of a treatment against its reference.
 
     Estimates are after against before: a ratio of 0.9 says that a tenth is gone. `blocks` are those of the runs after.
@@ -58,7 +58,7 @@ class Change(Contrast):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChangeSubject:
     """A treatment, or a treatment against its reference, in a response that all runs were to measure."""
 
     of: Of
@@ -81,7 +81,9 @@ class Side:
     """Whether a run of it gave up the treatment or its reference."""
 
 
-def find_change(asked: Asked, before: Side, after: Side, level: float, margin: float) -> tuple[Change, float]:
+def find_change(
+    asked: ChangeSubject, before: Side, after: Side, level: float, margin: float
+) -> tuple[ResponseChange, float]:
     """With the median of the reference before: what a share of a difference is of."""
     samples = _take_samples(asked, before, after)
     found = _judge(samples, level, margin)
@@ -90,7 +92,7 @@ def find_change(asked: Asked, before: Side, after: Side, level: float, margin: f
     failed_before, failed = (sum(map(count_failed, runs)) for runs in sides)
     estimate = found.centre.estimate if found.centre else None
     is_ratio = samples.kind.scale == "ratio"
-    change = Change(
+    change = ResponseChange(
         of=asked.of,
         workload=asked.workload,
         response=asked.response,
@@ -140,7 +142,7 @@ class _Samples:
     runs: tuple[int, int]
     """Of a side, also those that have no value."""
     problem: tuple[str, When | None] | None
-    ranked: tuple[Sequence[Ranked], Sequence[Ranked]] = ((), ())
+    ranked: tuple[Sequence[BoundedValues], Sequence[BoundedValues]] = ((), ())
     typical: float = 0.0
     """The median of the reference before, in the response's unit: what a margin of a difference is a share of."""
 
@@ -156,7 +158,7 @@ class _Samples:
         return resolution_of(float(np.abs(every[np.isfinite(every)]).max(initial=0.0)))
 
 
-def _take_samples(asked: Asked, before: Side, after: Side) -> _Samples:
+def _take_samples(asked: ChangeSubject, before: Side, after: Side) -> _Samples:
     response = asked.response
     sides = _having(before, response), _having(after, response)
     kinds = [one.values[response].kind for side in sides for run in side for one in _replicates(run)]
@@ -194,7 +196,7 @@ def _is_good(pair: Pair) -> bool:
     return not any(one is not None and one.has_failed for one in pair)
 
 
-def _is_beyond(run: Sequence[Pair], ranked: Ranked) -> bool:
+def _is_beyond(run: Sequence[Pair], ranked: BoundedValues) -> bool:
     """Whether a difference of two numbers is none."""
     return any(_is_good(pair) and not math.isfinite(value) for pair, value in zip(run, ranked.values, strict=True))
 
@@ -223,7 +225,7 @@ def _find_problem(sides: _Runs, response: str, kind: ResponseKind) -> tuple[str,
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judgement:
     """Numbers on the response's own scale."""
 
     verdict: Verdict
@@ -234,10 +236,10 @@ class _Judged:
     needs_runs: int | None = None
 
 
-def _judge(samples: _Samples, level: float, margin: float) -> _Judged:
+def _judge(samples: _Samples, level: float, margin: float) -> _Judgement:
     if samples.problem:
         reason, because_of = samples.problem
-        return _Judged(Verdict.WITHDRAWN if reason == "withdrawn" else Verdict.UNDECIDED, reason, because_of)
+        return _Judgement(Verdict.WITHDRAWN if reason == "withdrawn" else Verdict.UNDECIDED, reason, because_of)
     is_ratio = samples.kind.scale == "ratio"
     centre = _compare(samples, level)
     equivalence = equivalence_of_differences(margin, samples.typical)
@@ -246,17 +248,17 @@ def _judge(samples: _Samples, level: float, margin: float) -> _Judged:
     are_finite = all(run.is_bounded for side in samples.ranked for run in side)
     if are_finite and not is_in_numbers(centre, samples.kind.scale):
         # Each run by itself is as it should be; the one that is judged is the later.
-        return _Judged(Verdict.UNDECIDED, "not-finite", AFTER)
+        return _Judgement(Verdict.UNDECIDED, "not-finite", AFTER)
     if centre.interval is None:
         short, at_fault, needs = _find_shortage(samples, level)
-        return _Judged(Verdict.UNDECIDED, short, at_fault, centre, equivalence, needs)
+        return _Judgement(Verdict.UNDECIDED, short, at_fault, centre, equivalence, needs)
     verdict, why = judge(centre.interval, equivalence, 1.0 if is_ratio else 0.0, samples.kind.better)
     at_fault = None
     if verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE) and _fail_unlike(samples, margin):
         verdict, why = Verdict.UNDECIDED, "failures-unlike"
     elif verdict is Verdict.UNDECIDED and (unknown := _find_unknown(samples, centre.interval)):
         why, at_fault = unknown
-    return _Judged(verdict, why, at_fault, centre, equivalence)
+    return _Judgement(verdict, why, at_fault, centre, equivalence)
 
 
 def _compare(samples: _Samples, level: float) -> Centre:
@@ -344,12 +346,12 @@ def _warn(samples: _Samples, centre: Centre) -> Iterator[Warned]:
         yield _ONE_RUN
 
 
-def is_unjudged(change: Change) -> bool:
+def is_unjudged(change: ResponseChange) -> bool:
     """Whether the runs before could be held against and the runs after, which have values of it, cannot."""
     return change.because_of == AFTER and change.verdict is Verdict.UNDECIDED and change.reason != NOTHING_AFTER
 
 
-def fails_more(change: Change) -> bool:
+def fails_more(change: ResponseChange) -> bool:
     """Whether the treatment surely fails in more blocks than before: the exact test of Fisher, of all blocks alike."""
     if not change.blocks or not change.blocks_before:
         return False

@@ -117,7 +117,7 @@ def _holm(raw: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ClientValues:
     """A response of a treatment and workload of which each client's value is known."""
 
     kind: Response
@@ -131,7 +131,7 @@ def level(primary: bool) -> float:
     return ALARM_PRIMARY if primary else ALARM_EXPLORATORY
 
 
-def told_by_client(arm: Arm) -> dict[str, Told]:
+def told_by_client(arm: Arm) -> dict[str, ClientValues]:
     """By the response's name."""
     names = {name for one in arm.trials for name, response in one.responses.items() if response.by_client}
     found = {}
@@ -140,7 +140,7 @@ def told_by_client(arm: Arm) -> dict[str, Told]:
         told = [responses for one in boots if (responses := [response for response in one if response is not None])]
         trials = [clients for responses in told if (clients := _averaged(responses))]
         if len({len(clients) for clients in trials}) == 1:
-            found[name] = Told(told[0][0], trials)
+            found[name] = ClientValues(told[0][0], trials)
     return found
 
 
@@ -155,7 +155,7 @@ def about_clients(arms: Arms, primaries: Mapping[str, str], margin: float) -> tu
     )
 
 
-def _about(arm: Arm, workload: str, name: str, told: Told, margin: float, level: float) -> Iterable[Warned]:
+def _about(arm: Arm, workload: str, name: str, told: ClientValues, margin: float, level: float) -> Iterable[Warned]:
     kind = told.kind
     where = f"{format_assignment(arm.first[0].records[0].trial.treatment)}, {workload}"
     for odd in odd_clients(told.trials, kind.scale, margin, level):

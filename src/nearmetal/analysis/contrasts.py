@@ -16,7 +16,7 @@ from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
 from nearmetal.analysis.failures import count_failures, find_objection
 from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
-from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, Sites, Verdict, Worked
+from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, SiteAgreement, Verdict, WorkedContrast
 from nearmetal.analysis.signed_rank import Centre, Floats, enough, signed_rank
 from nearmetal.analysis.sites import compare_sites, list_sites
 from nearmetal.analysis.symmetry import find_lopsided_p
@@ -29,7 +29,7 @@ _PAIRS = TypeAdapter(tuple[Pair, ...])  # all at once: a constructor call for ea
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedContrast:
     """A contrast with what its verdict rests on, for diagnostics."""
 
     contrast: Contrast
@@ -37,7 +37,7 @@ class Matched:
     differences: Floats
     """Of the blocks in which both sides have a number; of logs on a ratio scale. Empty if the scale does not apply."""
 
-    def changed(self, update: Mapping[str, object]) -> "Matched":
+    def changed(self, update: Mapping[str, object]) -> "MatchedContrast":
         return replace(self, contrast=self.contrast.model_copy(update=update))
 
 
@@ -52,14 +52,14 @@ class Criterion:
 
 def matched_contrasts(
     plan: Plan, arms: Arms, primaries: Mapping[str, str], alpha: float, margin: float, looked: int = 0
-) -> list[Matched]:
+) -> list[MatchedContrast]:
     """Every planned contrast: what is judged first, then every other response that both arms have.
 
     A planned contrast is there even when nothing was measured for it: then its response is all that is known. Of a
     sequential design, primary contrasts say what they said at the look that decided them, or else at the last of
     those that were taken: those after `looked` blocks or fewer.
     """
-    found: list[Matched] = []
+    found: list[MatchedContrast] = []
     judged = plan.judged | set(primaries.items())
     for planned in plan.contrasts:
         pairs = _pairs(planned, arms)
@@ -83,7 +83,7 @@ def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> lis
     ]
 
 
-def retest(matched: Matched, level: float, margin: float) -> Contrast:
+def retest(matched: MatchedContrast, level: float, margin: float) -> Contrast:
     """A primary contrast anew, without its diagnostics, at another level."""
     one = matched.contrast
     planned = ContrastPlan(workload=one.workload, treatment=one.treatment, reference=one.reference)
@@ -101,7 +101,7 @@ def until_the_end(contrast: Contrast) -> Contrast:
 
 def _primary(
     plan: Plan, planned: ContrastPlan, response: str, arms: Arms, pairs: Pairs, margin: float, looked: int
-) -> Matched:
+) -> MatchedContrast:
     kind = _present(pairs).get(response) or _kind_elsewhere(response, planned.workload, arms)
     at_once = Criterion(plan.level, margin, True)
     if not plan.looks:
@@ -111,7 +111,7 @@ def _primary(
         before = _contrast(planned, response, kind, pairs, Criterion(0.0, margin, True))
         return before.changed({"level": plan.level, "reason": "not-looked-yet"})
 
-    def look_at(look: Look, level: float) -> Matched:
+    def look_at(look: Look, level: float) -> MatchedContrast:
         upto = tuple(pair for pair in pairs if pair[0].block < look.blocks)
         return _contrast(planned, response, kind, upto, Criterion(level, margin, True))
 
@@ -145,7 +145,7 @@ def _describe_last_look(contrast: Contrast, number: int) -> LastLook | None:
 
 def _exploratory(
     planned: ContrastPlan, present: Mapping[str, ResponseKind], pairs: Pairs, criterion: Criterion
-) -> list[Matched]:
+) -> list[MatchedContrast]:
     return [_contrast(planned, name, present[name], pairs, criterion) for name in sorted(present)]
 
 
@@ -182,7 +182,9 @@ def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
     return ResponseKind(unit="", better="higher")
 
 
-def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, criterion: Criterion) -> Matched:
+def _contrast(
+    planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, criterion: Criterion
+) -> MatchedContrast:
     having = tuple(pair for pair in pairs if all(one.has_failed or response in one.values for one in pair))
     used = pairs if len(having) == len(pairs) else having  # the same object: what is found out about it is shared
     sides = [(treatment.values.get(response), reference.values.get(response)) for treatment, reference in used]
@@ -232,7 +234,7 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
             ]
         ),
     )
-    return Matched(contrast, used, result.differences)
+    return MatchedContrast(contrast, used, result.differences)
 
 
 _PROBLEMS = {
@@ -302,8 +304,8 @@ class _Result:
     p_lopsided: float | None = None
     is_beyond_margin: bool = False
     needs: int | None = None
-    worked: Worked | None = None
-    sites: Sites | None = None
+    worked: WorkedContrast | None = None
+    sites: SiteAgreement | None = None
     differences: Floats = field(default_factory=lambda: np.empty(0))
     problem: str | None = None
     """Of `_PROBLEMS`."""
@@ -396,7 +398,7 @@ def _lessen_margin(criterion: Criterion, sides: Sides, base: float, resolution: 
     return criterion.margin * min(abs(base) / typical, 1.0) if typical else criterion.margin
 
 
-def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> Worked | None:
+def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> WorkedContrast | None:
     """The blocks in which both sides worked, by themselves."""
     worked = [pair for pair in sides if None not in pair]
     if not worked:
@@ -405,7 +407,7 @@ def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> Worked | 
     resolution = LOG_RESOLUTION if kind.scale == "ratio" else resolution_of(largest)
     logs = find_differences(worked, kind).rank(level, resolution)
     found = as_ratio(logs) if kind.scale == "ratio" else logs
-    return Worked(blocks=len(worked), estimate=found.estimate, interval=found.interval)
+    return WorkedContrast(blocks=len(worked), estimate=found.estimate, interval=found.interval)
 
 
 def _median(values: Sequence[float]) -> float:

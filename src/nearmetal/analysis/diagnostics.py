@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearmetal import cpu_lists
 from nearmetal.analysis.alike import grouped
-from nearmetal.analysis.contrasts import Matched
+from nearmetal.analysis.contrasts import MatchedContrast
 from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.predecessors import PredecessorEffects
@@ -35,7 +35,7 @@ STRONG = 0.5
 
 
 def diagnose(
-    matched: Sequence[Matched],
+    matched: Sequence[MatchedContrast],
     arms: Arms,
     crowded: Set[str],
     disks: Disks,

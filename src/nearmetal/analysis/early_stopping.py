@@ -39,19 +39,19 @@ def adjust_for_looks(contrast: Contrast, planned: Sequence[Look]) -> float | Non
 
     None if the interval has no finite width to go by.
     """
-    found = _Seen.of(contrast, planned)
+    found = _LookEstimate.of(contrast, planned)
     if found is None:
         return None
     truth = found.estimate
     if found.spread:
-        path = _Path.of(planned, None if found.margin is None else found.margin / found.spread)
+        path = _EstimatePath.of(planned, None if found.margin is None else found.margin / found.spread)
         truth = found.spread * _find_truth(path, found.estimate / found.spread)
     return math.exp(truth) if contrast.scale == "ratio" else truth
 
 
 def is_futile(contrast: Contrast, planned: Sequence[Look]) -> bool:
     """Whether the last look will hardly find a difference or equivalence, by what an open contrast has found so far."""
-    found, last = _Seen.of(contrast, planned), planned[-1]
+    found, last = _LookEstimate.of(contrast, planned), planned[-1]
     if found is None or last.boundary is None or not found.spread:
         return False
     half = _find_quantile(last) * found.spread / math.sqrt(last.blocks)
@@ -63,7 +63,7 @@ def is_futile(contrast: Contrast, planned: Sequence[Look]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _LookEstimate:
     """What a look has found, centred on no effect: logarithms on a ratio scale."""
 
     blocks: int
@@ -73,7 +73,7 @@ class _Seen:
     margin: float | None
 
     @classmethod
-    def of(cls, contrast: Contrast, planned: Sequence[Look]) -> "_Seen | None":
+    def of(cls, contrast: Contrast, planned: Sequence[Look]) -> "_LookEstimate | None":
         """None if the interval or the estimate is unbounded, or there is none."""
         estimate = contrast.difference if contrast.ratio is None else contrast.ratio
         if contrast.look is None or contrast.interval is None or estimate is None:
@@ -91,7 +91,7 @@ class _Seen:
         return cls(look.blocks, places[0], spread, find_half_margin(contrast.equivalence, contrast.scale))
 
 
-def _find_truth(path: "_Path", seen: float) -> float:
+def _find_truth(path: "_EstimatePath", seen: float) -> float:
     truth = seen
     for _ in range(_STEPS):
         before, truth = truth, seen - path.find_bias(truth)
@@ -105,7 +105,7 @@ def _find_quantile(look: Look) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
+class _EstimatePath:
     """Where the estimate may be if no look has stopped the study, with a spread of one block's difference of 1."""
 
     blocks: tuple[int, ...]
@@ -114,7 +114,7 @@ class _Path:
     """Of each look but the last: estimates with which a study goes on, and their weights in an integral."""
 
     @classmethod
-    def of(cls, planned: Sequence[Look], margin: float | None) -> "_Path":
+    def of(cls, planned: Sequence[Look], margin: float | None) -> "_EstimatePath":
         looks = [look for look in planned if look.boundary is not None]
         return cls(tuple(look.blocks for look in looks), tuple(_place_nodes(look, margin) for look in looks[:-1]))
 

@@ -29,7 +29,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownDifference:
     """Both sides ask for the same machines; `truth` is None where they ask for the same work, too."""
 
     truth: Truth | None
@@ -56,22 +56,22 @@ _TRUTHS: Mapping[tuple[str, str], Callable[[Any, Any], Truth | None]] = {
 """By a workload's kind and the one parameter in which both sides are apart."""
 
 
-def known(plan: Plan, treatment: Assignment, reference: Assignment, workload: str) -> Known | None:
+def known(plan: Plan, treatment: Assignment, reference: Assignment, workload: str) -> KnownDifference | None:
     """Of two treatments and a workload, or BOOT for what a boot has whatever it ran. None where nothing is known."""
     one, other = plan.resolved_of(treatment), plan.resolved_of(reference)
     if _machines(one) != _machines(other):
         return None
     if workload == BOOT:
-        return Known(None)
+        return KnownDifference(None)
     mine, others = one.workload(workload), other.workload(workload)
     given, before = mine.parameters, others.parameters
     apart = [name for name in given.keys() | before.keys() if given.get(name) != before.get(name)]
     if not apart:
-        return Known(None)
+        return KnownDifference(None)
     if len(apart) > 1 or (mine.kind, apart[0]) not in _TRUTHS or apart[0] not in given.keys() & before.keys():
         return None
     truth = _TRUTHS[mine.kind, apart[0]](given[apart[0]], before[apart[0]])
-    return Known(truth) if truth else None
+    return KnownDifference(truth) if truth else None
 
 
 def _machines(side: Resolved) -> tuple[object, ...]:

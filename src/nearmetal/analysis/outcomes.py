@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nearmetal.analysis.rank_sum import Ranked
+from nearmetal.analysis.rank_sum import BoundedValues
 from nearmetal.analysis.responses import Replicate
 from nearmetal.model import Better, ResponseKind
 
@@ -17,7 +17,7 @@ Pair = tuple[Replicate, Replicate | None]
 """The outcome of a treatment in a block, and of the reference that it is held against, if it is."""
 
 
-def rank(pairs: Iterable[Pair], response: str, kind: ResponseKind) -> Ranked:
+def rank(pairs: Iterable[Pair], response: str, kind: ResponseKind) -> BoundedValues:
     """Where each block lies on the response's scale, by logarithms of a ratio: a treatment, or how far it lies above
     its reference. Values must be of one kind, numbers, and on a ratio scale not negative.
 
@@ -27,7 +27,7 @@ def rank(pairs: Iterable[Pair], response: str, kind: ResponseKind) -> Ranked:
     """
     known = [_above(*(None if side is None else _place(side, response, kind) for side in pair)) for pair in pairs]
     values = np.array(known, dtype=np.float64).reshape(-1, 3)
-    return Ranked(values[:, 0], values[:, 1], values[:, 2])
+    return BoundedValues(values[:, 0], values[:, 1], values[:, 2])
 
 
 _Place = tuple[float, float, float]

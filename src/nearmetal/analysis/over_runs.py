@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nearmetal.analysis.rank_sum import Ranked, are_enough, rank_sum_of_bounds
+from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.signed_rank import Centre, Floats, signed_rank
 from nearmetal.analysis.student import find_student_quantile, student_p
 
@@ -19,7 +19,7 @@ FEWEST = 2
 """Runs a side that tell how much runs vary."""
 
 
-def find_typical(run: Ranked, resolution: float) -> tuple[float, float, float]:
+def find_typical(run: BoundedValues, resolution: float) -> tuple[float, float, float]:
     """The pseudomedian of a run's blocks with its bounds; infinite where that of their ranks is."""
     value = _pseudomedian(run.values, resolution)
     if run.is_known:
@@ -31,7 +31,9 @@ def _pseudomedian(values: Floats, resolution: float) -> float:
     return signed_rank(values, 0.0, resolution).estimate
 
 
-def compare_runs(before: Sequence[Ranked], after: Sequence[Ranked], level: float, resolution: float) -> Centre:
+def compare_runs(
+    before: Sequence[BoundedValues], after: Sequence[BoundedValues], level: float, resolution: float
+) -> Centre:
     """By how much runs after lie above runs before: estimate, interval of confidence 1 - level, and two-sided p.
 
     Interval and p are None with too few runs. ValueError where a side has none.
@@ -40,7 +42,7 @@ def compare_runs(before: Sequence[Ranked], after: Sequence[Ranked], level: float
         raise ValueError("no runs")
     sides = _find_typical(before, resolution), _find_typical(after, resolution)
     if not all(map(_is_known, sides)):
-        return rank_sum_of_bounds(Ranked(*sides[0]), Ranked(*sides[1]), level, resolution)
+        return rank_sum_of_bounds(BoundedValues(*sides[0]), BoundedValues(*sides[1]), level, resolution)
     first, second = sides[0][0], sides[1][0]
     estimate = float(second.mean() - first.mean())
     if min(len(first), len(second)) < FEWEST:
@@ -55,14 +57,16 @@ def compare_runs(before: Sequence[Ranked], after: Sequence[Ranked], level: float
     return Centre(estimate, (estimate - half, estimate + half), p)
 
 
-def find_needed_runs(before: Sequence[Ranked], after: Sequence[Ranked], level: float, resolution: float) -> int:
+def find_needed_runs(
+    before: Sequence[BoundedValues], after: Sequence[BoundedValues], level: float, resolution: float
+) -> int:
     """How many runs a side it takes that anything can be decided at a level, of runs like these."""
     if all(_is_known(_find_typical(runs, resolution)) for runs in (before, after)):
         return FEWEST
     return next(number for number in range(FEWEST, 1_000) if are_enough(number, number, level))
 
 
-def _find_typical(runs: Sequence[Ranked], resolution: float) -> Floats:
+def _find_typical(runs: Sequence[BoundedValues], resolution: float) -> Floats:
     """Value, low and high: a row each, with a column for each run."""
     return np.array([find_typical(run, resolution) for run in runs], dtype=np.float64).T
 

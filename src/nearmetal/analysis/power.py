@@ -38,7 +38,7 @@ _AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
-class Noise:
+class BootNoise:
     """Differences between alike boots, of logarithms on a ratio scale: a row for each block, a column for each pair.
 
     With a single pair of alike boots in each block there is one column; rows are of one length.
@@ -51,7 +51,7 @@ class Noise:
     """The share of blocks in which a boot of two that are compared fails: its difference is beyond all others."""
 
     @classmethod
-    def of(cls, values: Floats) -> "Noise":
+    def of(cls, values: Floats) -> "BootNoise":
         """From values of alike boots: blocks x boots, at least two boots."""
         first, second = np.triu_indices(values.shape[1], 1)
         return cls(values[:, first] - values[:, second], values.shape[1])
@@ -80,7 +80,7 @@ class Noise:
         return math.exp(quantile * math.sqrt(max(seen, normal)) / 2)
 
 
-def smallest(noises: Sequence[Noise], blocks: int, level: float, power: float = POWER) -> float | None:
+def smallest(noises: Sequence[BootNoise], blocks: int, level: float, power: float = POWER) -> float | None:
     """The smallest true difference that `blocks` blocks find in a share `power` of studies, on the scale of the noise.
 
     `noises` holds one, or that of each of the two sides compared. None where so few blocks find nothing at all.
@@ -89,7 +89,7 @@ def smallest(noises: Sequence[Noise], blocks: int, level: float, power: float = 
     return None if ends is None else _keep_bounded(max(0.0, float(np.quantile(-ends[0], power, method="higher"))))
 
 
-def half_width(noises: Sequence[Noise], blocks: int, level: float, power: float = POWER) -> float | None:
+def half_width(noises: Sequence[BootNoise], blocks: int, level: float, power: float = POWER) -> float | None:
     """Half the width that intervals of `blocks` blocks keep to in a share `power` of studies.
 
     On the scale of the noise. None where so few blocks have no interval.
@@ -103,12 +103,12 @@ def _keep_bounded(found: float) -> float | None:
     return found if found < _FAILED / 8 else None
 
 
-Measure = Callable[[Sequence[Noise], int, float, float], float | None]
+Measure = Callable[[Sequence[BootNoise], int, float, float], float | None]
 """`smallest` or `half_width`."""
 
 
 def count_blocks(
-    measure: Measure, wanted: float, noises: Sequence[Noise], level: float, power: float = POWER
+    measure: Measure, wanted: float, noises: Sequence[BootNoise], level: float, power: float = POWER
 ) -> int | None:
     """The fewest blocks with which a measure is at most `wanted` (> 0, on the scale of the noise). None beyond 10^6."""
 
@@ -133,7 +133,7 @@ def _count_rejected(blocks: int, level: float) -> int:
     return int(np.searchsorted(two_sided_distinct(blocks), level, side="right"))
 
 
-def _find_ends(noises: Sequence[Noise], blocks: int, level: float) -> tuple[Floats, Floats] | None:
+def _find_ends(noises: Sequence[BootNoise], blocks: int, level: float) -> tuple[Floats, Floats] | None:
     """Both ends of the interval of each simulated study in which nothing differs. None where there is no interval."""
     rejected = _count_rejected(blocks, level)
     if not rejected:
@@ -155,7 +155,7 @@ def _find_ends(noises: Sequence[Noise], blocks: int, level: float) -> tuple[Floa
     return np.concatenate(lows), np.concatenate(highs)
 
 
-def _drawn(noise: Noise, blocks: int, generator: np.random.Generator) -> Floats:
+def _drawn(noise: BootNoise, blocks: int, generator: np.random.Generator) -> Floats:
     """Studies x blocks."""
     chosen = generator.choice(noise.differences.ravel(), size=(_STUDIES, blocks))
     if noise.failing:
@@ -163,6 +163,6 @@ def _drawn(noise: Noise, blocks: int, generator: np.random.Generator) -> Floats:
     return np.asarray(chosen * np.where(generator.random(chosen.shape) < 0.5, 1.0, -1.0))
 
 
-def doubt(noises: Sequence[Noise]) -> float:
+def doubt(noises: Sequence[BootNoise]) -> float:
     """As of one noise; of two sides, as of the one that is known less."""
     return max(noise.doubt for noise in noises)

@@ -37,7 +37,7 @@ _UNBOUNDED = 2**57
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class BoundedValues:
     """Values with what is known of each: arrays of one length, low <= value <= high, any of them infinite."""
 
     values: Floats
@@ -45,7 +45,7 @@ class Ranked:
     high: Floats
 
     @classmethod
-    def of(cls, values: Floats) -> "Ranked":
+    def of(cls, values: Floats) -> "BoundedValues":
         """Values that are known."""
         return cls(values, values, values)
 
@@ -66,10 +66,10 @@ def rank_sum(first: Floats, second: Floats, level: float, resolution: float) -> 
     Differences closer than `resolution` (> 0, in their unit) are one value. Interval and p are None with too few
     values. ValueError where a sample has none.
     """
-    return rank_sum_of_bounds(Ranked.of(first), Ranked.of(second), level, resolution)
+    return rank_sum_of_bounds(BoundedValues.of(first), BoundedValues.of(second), level, resolution)
 
 
-def rank_sum_of_bounds(first: Ranked, second: Ranked, level: float, resolution: float) -> Centre:
+def rank_sum_of_bounds(first: BoundedValues, second: BoundedValues, level: float, resolution: float) -> Centre:
     """The same of values of which some are known by bounds alone. Estimate and ends are infinite where unbounded."""
     sizes = len(first.values), len(second.values)
     if not all(sizes):

@@ -52,7 +52,7 @@ class Failures(Frozen):
     p: float
 
 
-class Worked(Frozen):
+class WorkedContrast(Frozen):
     """A contrast among the boots that worked on both sides, told beside it and never judged."""
 
     blocks: int
@@ -107,7 +107,7 @@ class OfSites(Frozen):
     interval: tuple[Number, Number] | None
 
 
-class Sites(Frozen):
+class SiteAgreement(Frozen):
     """Of a contrast whose blocks were measured on several sites: told beside the verdict, which is that of all blocks.
 
     `p` is that differences are alike on all sites with three blocks or more; None if fewer than two sites have so many.
@@ -122,7 +122,7 @@ class Sites(Frozen):
     in_general: OfSites
 
 
-class Concluded(Frozen):
+class ContrastResult(Frozen):
     """A treatment against its reference, for one response of one workload.
 
     `ratio` (scale ratio) or `difference` (scale difference, in `unit`) is the pseudomedian over blocks; the other is
@@ -177,11 +177,11 @@ class Concluded(Frozen):
     k: int | None = None
     failures: Failures | None = None
     """None where no boot of either side failed."""
-    worked: Worked | None = None
+    worked: WorkedContrast | None = None
     """None where no boot of either side failed, or none worked on both."""
     means: Means | None = None
     """None on the difference scale, and where a value is no more than a bound."""
-    sites: Sites | None = None
+    sites: SiteAgreement | None = None
     confounded_by: tuple[str, ...] = ()
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()
@@ -192,7 +192,7 @@ class Concluded(Frozen):
         return self.level if self.look_level is None else self.look_level
 
 
-class Contrast(Concluded):
+class Contrast(ContrastResult):
     """With what each block contributed."""
 
     pairs: tuple[Pair, ...] = ()

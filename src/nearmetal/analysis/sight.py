@@ -48,7 +48,7 @@ class KnownNoise:
     source: Source
     made: tuple[str, ...]
     environments: tuple[str, ...]
-    noises: tuple[power.Noise, ...]
+    noises: tuple[power.BootNoise, ...]
     scale: Scale
     unit: str
     typical: float
@@ -101,7 +101,7 @@ def _of_measured(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun],
         source=source,
         made=tuple(run.made for run, _ in found),
         environments=tuple(dict.fromkeys(environments)),
-        noises=(power.Noise(differences[:, None], 2, _share_failing(found)),),
+        noises=(power.BootNoise(differences[:, None], 2, _share_failing(found)),),
         scale=last.scale,
         unit=last.unit,
         typical=last.typical,
@@ -134,7 +134,7 @@ def _of_calibrations(plan: Plan, contrast: ContrastPlan, calibrations: Sequence[
         source="calibration",
         made=tuple(calibrations[place].made for place in known),
         environments=tuple(calibrations[place].environment for place in known),
-        noises=tuple(power.Noise(np.array(noise.differences), noise.arms) for noise in known.values()),
+        noises=tuple(power.BootNoise(np.array(noise.differences), noise.arms) for noise in known.values()),
         scale="ratio",
         unit="",
         typical=next(iter(known.values())).typical,

@@ -24,7 +24,7 @@ import numpy as np
 from nearmetal.analysis.degrees import find_least_blocks
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.responses import Pairs
-from nearmetal.analysis.results import Contrast, OfSites, SiteEstimate, Sites
+from nearmetal.analysis.results import Contrast, OfSites, SiteAgreement, SiteEstimate
 from nearmetal.analysis.signed_rank import Floats, enough, signed_rank
 from nearmetal.analysis.student import find_student_quantile
 from nearmetal.model import Scale, Warned
@@ -45,7 +45,7 @@ def list_sites(pairs: Pairs) -> tuple[str, ...]:
 
 def compare_sites(
     differences: Differences, places: Sequence[str], scale: Scale, level: float, resolution: float
-) -> Sites | None:
+) -> SiteAgreement | None:
     """What sites say of a contrast, on its own scale; None of one site, and before a look.
 
     `places` names the site of each difference.
@@ -57,7 +57,7 @@ def compare_sites(
     each = {name: differences.told[where == name] for name in names}
     centres = {name: signed_rank(told, level, resolution).estimate for name, told in each.items()}
     general = signed_rank(np.array(list(centres.values())), level, resolution)
-    return Sites(
+    return SiteAgreement(
         each=tuple(
             SiteEstimate(site=name, blocks=len(told), estimate=_on_scale(centres[name], scale))
             for name, told in each.items()

@@ -10,7 +10,7 @@ others stay as they were at alpha / m, and so does `equivalent`: the steps bound
 
 from collections.abc import Mapping, Sequence
 
-from nearmetal.analysis.contrasts import Matched, retest
+from nearmetal.analysis.contrasts import MatchedContrast, retest
 from nearmetal.analysis.faults import UNLIKE
 from nearmetal.analysis.results import Contrast, Verdict
 
@@ -22,7 +22,7 @@ _OF_ITS_TEST = (
 
 
 def step_down(
-    contrasts: Sequence[Contrast], matched: Sequence[Matched], number: int, alpha: float, margin: float
+    contrasts: Sequence[Contrast], matched: Sequence[MatchedContrast], number: int, alpha: float, margin: float
 ) -> tuple[Contrast, ...]:
     """The contrasts with what Holm's steps find, each made of what is `matched` in its place.
 

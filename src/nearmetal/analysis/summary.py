@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nearmetal.analysis.gates import GateOutcome
-from nearmetal.analysis.results import Analysis, Concluded
+from nearmetal.analysis.results import Analysis, ContrastResult
 from nearmetal.model import Document, TrialCounts, Warned
 from nearmetal.store.runs import State
 
@@ -21,7 +21,7 @@ class Summary(Document):
     state: State
     """As `ls` has it."""
     trials: TrialCounts
-    contrasts: tuple[Concluded, ...]
+    contrasts: tuple[ContrastResult, ...]
     warnings: tuple[Warned, ...]
     """About the run as a whole."""
     gates: tuple[GateOutcome, ...] = ()

@@ -17,8 +17,8 @@ from nearmetal.analysis.alone import Alone, Of, Planned, find_alone, find_droppe
 from nearmetal.analysis.apart import AFTER, BEFORE, When, apart
 from nearmetal.analysis.changes import (
     NOTHING_AFTER,
-    Asked,
-    Change,
+    ChangeSubject,
+    ResponseChange,
     Side,
     fails_more,
     find_change,
@@ -47,7 +47,7 @@ from nearmetal.store.manifest import Manifest
 
 
 @dataclass(frozen=True)
-class Ran:
+class StoredRun:
     """A run as it lies in its folder."""
 
     manifest: Manifest
@@ -72,7 +72,7 @@ class Ran:
         return len({record.trial.block for record in self.records}) if plan.looks else plan.blocks
 
 
-def find_copies(runs: Sequence[Ran]) -> tuple[Ran, int] | None:
+def find_copies(runs: Sequence[StoredRun]) -> tuple[StoredRun, int] | None:
     """A run of which an earlier one has trials too, as of a run and a copy of it, and how many; None of different runs.
 
     By how long their steps took, to the nanosecond. What has no steps, as with a machine that never came up, can be
@@ -87,14 +87,14 @@ def find_copies(runs: Sequence[Ran]) -> tuple[Ran, int] | None:
     return None
 
 
-class WarnedOf(Warned):
+class RunWarning(Warned):
     """What a run as a whole is warned of."""
 
     run: When
     folder: str = ""
 
 
-class Compared(Document):
+class Comparison(Document):
     """`compare.v1`."""
 
     schema_: Annotated[Literal["compare.v1"], Field(alias="schema")] = "compare.v1"
@@ -106,10 +106,10 @@ class Compared(Document):
     after_runs: tuple[str, ...] = ()
     apart: tuple[FairnessRow, ...]
     """What else is not the same, in the study, the software, the host and the machines; values by "before", "after"."""
-    changes: tuple[Change, ...]
+    changes: tuple[ResponseChange, ...]
     alone: tuple[Alone, ...]
     """What only some of the runs were to measure. It has no part in the changes, nor in their level."""
-    warnings: tuple[WarnedOf, ...]
+    warnings: tuple[RunWarning, ...]
     """What changes what a change is about: `versions-changed`, when no version of that run stands for all its trials;
     `emulated`, `pretended`, `nested`; `busy-host` and `steal`, when they are of the whole run. And how it came to its
     end: `stopped-at-a-look`, `unfinished`, `blocks-missing`; `judged-as-version-1` of one whose records do not say
@@ -127,8 +127,8 @@ class Compared(Document):
 
 
 def compare(
-    before: Sequence[Ran], after: Sequence[Ran], margin: float | None = None, gates: Sequence[Gate] = ()
-) -> Compared:
+    before: Sequence[StoredRun], after: Sequence[StoredRun], margin: float | None = None, gates: Sequence[Gate] = ()
+) -> Comparison:
     """What all runs were to measure: every primary response, and those that gates name.
 
     The first later study's alpha is shared by what gates, or would; everything else has it each. Equivalent is what
@@ -151,7 +151,7 @@ def compare(
     lone = tuple(find_alone(*([(run.manifest, run.arms) for run in side] for side in (before, after))))
     dropped = find_dropped(lone, of)
     judged = [change for change, one in zip(changes, asked, strict=True) if one.is_gated]
-    return Compared(
+    return Comparison(
         before=before[0].name,
         after=after[0].name,
         before_runs=tuple(run.name for run in before),
@@ -160,7 +160,7 @@ def compare(
         changes=tuple(changes),
         alone=lone,
         warnings=tuple(
-            WarnedOf(code=one.code, text=one.text, run=when, folder=run.name)
+            RunWarning(code=one.code, text=one.text, run=when, folder=run.name)
             for when, runs in ((BEFORE, before), (AFTER, after))
             for run in runs
             for one in _about(run)
@@ -172,16 +172,16 @@ def compare(
     )
 
 
-def is_worse(change: Change) -> bool:
+def is_worse(change: ResponseChange) -> bool:
     """Whether it is surely worse: by more than the margin, or as it fails more."""
     return is_beyond_margin(change) or is_surely_failing(change) or fails_more(change)
 
 
-def _is_gone(change: Change) -> bool:
+def _is_gone(change: ResponseChange) -> bool:
     return change.reason == NOTHING_AFTER or (change.verdict is Verdict.WITHDRAWN and change.because_of == AFTER)
 
 
-def _find_why(change: Change) -> Why | None:
+def _find_why(change: ResponseChange) -> Why | None:
     if change.reason == NOTHING_AFTER:
         return "gone"
     if is_unjudged(change):
@@ -202,7 +202,7 @@ def _case_of(one: Alone) -> Case:
 # ── What can be compared ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def find_responses(runs: Sequence[Ran]) -> dict[str, set[str]]:
+def find_responses(runs: Sequence[StoredRun]) -> dict[str, set[str]]:
     """What runs of these were to measure, or have: responses, each with its workloads."""
     known: dict[str, set[str]] = {}
     for run in runs:
@@ -222,7 +222,7 @@ def find_responses(runs: Sequence[Ran]) -> dict[str, set[str]]:
     return known
 
 
-def _ask(before: Sequence[Ran], after: Sequence[Ran], gates: Sequence[Gate]) -> Iterator[Asked]:
+def _ask(before: Sequence[StoredRun], after: Sequence[StoredRun], gates: Sequence[Gate]) -> Iterator[ChangeSubject]:
     """Whatever all runs were to measure, so that how many there are is not a matter of what came of them."""
     runs = (*before, *after)
     shared = find_shared(run.manifest for run in runs)
@@ -232,19 +232,19 @@ def _ask(before: Sequence[Ran], after: Sequence[Ran], gates: Sequence[Gate]) -> 
     are_primary_gated = not gates or any(gate.response is None for gate in gates)
     for (of, workload, response, *_), sides in planned.items():
         is_gated = of == gating and (are_primary_gated or response in named)
-        yield Asked(of, workload, response, *sides, is_primary=of == gating, is_gated=is_gated)
+        yield ChangeSubject(of, workload, response, *sides, is_primary=of == gating, is_gated=is_gated)
     known = find_responses(runs)
-    others: dict[Planned, Asked] = {}
+    others: dict[Planned, ChangeSubject] = {}
     for (of, workload, primary, *keys), sides in planned.items():
         for response in sorted(named & known.keys() - {primary}) if of == gating else ():
             place = BOOT if known[response] == {BOOT} else workload
             if place in known[response]:
-                asked = Asked(of, place, response, *sides, is_primary=False, is_gated=True)
+                asked = ChangeSubject(of, place, response, *sides, is_primary=False, is_gated=True)
                 others.setdefault((of, place, response, keys[0], keys[1]), asked)
     yield from others.values()
 
 
-def _side(asked: Asked, runs: Sequence[Ran]) -> Side:
+def _side(asked: ChangeSubject, runs: Sequence[StoredRun]) -> Side:
     keys = {key_of(asked.treatment), key_of(asked.reference)}
     return Side(
         [_pairs(asked, run) for run in runs],
@@ -253,7 +253,7 @@ def _side(asked: Asked, runs: Sequence[Ran]) -> Side:
     )
 
 
-def _pairs(asked: Asked, run: Ran) -> list[Pair]:
+def _pairs(asked: ChangeSubject, run: StoredRun) -> list[Pair]:
     if asked.of == "contrast":
         return [*outcomes_of(run.arms, asked.treatment, asked.reference, asked.workload)]
     arm = run.arms.get((key_of(asked.treatment), asked.workload), Arm())
@@ -263,7 +263,7 @@ def _pairs(asked: Asked, run: Ran) -> list[Pair]:
 # ── The runs as a whole ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _apart(before: Sequence[Ran], after: Sequence[Ran]) -> Iterator[FairnessRow]:
+def _apart(before: Sequence[StoredRun], after: Sequence[StoredRun]) -> Iterator[FairnessRow]:
     """Of each run before and each after, once."""
     seen = set()
     for one in before:
@@ -279,7 +279,7 @@ _OF_A_RUN = frozenset({"versions-changed", "unfinished", "blocks-missing", "judg
 no values: each comparison tells of that by itself."""
 
 
-def _about(run: Ran) -> Iterator[Warned]:
+def _about(run: StoredRun) -> Iterator[Warned]:
     """What may be the cause of a change, and no upgrade."""
     yield from stopped_at_a_look(run.manifest.plan.blocks, run.events)
     to_run = blocks_to_run(run.manifest.plan.blocks, run.events)

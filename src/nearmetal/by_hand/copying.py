@@ -38,7 +38,7 @@ from nearmetal.errors import BadInput, HostCannot, ToolFailed
 from nearmetal.interrupts import list_ending_signals, run_until_done
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
-from nearmetal.lab.machines.kept import Kept
+from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Door, Machine
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
@@ -135,7 +135,7 @@ def _tidy_when_told_to_end() -> Iterator[None]:
         yield
 
 
-def _enter_machine(remote: Remote) -> tuple[Kept, Door | None]:
+def _enter_machine(remote: Remote) -> tuple[KeptMachine, Door | None]:
     kept = written.find(remote.name)
     return kept, run_until_done(require_door(kept))
 
@@ -143,7 +143,7 @@ def _enter_machine(remote: Remote) -> tuple[Kept, Door | None]:
 # ── To a machine ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _upload_path(source: Path, kept: Kept, door: Door | None, path: str) -> None:
+def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) -> None:
     if not source.exists() and not source.is_symlink():
         raise BadInput("there is no such file", str(source), "a file or a folder of this host is copied to a machine")
     name = source.name or source.resolve().name
@@ -218,7 +218,7 @@ def _send(source: Path, stream: IO[bytes]) -> None:
 # ── From a machine ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _download_path(kept: Kept, door: Door | None, path: str, destination: Path) -> None:
+def _download_path(kept: KeptMachine, door: Door | None, path: str, destination: Path) -> None:
     path = posixpath.normpath(path)
     name = posixpath.basename(path)
     if not name:
@@ -294,11 +294,11 @@ def _take_name(unpacked: Path, destination: Path) -> None:
 # ── Both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _wrong_place(kept: Kept, path: str, why: str, remedy: str) -> BadInput:
+def _wrong_place(kept: KeptMachine, path: str, why: str, remedy: str) -> BadInput:
     return BadInput(f"it could not be copied: {why}", f"{kept.name}:{path}", remedy)
 
 
-def _refuse_copy(kept: Kept, path: str, why: str) -> HostCannot:
+def _refuse_copy(kept: KeptMachine, path: str, why: str) -> HostCannot:
     look = shlex.join(["nearmetal", "exec", kept.name, "--", "ls", "-la", posixpath.dirname(path)])
     return HostCannot(f"it could not be copied: {why}", f"{kept.name}:{path}", f"see what is there: {look}")
 
@@ -312,7 +312,7 @@ def _read_tail(said: IO[bytes], before: bytes = b"") -> str:
     return (before + said.read()).decode("utf-8", "replace").strip()[-500:] or "it ended without a word"
 
 
-def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:
+def _whole_file(kept: KeptMachine, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:
     """In a machine without a door, files are read and written whole."""
     if source is not None and not source.is_file():
         raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.lab.machines.kept import Kept
+from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Document, Frozen, MachineSpec
 from nearmetal.store.runs import RunEntry, Unreadable
 
@@ -57,7 +57,7 @@ class Ls(Document):
     machines: tuple[MachineUp, ...]
 
 
-def machine_up(kept: Kept, state: State) -> MachineUp:
+def machine_up(kept: KeptMachine, state: State) -> MachineUp:
     return MachineUp(
         name=kept.name,
         environment=kept.environment,

@@ -10,13 +10,13 @@ from nearmetal import plugins
 from nearmetal.by_hand import marked
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.refused import refuse_zero_bytes
-from nearmetal.lab.machines.kept import Kept
+from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Door
 
 SHELL = ("bash", "-l")
 
 
-async def open_door(kept: Kept) -> Door | None:
+async def open_door(kept: KeptMachine) -> Door | None:
     """None for a kind without one: its machines are reached by `Machine.exec` alone.
 
     NotProvisioned while it is made; MachineLost when what leads there does not answer.

@@ -9,7 +9,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.machines import kept as written
-from nearmetal.lab.machines.kept import Kept
+from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.say import Say, ignore_text, meanwhile
 
 
@@ -30,7 +30,7 @@ async def remove_machine(name: str, say: Say = ignore_text) -> list[str]:
     return left
 
 
-async def _end_keeper(kept: Kept) -> None:
+async def _end_keeper(kept: KeptMachine) -> None:
     """Tell a keeper to end and wait until it has. By a descriptor, so that no other process is meant."""
     try:
         keeper = os.pidfd_open(kept.keeper)

@@ -17,7 +17,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.interrupts import list_ending_signals, run_until_done
 from nearmetal.lab.commands.process import exit_status
-from nearmetal.lab.machines.kept import Kept
+from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Completed, Door, Machine
 
 _DAY = 86400.0
@@ -25,7 +25,7 @@ _DAY = 86400.0
 Handler = Callable[[int, FrameType | None], None]
 
 
-async def require_door(kept: Kept) -> Door | None:
+async def require_door(kept: KeptMachine) -> Door | None:
     """The machine's door, if its kind has one. MachineLost when the machine is gone, or cannot be reached."""
     if await kept.is_lost():
         raise MachineLost(
@@ -34,7 +34,7 @@ async def require_door(kept: Kept) -> Door | None:
     return await open_door(kept)
 
 
-def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
+def run(kept: KeptMachine, argv: Sequence[str], *, terminal: bool = False) -> int:
     """The program's status, 128 + signal for one that was killed. MachineLost."""
     door = run_until_done(require_door(kept))
     if door is None:
@@ -50,7 +50,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     return status
 
 
-def require_after(status: int, kept: Kept, door: Door) -> None:
+def require_after(status: int, kept: KeptMachine, door: Door) -> None:
     """MachineLost when the way in ended so because the machine is gone, or its engine."""
     if status != 0:
         run_until_done(require_door(kept))
@@ -66,7 +66,7 @@ def guarded_where_needed(door: Door) -> Iterator[MarkedProcesses]:
         yield marked
 
 
-def _require_answer(kept: Kept, command: Sequence[str]) -> None:
+def _require_answer(kept: KeptMachine, command: Sequence[str]) -> None:
     """A way in that tells its own failure by a status that a program may have too is asked once more."""
     try:
         asked = subprocess.run(
@@ -128,7 +128,7 @@ def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
         yield came
 
 
-def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
+def _run_without_door(kept: KeptMachine, argv: Sequence[str], terminal: bool) -> int:
     """By `Machine.exec`: the input is read first, and the output comes when the program has ended."""
     if terminal:
         raise HostCannot(
@@ -143,13 +143,13 @@ def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
     return ended.status
 
 
-async def _exec(kept: Kept, argv: Sequence[str], given: bytes) -> Completed:
+async def _exec(kept: KeptMachine, argv: Sequence[str], given: bytes) -> Completed:
     async with attach_machine(kept) as machine:
         return await machine.exec(argv, stdin=given, timeout=_DAY)
 
 
 @asynccontextmanager
-async def attach_machine(kept: Kept) -> AsyncIterator[Machine]:
+async def attach_machine(kept: KeptMachine) -> AsyncIterator[Machine]:
     """A machine that is reached without a door. NotProvisioned."""
     if kept.handle is None:
         raise NotProvisioned("it is not up yet", kept.name)

@@ -30,7 +30,7 @@ from nearmetal.lab.machine import has_sshd, require_programs
 from nearmetal.lab.machines import alive
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.kept import Kept
+from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
@@ -57,16 +57,16 @@ async def keep_machine(environment: str, name: str | None, overrides: Sequence[s
                 lab = Lab(kept.token, ledger, open_site)
                 try:
                     await alive.ended(await _make_machine(want, kept, lab))
-                    raise written.Ended
+                    raise written.MachineExit
                 finally:
                     for left in await lab.close():
                         print(f"still there: {left}", file=sys.stderr, flush=True)
 
 
-async def _draft_kept(name: str, want: MachineRequest) -> Kept:
+async def _draft_kept(name: str, want: MachineRequest) -> KeptMachine:
     me = await FirstProcess.of(os.getpid(), LocalSite())
     assert me is not None
-    return Kept(
+    return KeptMachine(
         name=name,
         environment=want.environment.kind,
         token=new_token(),
@@ -97,7 +97,7 @@ async def _prepare(want: MachineRequest, open_site: OpenSite) -> None:
         await plugin.prepare(want.environment.spec, want.spec, site)
 
 
-async def _make_machine(want: MachineRequest, kept: Kept, lab: Lab) -> Handle:
+async def _make_machine(want: MachineRequest, kept: KeptMachine, lab: Lab) -> Handle:
     cpus = await choose_cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
     async with meanwhile(_tell_text, lambda: f"still waiting for {kept.name} to start"):
@@ -138,7 +138,7 @@ async def _until_told(environment: str, name: str | None, overrides: Sequence[st
         await task
     except asyncio.CancelledError:
         tell_waiter(error="told to end before the machine was up", code=int(ExitCode.INTERRUPTED))
-    except written.Ended:
+    except written.MachineExit:
         pass
     except NearmetalError as error:
         code = ExitCode.HOST_CANNOT if isinstance(error, MachineError | ToolFailed) else error.exit_code

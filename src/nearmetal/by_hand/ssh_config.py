@@ -8,14 +8,14 @@ from pathlib import Path
 from nearmetal.files import replace_file
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines import openssh
-from nearmetal.lab.machines.kept import Kept
+from nearmetal.lab.machines.kept import KeptMachine
 
 
 def locate_file() -> Path:
     return written.folder() / "ssh_config"
 
 
-def write(kept: Kept) -> None:
+def write(kept: KeptMachine) -> None:
     """For a machine that has an SSH server."""
     if kept.handle is None or kept.handle.login is None:
         return

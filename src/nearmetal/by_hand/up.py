@@ -10,7 +10,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import ExitCode, NearmetalError, ToolFailed
 
 if TYPE_CHECKING:
-    from nearmetal.lab.machines.kept import Kept
+    from nearmetal.lab.machines.kept import KeptMachine
 
 
 class KeeperSaid(NearmetalError):
@@ -21,7 +21,9 @@ class KeeperSaid(NearmetalError):
         self.exit_code = ExitCode(code)
 
 
-def start_machine(environment: str, name: str | None, overrides: Sequence[str], say: Callable[[str], None]) -> "Kept":
+def start_machine(
+    environment: str, name: str | None, overrides: Sequence[str], say: Callable[[str], None]
+) -> "KeptMachine":
     """Start a keeper and wait until its machine answers. KeeperSaid; interrupted, it takes down what it began.
 
     HostCannot when the keeper does not come to its end.
@@ -42,10 +44,10 @@ def start_machine(environment: str, name: str | None, overrides: Sequence[str], 
             if "say" in answer:
                 say(answer["say"])
             elif "up" in answer:
-                from nearmetal.lab.machines.kept import Kept
+                from nearmetal.lab.machines.kept import KeptMachine
 
                 keeper.returncode = 0  # it goes on without us: that it still runs is no oversight
-                return Kept.model_validate(answer["up"])
+                return KeptMachine.model_validate(answer["up"])
             else:
                 _end_of(keeper)
                 raise KeeperSaid(answer["error"], answer["code"])

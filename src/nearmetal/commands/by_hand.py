@@ -20,7 +20,7 @@ from nearmetal.units import show_size
 
 if TYPE_CHECKING:
     from nearmetal.by_hand.documents import MachineUp, State
-    from nearmetal.lab.machines.kept import Kept
+    from nearmetal.lab.machines.kept import KeptMachine
 
 
 def start_machine(environment: str, name: str | None, overrides: Sequence[str], as_json: bool) -> None:
@@ -123,7 +123,7 @@ def list_machines() -> "list[MachineUp]":
     return run_until_done(all_told())
 
 
-async def _find_state(kept: "Kept") -> "State":
+async def _find_state(kept: "KeptMachine") -> "State":
     from nearmetal.by_hand.doors import open_door
 
     if await kept.is_lost():
@@ -138,7 +138,7 @@ async def _find_state(kept: "Kept") -> "State":
 
 
 def print_machines(listed: "Sequence[MachineUp]") -> None:
-    from nearmetal.tables import Column, fit_table
+    from nearmetal.tables import TextColumn, fit_table
 
     titles = ("machine", "environment", "state", "CPUs", "memory", "address", "made (UTC)")
     rows = [
@@ -154,7 +154,7 @@ def print_machines(listed: "Sequence[MachineUp]") -> None:
         for one in listed
     ]
     console = console_for(False)
-    console.print(fit_table([Column(title) for title in titles], rows, console.width))
+    console.print(fit_table([TextColumn(title) for title in titles], rows, console.width))
     if any(one.state == "unreachable" for one in listed):
         console.print("unreachable: its engine does not answer; nearmetal exec NAME -- true tells what to do")
     if any(one.state == "lost" for one in listed):

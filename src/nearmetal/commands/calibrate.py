@@ -29,11 +29,11 @@ from nearmetal.report.terminal import counts_line
 from nearmetal.report.write import write
 from nearmetal.run import session
 from nearmetal.store import calibrations, runs
-from nearmetal.store.calibration import Alike, Calibration, InjectedDifference, Noise
+from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.study_text import did_you_mean
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 
 STUDY = "calibration"
 
@@ -240,11 +240,11 @@ def _print_section(heading: str, lines: Sequence[Text], console: Console) -> Non
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _mark_untold(one: Alike | InjectedDifference) -> tuple[str, str, str]:
+def _mark_untold(one: AAComparison | InjectedDifference) -> tuple[str, str, str]:
     return "?", words.explain_reason(one.reason or ""), "bold yellow"
 
 
-def _of_alike(one: Alike) -> Text:
+def _of_alike(one: AAComparison) -> Text:
     sign, what, style = {
         None: _mark_untold(one),
         False: ("=", "not called different", "bold green"),
@@ -266,13 +266,13 @@ def _of_injected(one: InjectedDifference) -> Text:
     )
 
 
-def _name_comparison(one: Alike | InjectedDifference) -> str:
+def _name_comparison(one: AAComparison | InjectedDifference) -> str:
     """ "replies, again vs first: typical latency"."""
     sides = words.name_difference(one.treatment, one.reference), words.name_difference(one.reference, one.treatment)
     return f"{words.name_workload(one.workload)}, {' vs '.join(sides)}: {words.name_response(one.response)}"
 
 
-def _show_estimate(one: Alike | InjectedDifference) -> str:
+def _show_estimate(one: AAComparison | InjectedDifference) -> str:
     return words.format_size(one.estimate, one.interval, one.scale, one.unit)
 
 
@@ -287,10 +287,10 @@ def _print_noise(found: Calibration, console: Console) -> None:
     blocks = [one.blocks for one in shown[0].finds]
     console.print(Text("The smallest difference told from none in 80 % of studies, by their blocks", style="bold"))
     columns = (
-        Column("blocks"),
-        *(Column(str(number), is_of_numbers=True) for number in blocks),
-        Column("known to", is_of_numbers=True),
-        Column("spread", is_of_numbers=True),
+        TextColumn("blocks"),
+        *(TextColumn(str(number), is_of_numbers=True) for number in blocks),
+        TextColumn("known to", is_of_numbers=True),
+        TextColumn("spread", is_of_numbers=True),
     )
     rows = [_make_row(one) for one in sorted(shown, key=_order_noise)]
     console.print(Padding(fit_table(columns, rows, console.width - 2), (0, 0, 0, 2)))

@@ -9,7 +9,7 @@ from typing import Literal
 from nearmetal import pipes
 from nearmetal.analysis.changes import NOTHING_BEFORE
 from nearmetal.analysis.gates import Gate
-from nearmetal.analysis.two_runs import Ran, find_copies, find_responses
+from nearmetal.analysis.two_runs import StoredRun, find_copies, find_responses
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json, unfold_console
@@ -25,9 +25,9 @@ Form = Literal["text", "md", "junit", "json"]
 _TWO_RUNS = "name two runs; `nearmetal ls` lists them"
 
 
-def _read(folder: RunFolder) -> Ran:
+def _read(folder: RunFolder) -> StoredRun:
     records, events = journal.read(folder.journal)
-    return Ran(folder.read_manifest().with_facts(events), records, events, str(folder.named))
+    return StoredRun(folder.read_manifest().with_facts(events), records, events, str(folder.named))
 
 
 def compare_runs(

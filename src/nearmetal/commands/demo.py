@@ -45,10 +45,10 @@ async def _on_own_engine(command: Sequence[str], hint: str) -> int:
 
 
 async def _run_on_engine(command: Sequence[str]) -> int:
-    from nearmetal.lab.containers.api import DOCKER, Engine
+    from nearmetal.lab.containers.api import DOCKER, ContainerEngine
 
     try:
-        await Engine.connect(DOCKER.address({}))
+        await ContainerEngine.connect(DOCKER.address({}))
         return await _run(command, {})
     except HostCannot:
         print("no Docker engine answers here: the demo starts one, and stops it at its end", flush=True)

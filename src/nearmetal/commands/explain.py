@@ -3,7 +3,7 @@
 import click
 
 from nearmetal.errors import BadInput
-from nearmetal.manual import Entry, read_entries
+from nearmetal.manual import ManualEntry, read_entries
 from nearmetal.plain import strip_controls
 from nearmetal.printing import folded_for_stdout
 from nearmetal.study_text import did_you_mean
@@ -26,7 +26,7 @@ def explain_word(word: str) -> None:
         click.echo(("\n" if place else "") + strip_controls(_describe_entry(one)))
 
 
-def _describe_entry(entry: Entry) -> str:
+def _describe_entry(entry: ManualEntry) -> str:
     lines = [f"{', '.join(entry.words)}  ({entry.heading}: docs/{entry.page})"]
     lines += [f"  {f'{column}: ' if column else ''}{cell}" for column, cell in entry.about]
     return folded_for_stdout("\n".join(lines))

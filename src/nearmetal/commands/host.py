@@ -23,7 +23,7 @@ _HANGING = 4
 def examine_host(environments: Sequence[str], fix: bool, as_json: bool) -> int:
     """`fix`: packages are installed first that these environments lack, or else those of the study quickstart."""
     from nearmetal.lab import others
-    from nearmetal.lab.doctor import USUAL, Examined, examine
+    from nearmetal.lab.doctor import USUAL, Diagnosis, examine
 
     if process := others.other():
         print_warning(others.disturbs(process))
@@ -31,7 +31,7 @@ def examine_host(environments: Sequence[str], fix: bool, as_json: bool) -> int:
     if fix:
         environments = environments or USUAL
         _install_missing(environments)
-    examined: list[Examined] = []
+    examined: list[Diagnosis] = []
 
     async def examine_it() -> None:
         examined.append(await examine(environments))
@@ -82,13 +82,13 @@ def _install_missing(environments: Sequence[str]) -> None:
 
 def clean_host(as_json: bool, lab: Path | None = None) -> int:
     """`lab`: the file of a lab on whose hosts is looked, too."""
-    from nearmetal.lab.clean import Cleaned, clean_everything, clean_hosts
+    from nearmetal.lab.clean import CleanOutput, clean_everything, clean_hosts
     from nearmetal.lab.machines import kept
     from nearmetal.lab_file import read_lab, read_lab_file
 
     hosts = None if lab is None else read_lab(read_lab_file(lab), str(lab))
 
-    async def put_right() -> Cleaned:
+    async def put_right() -> CleanOutput:
         done = await (clean_everything(print_beside) if hosts is None else clean_hosts(hosts, print_beside))
         await kept.forget_dead()
         return done

@@ -13,14 +13,14 @@ from nearmetal.lab import image, machine
 from nearmetal.lab.containers import copies
 from nearmetal.lab.containers.api import BRANDS
 from nearmetal.lab.containers.image import save
-from nearmetal.lab.image.documents import Boxed, Built, Images, Listed, Snapshots
+from nearmetal.lab.image.documents import BoxOutput, Built, ImageEntry, Images, Snapshots
 from nearmetal.lab.machines.kept import everything
 from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.printing import console_for, print_beside, print_json
 from nearmetal.report import figures
 from nearmetal.say import Say
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 from nearmetal.temporary import temporary_folder
 from nearmetal.units import show_size
 
@@ -47,7 +47,7 @@ def build(
             kind = image.check(path)
             lab = await image.build(image.Recipe(), cache, say_progress)
             say_progress({"image": "an image of containers", "rootfs": "a root filesystem", "disk": "a disk"}[kind])
-            done.append(await image.build_own(image.Source(recipe.name, path, lab, placed), cache, say_progress))
+            done.append(await image.build_own(image.ImageSource(recipe.name, path, lab, placed), cache, say_progress))
 
     try:
         finished = until_interrupted(build_it(), console.print)
@@ -123,7 +123,7 @@ def list_images(as_json: bool) -> None:
     ]
     console = console_for(False)
     console.print(
-        fit_table([Column(title) for title in ("image", "digest", "", "made (UTC)", "size")], rows, console.width)
+        fit_table([TextColumn(title) for title in ("image", "digest", "", "made (UTC)", "size")], rows, console.width)
     )
     console.print(f"in {built[0].folder.parent}", soft_wrap=True)
     if snapshots:
@@ -135,8 +135,8 @@ def list_images(as_json: bool) -> None:
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
 
 
-def _make_entry(one: image.Image, is_current: bool) -> Listed:
-    return Listed(
+def _make_entry(one: image.Image, is_current: bool) -> ImageEntry:
+    return ImageEntry(
         name=one.name,
         digest=one.digest,
         folder=str(one.folder),
@@ -154,7 +154,7 @@ def export_box(name: str, out: Path | None, as_json: bool) -> None:
     file = out or Path(f"{name}.box")
     vagrant_box.write(chosen, file)
     if as_json:
-        print_json(Boxed(name=chosen.name, digest=chosen.digest, file=str(file.resolve())))
+        print_json(BoxOutput(name=chosen.name, digest=chosen.digest, file=str(file.resolve())))
         return
     console = console_for(False)
     console.print(f"{file}  {show_size(file.stat().st_size)}", highlight=False, soft_wrap=True)

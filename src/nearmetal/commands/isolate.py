@@ -19,14 +19,14 @@ from nearmetal.isolate.documents import (
     IsolateOn,
     IsolatePlan,
     IsolateStatus,
+    MoveMethod,
     PlannedChange,
     Stands,
-    Way,
 )
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
-from nearmetal.lab.changes.engine import Undone
-from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.changes.engine import UndoOutcome
+from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.cpus import cpuset
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
@@ -132,8 +132,8 @@ def _say_topology(host: Host, marked: Iterable[int], what: str, console: Console
         console.print(f"CPU {cpu.number}, package {cpu.package}, {core}{mark}")
 
 
-def _make_way(cpusets: Cpusets) -> Way:
-    return Way(by="affinities" if cpusets.unfit else "cpuset", words=tiers.describe_way(cpusets))
+def _make_way(cpusets: Cpusets) -> MoveMethod:
+    return MoveMethod(by="affinities" if cpusets.unfit else "cpuset", words=tiers.describe_way(cpusets))
 
 
 # ── On and off ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +152,7 @@ async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
-        applied = await standing.isolate_cpus(changes, Bound(site), standing.ledger_path())
+        applied = await standing.isolate_cpus(changes, BoundCommands(site), standing.ledger_path())
     warnings = [standing.strip_site(warning.text) for warning in applied.warnings]
     unmade = [cpuset.unmet(change) for change in changes if change.kind == "cpuset"]
     if any(unmet in warning for unmet in unmade for warning in warnings):
@@ -205,7 +205,7 @@ async def _release_on_site(site: LocalSite, as_json: bool) -> int:
     path = standing.ledger_path()
     must_be_root()
     with measuring():
-        undone = await standing.release_cpus(Bound(site), path)
+        undone = await standing.release_cpus(BoundCommands(site), path)
     reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
         (await hosts.survey_host(site)).arguments
     )
@@ -231,7 +231,7 @@ async def _release_on_site(site: LocalSite, as_json: bool) -> int:
     return ExitCode.NOT_ALL_OF_IT if done.left else ExitCode.DONE
 
 
-def _list_undone(undone: Iterable[Undone], *outcomes: str) -> tuple[str, ...]:
+def _list_undone(undone: Iterable[UndoOutcome], *outcomes: str) -> tuple[str, ...]:
     return tuple(standing.strip_site(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
 
 

@@ -11,7 +11,7 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.proof import make_proof
-from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.cpus.hearing import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
@@ -63,23 +63,23 @@ async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds
                 rounds, partial(hear_cpu, cpu), _isolate_while_hearing(changes, site, hear_isolated)
             )
         finally:
-            await standing.release_cpus(Bound(site), path)
+            await standing.release_cpus(BoundCommands(site), path)
         what = f"CPU {cpu} isolated against the same CPU before"
     _show_proof(what, pairs, as_json)
 
 
 def _isolate_while_hearing(changes: list[Change], site: LocalSite, hear: proving.Listen) -> proving.Listen:
     async def listen_isolated() -> Heard:
-        await standing.isolate_cpus(changes, Bound(site), standing.ledger_path())
+        await standing.isolate_cpus(changes, BoundCommands(site), standing.ledger_path())
         try:
             return await hear()
         finally:
-            await standing.release_cpus(Bound(site), standing.ledger_path())
+            await standing.release_cpus(BoundCommands(site), standing.ledger_path())
 
     return listen_isolated
 
 
-def _show_proof(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
+def _show_proof(what: str, pairs: list[proving.ListeningRound], as_json: bool) -> None:
     proved = make_proof(what, pairs)
     if as_json:
         print_json(proved)

@@ -11,16 +11,16 @@ from nearmetal.lab_file import read_lab, read_lab_file
 from nearmetal.model import Finding
 from nearmetal.plain import strip_controls
 from nearmetal.printing import console_for, print_beside, print_json, print_table
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 
 
 def doctor(lab: Path, as_json: bool) -> int:
-    from nearmetal.lab.doctor import Examined, HostExamined
+    from nearmetal.lab.doctor import Diagnosis, HostDiagnosis
     from nearmetal.lab.doctor_hosts import examine_hosts
 
     hosts = read_lab(read_lab_file(lab), str(lab))
     console = console_for(as_json)
-    examined: list[Examined] = []
+    examined: list[Diagnosis] = []
 
     async def examine() -> None:
         examined.append(await examine_hosts(hosts))
@@ -35,12 +35,12 @@ def doctor(lab: Path, as_json: bool) -> int:
         return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
     titles = list(dict.fromkeys(one.what for host in found.hosts for one in host.findings))
 
-    def row(host: HostExamined) -> list[str]:
+    def row(host: HostDiagnosis) -> list[str]:
         told = {one.what: one for one in host.findings}
         words = ", ".join((*host.roles, *host.tags))
         return [host.name, words, *(_show_cell(told.get(title)) for title in titles)]
 
-    columns = [Column("host"), Column("roles, tags"), *map(Column, titles)]
+    columns = [TextColumn("host"), TextColumn("roles, tags"), *map(TextColumn, titles)]
     print_table(fit_table(columns, map(row, found.hosts), console.width), console)
     for host in found.hosts:
         for one in host.findings:

@@ -10,7 +10,7 @@ from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
 from nearmetal.store import query, runs
 from nearmetal.store.answered import document_of
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 
 _WHAT_THERE_IS = """
 SELECT table_name AS "table", column_name AS "column", data_type AS type FROM duckdb_columns() WHERE NOT internal"""
@@ -47,9 +47,9 @@ def ask_runs(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
         console.print(f"and {figures.format_count(more, 'more row')}: a LIMIT shows fewer, --json all", style="yellow")
 
 
-def _make_column(title: str, kind: str) -> Column:
+def _make_column(title: str, kind: str) -> TextColumn:
     is_of_numbers = kind.removeprefix("U") in _NUMBERS or kind.startswith("DECIMAL")
-    return Column(title, is_of_numbers, flows=not is_of_numbers)
+    return TextColumn(title, is_of_numbers, flows=not is_of_numbers)
 
 
 def _list_runs(only: Sequence[Path], paths: Paths) -> list[Path]:

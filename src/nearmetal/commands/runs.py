@@ -18,7 +18,7 @@ from nearmetal.plain import strip_controls
 from nearmetal.printing import console_for, print_json, print_table, print_warning, unfold_console
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 
 if TYPE_CHECKING:
     from nearmetal.report.reading import ReportInput
@@ -92,7 +92,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
         if not console.is_terminal:
             console.width = _WIDEST  # for scripts, a line is a run
         rows = [(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one)) for one in listed]
-        columns = [Column(title) for title in ("run", "study", "made (UTC)", "state", "trials")]
+        columns = [TextColumn(title) for title in ("run", "study", "made (UTC)", "state", "trials")]
         console.print(fit_table(columns, rows, console.width, whole=True), crop=False)
     for bad in unreadable:
         what = Text("cannot be read", style="yellow")

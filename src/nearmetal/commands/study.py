@@ -27,7 +27,7 @@ from nearmetal.run.estimate import estimate_plan, most_captured
 from nearmetal.run.missing import Missing, by_finding
 from nearmetal.study import read
 from nearmetal.study_checks.treatments import find_idle_keys
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 from nearmetal.touched import TouchedFile, list_touched
 from nearmetal.units import show_elapsed, show_size
 
@@ -49,7 +49,7 @@ def list_studies(as_json: bool) -> None:
         print_json(Studies(studies=tuple(BuiltIn(name=name, question=question) for name, question in found)))
         return
     console = unfold_console(console_for(False))
-    print_table(fit_table((Column("study"), Column("question", flows=True)), found, console.width), console)
+    print_table(fit_table((TextColumn("study"), TextColumn("question", flows=True)), found, console.width), console)
 
 
 def print_study(name: str, as_json: bool) -> None:

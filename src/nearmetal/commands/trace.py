@@ -20,11 +20,11 @@ from nearmetal.printing import console_for, print_warning
 from nearmetal.report import words
 from nearmetal.report.drawing import require_engine
 from nearmetal.store.artifacts import describe_change
-from nearmetal.tables import Column, fit_table
+from nearmetal.tables import TextColumn, fit_table
 from nearmetal.temporary import temporary_folder
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
 from nearmetal.trace.chosen import ChosenRequest
-from nearmetal.trace.summary import Summary, are_strangers, summarise_trace
+from nearmetal.trace.summary import TraceTable, are_strangers, summarise_trace
 
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
@@ -185,7 +185,7 @@ def _find_events(picked: ChosenRequest, document: analyser.Document) -> dict[str
 def _render_page(
     captures: Sequence[Path],
     document: analyser.Document,
-    tables: Sequence[Summary],
+    tables: Sequence[TraceTable],
     picked: ChosenRequest | None,
     lines: Path,
 ) -> str:
@@ -196,12 +196,13 @@ def _render_page(
 
 
 def _tell_trace(
-    console: Console, document: analyser.Document, tables: Sequence[Summary], picked: ChosenRequest | None
+    console: Console, document: analyser.Document, tables: Sequence[TraceTable], picked: ChosenRequest | None
 ) -> None:
     for one in tables:
         console.print(words.strip_controls(one.caption), style="bold")
         columns = [
-            Column(title, one.is_of_numbers(index), flows=title in _WORDS) for index, title in enumerate(one.columns)
+            TextColumn(title, one.is_of_numbers(index), flows=title in _WORDS)
+            for index, title in enumerate(one.columns)
         ]
         rows = [tuple(map(words.strip_controls, row)) for row in one.rows]
         console.print(fit_table(columns, rows, console.width, style=""))

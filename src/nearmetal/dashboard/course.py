@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nearmetal.analysis.alike import Merging, wording
 from nearmetal.blocks import plan_block
 from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus, identify_assignment
-from nearmetal.store.progress import EndedTrial, Row, RunProgress, time_of_its_own
+from nearmetal.store.progress import EndedTrial, RunProgress, TreatmentRow, time_of_its_own
 
 
 class Fate(StrEnum):
@@ -48,7 +48,7 @@ class Trouble:
     """A trial's status, "withdrawn", "left behind", or a warning."""
     said: Merging
     """All that was said of it, as a report merges it."""
-    rows: dict[Row, None] = field(default_factory=dict)
+    rows: dict[TreatmentRow, None] = field(default_factory=dict)
     """Whom it befell, in the order in which it did."""
     times: int = 0
     block: int | None = None
@@ -106,7 +106,9 @@ class RunHistory(RunProgress):
             case "BootStarted":
                 self.now = self._start_boot(event["block"], event["attempt"], event["treatment"])
             case "Withdrawn":
-                self._note_trouble("withdrawn", Row(identify_assignment(event["treatment"]), ""), event["reason"], None)
+                self._note_trouble(
+                    "withdrawn", TreatmentRow(identify_assignment(event["treatment"]), ""), event["reason"], None
+                )
             case "LeftBehind":
                 self._note_trouble("left behind", None, event["what"], None)
 
@@ -121,14 +123,14 @@ class RunHistory(RunProgress):
         trial = record.trial
         if self.now is not None and any(one.id == trial.id for one in self.now.trials):
             self.now = self.now.after_trial(record)
-        row = Row(identify_assignment(trial.treatment), trial.workload)
+        row = TreatmentRow(identify_assignment(trial.treatment), trial.workload)
         if record.status is not TrialStatus.OK:
             self._note_trouble(record.status.value, row, record.reason or "no reason was told", trial.block)
         for warning in record.warnings:
             self._note_trouble(WARNING, row, warning.text, trial.block)
         self.records.append(strip_record(record, self.plan.judged))
 
-    def _note_trouble(self, kind: str, row: Row | None, text: str, block: int | None) -> None:
+    def _note_trouble(self, kind: str, row: TreatmentRow | None, text: str, block: int | None) -> None:
         trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, Merging(text)))
         if row is not None:
             trouble.rows[row] = None
@@ -148,7 +150,7 @@ class RunHistory(RunProgress):
         workloads = [workload.name for workload in self.study.workloads]
         return [(treatment, workload) for workload in workloads for treatment in self.plan.treatments]
 
-    def list_places(self, row: Row) -> list[Place]:
+    def list_places(self, row: TreatmentRow) -> list[Place]:
         """What became of a row in each of the blocks that are planned."""
         ended, running, blocks = self.list_ended(row), self.find_running(), self.blocks
         is_withdrawn = row.treatment in self.reasons
@@ -176,16 +178,20 @@ class RunHistory(RunProgress):
     def to_come(self) -> int:
         """Trials without a record, those of repeated blocks included as far as they were begun."""
         if self._counted[0] != self.lines:
-            rows = (Row(identify_assignment(treatment), workload) for treatment, workload in self.list_rows())
+            rows = (TreatmentRow(identify_assignment(treatment), workload) for treatment, workload in self.list_rows())
             self._counted = (self.lines, sum(place.to_come for row in rows for place in self.list_places(row)))
         return self._counted[1]
 
-    def find_running(self) -> tuple[Row, int] | None:
+    def find_running(self) -> tuple[TreatmentRow, int] | None:
         """Row and block of the trial that is to end next in the boot that goes on; None where none does."""
         if self.now is None:
             return None
         trial = next((trial for trial in self.now.trials if trial.id not in self.statuses), None)
-        return None if trial is None else (Row(identify_assignment(self.now.treatment), trial.workload), self.now.block)
+        return (
+            None
+            if trial is None
+            else (TreatmentRow(identify_assignment(self.now.treatment), trial.workload), self.now.block)
+        )
 
     def newest_troubles(self) -> Iterator[Trouble]:
         """The newest first, and warnings after all that is worse."""

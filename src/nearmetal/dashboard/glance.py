@@ -11,7 +11,7 @@ from nearmetal.in_short import in_short
 from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
-from nearmetal.store.progress import EndedTrial, Row, estimate_time_left
+from nearmetal.store.progress import EndedTrial, TreatmentRow, estimate_time_left
 from nearmetal.store.runs import State, tell_state
 from nearmetal.units import show_duration, show_elapsed
 
@@ -48,7 +48,7 @@ class Square:
 
 
 @dataclass(frozen=True)
-class Strip:
+class GridRow:
     """A row of the grid, by block."""
 
     label: str
@@ -57,7 +57,7 @@ class Strip:
 
 
 @dataclass(frozen=True)
-class Told:
+class Problem:
     """Something wrong: what it is called, what it is about, what was said, and how often."""
 
     kind: str
@@ -70,7 +70,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """A part of the bar: of which fate, how many trials, from where to where in per cent."""
 
     fate: Fate
@@ -87,7 +87,7 @@ def find_state(course: RunHistory, is_measured: bool) -> State:
 # ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def make_bar(course: RunHistory) -> tuple[Part, ...]:
+def make_bar(course: RunHistory) -> tuple[BarPart, ...]:
     """Trials that are ok, then those that are not, then those to come."""
     to_come = course.to_come()
     total = len(course.records) + to_come
@@ -96,7 +96,7 @@ def make_bar(course: RunHistory) -> tuple[Part, ...]:
         count = to_come if fate is Fate.TO_COME else course.counts[TrialStatus(fate.value)]
         if count:
             width = 100 * count / total
-            parts.append(Part(fate, count, start, width))
+            parts.append(BarPart(fate, count, start, width))
             start += width
     return tuple(parts)
 
@@ -149,13 +149,13 @@ def describe_activity(course: RunHistory, labels: words.Labels) -> str:
 # ── The grid ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def make_strips(course: RunHistory, labels: words.Labels, is_measured: bool) -> Iterator[tuple[str, list[Strip]]]:
+def make_strips(course: RunHistory, labels: words.Labels, is_measured: bool) -> Iterator[tuple[str, list[GridRow]]]:
     """By workload, a strip for each treatment."""
     for workload in course.study.workloads:
         of_workload = [
             _make_strip(
                 course,
-                Row(identify_assignment(treatment), workload.name),
+                TreatmentRow(identify_assignment(treatment), workload.name),
                 labels.name_treatment(treatment),
                 is_measured,
             )
@@ -164,11 +164,11 @@ def make_strips(course: RunHistory, labels: words.Labels, is_measured: bool) -> 
         yield words.name_workload(workload.name), of_workload
 
 
-def _make_strip(course: RunHistory, row: Row, label: str, is_measured: bool) -> Strip:
+def _make_strip(course: RunHistory, row: TreatmentRow, label: str, is_measured: bool) -> GridRow:
     squares = tuple(_make_square(block, place, is_measured) for block, place in enumerate(course.list_places(row)))
     of = Counter(square.fate for square in squares)
     summary = ", ".join(f"{of[fate]} {fate}" for fate in Fate if of[fate])
-    return Strip(label, f"{label}: {summary}", squares)
+    return GridRow(label, f"{label}: {summary}", squares)
 
 
 def _make_square(block: int, place: Place, is_measured: bool) -> Square:
@@ -188,7 +188,9 @@ def _describe_trial(one: EndedTrial) -> str:
 # ── What went wrong ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def list_troubles(course: RunHistory, labels: words.Labels, warned: Sequence[Told] = ()) -> tuple[list[Told], int]:
+def list_troubles(
+    course: RunHistory, labels: words.Labels, warned: Sequence[Problem] = ()
+) -> tuple[list[Problem], int]:
     """The newest first, and how many more there are. What an analysis has `warned` of comes before trials' warnings."""
     newest = list(course.newest_troubles())
     names = {identify_assignment(treatment): labels.name_treatment(treatment) for treatment in course.plan.treatments}
@@ -203,10 +205,12 @@ def list_troubles(course: RunHistory, labels: words.Labels, warned: Sequence[Tol
     return all_of_them[:_MOST_TROUBLES], max(0, len(all_of_them) - _MOST_TROUBLES)
 
 
-def list_warnings(report: ReportInput) -> list[Told]:
+def list_warnings(report: ReportInput) -> list[Problem]:
     """What the run as a whole is warned of, and what its comparisons are that their trials do not say themselves."""
     found = [
-        Told(WARNING, "unknown", "the whole run", words.strip_controls(warning.text), "", _counted_in(warning, report))
+        Problem(
+            WARNING, "unknown", "the whole run", words.strip_controls(warning.text), "", _counted_in(warning, report)
+        )
         for warning in report.analysis.warnings
         if warning.code not in _IN_THE_JOURNAL
     ]
@@ -221,7 +225,9 @@ def list_warnings(report: ReportInput) -> list[Told]:
         about = list(dict.fromkeys(group.about))
         of = figures.format_count(len(primary), "comparison")
         where = f"{len(about)} of {of}" if len(primary) > 1 else ""
-        found.append(Told(WARNING, "unknown", in_short(about, _NAMED, "; "), words.strip_controls(group.text), where))
+        found.append(
+            Problem(WARNING, "unknown", in_short(about, _NAMED, "; "), words.strip_controls(group.text), where)
+        )
     return found
 
 
@@ -233,9 +239,9 @@ def _counted_in(warning: Warned, report: ReportInput) -> frozenset[str]:
     return frozenset(wording(one.text) for one in of_trials)
 
 
-def _describe_trouble(trouble: Trouble, names: Mapping[Identity, str]) -> Told:
+def _describe_trouble(trouble: Trouble, names: Mapping[Identity, str]) -> Problem:
     tone = "unknown" if trouble.kind == WARNING else "worse"
-    return Told(
+    return Problem(
         trouble.kind,
         tone,
         _describe_affected(trouble, names),

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Fate, RunHistory
-from nearmetal.dashboard.glance import Strip, Told
+from nearmetal.dashboard.glance import GridRow, Problem
 from nearmetal.dashboard.live import Parts
 from nearmetal.errors import NearmetalError
 from nearmetal.report import page as report_page
@@ -48,7 +48,7 @@ class RunSnapshot:
     state: str
     time_left: str
     has_report: bool
-    warned: Sequence[Told]
+    warned: Sequence[Problem]
     """By the latest analysis."""
 
 
@@ -64,7 +64,7 @@ class Item:
     """Of one that cannot be read: which of its files, and what about it."""
     study: str = ""
     created: str = ""
-    bar: tuple[glance.Part, ...] = ()
+    bar: tuple[glance.BarPart, ...] = ()
     how_far: str = ""
     bad: str = ""
 
@@ -108,7 +108,7 @@ def render_parts(seen: RunSnapshot) -> Parts:
     }
 
 
-def render_troubles(course: RunHistory, labels: Labels, warned: Sequence[Told]) -> Parts:
+def render_troubles(course: RunHistory, labels: Labels, warned: Sequence[Problem]) -> Parts:
     """Everything that is wrong, whoever found it."""
     troubles, more = glance.list_troubles(course, labels, warned)
     is_bad = any(one.tone == "worse" for one in troubles)
@@ -117,7 +117,7 @@ def render_troubles(course: RunHistory, labels: Labels, warned: Sequence[Told]) 
     }
 
 
-def render_squares(strip: Strip) -> str:
+def render_squares(strip: GridRow) -> str:
     """Its squares. By hand: there may be ten thousand of them, and a template takes its time with each."""
     shown = (
         f'<li class="{square.fate.value.replace(" ", "-")}{" again" if square.again else ""}" aria-hidden="true"'

@@ -51,7 +51,7 @@ class RunView:
         self._expect = expect
         self._expected: float | None = None
         self._compared: object = None
-        self._warned: tuple[glance.Told, ...] = ()
+        self._warned: tuple[glance.Problem, ...] = ()
 
     @property
     def is_measured(self) -> bool:

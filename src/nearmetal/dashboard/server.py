@@ -186,7 +186,7 @@ def _read_regular(path: Path) -> bytes | None:
 # ── Serving ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Server(uvicorn.Server):
+class _DashboardServer(uvicorn.Server):
     """Told to end by an event: the library's own looks ten times a second, beside what is measured, whether to end."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -205,7 +205,7 @@ class _Server(uvicorn.Server):
 async def serve_dashboard(dashboard: Dashboard, token: str, listening: socket.socket) -> None:
     """Until cancelled. Connections are closed then, and the port is free again."""
     port = listening.getsockname()[1]
-    server = _Server(
+    server = _DashboardServer(
         uvicorn.Config(
             Access(dashboard.make_app(), token, port),
             http="h11",

@@ -11,7 +11,7 @@ from nearmetal.lab.borrowed import behind as behind_ssh
 from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.libvirt import existing, virsh
-from nearmetal.lab.libvirt.existing import Domain, Found
+from nearmetal.lab.libvirt.existing import Domain, DomainState
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.lab.ssh.login import refuse_unusable
@@ -150,7 +150,7 @@ async def _check_usable(options: Options, spec: EnvironmentSpec, machine: Machin
     return fits
 
 
-def _large_enough(found: Found, machine: MachineSpec) -> list[Finding]:
+def _large_enough(found: DomainState, machine: MachineSpec) -> list[Finding]:
     """Pure."""
     return [
         finding(

@@ -31,7 +31,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
-from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused, ping
+from nearmetal.lab.containers.api import DOCKER, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
@@ -86,16 +86,16 @@ class DockerEnvironment:
     """Every engine has that, whatever else it has."""
 
     def __init__(self) -> None:
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, ContainerEngine] = {}
         self._lifelines: dict[str, asyncio.StreamWriter] = {}
         """By a container's name: the other end of its first process' input."""
         self._default_runtimes: dict[str, str] = {}
         """By an engine's address."""
         self._importing = threading.Lock()
 
-    async def _find_engine(self, address: str) -> Engine:
+    async def _find_engine(self, address: str) -> ContainerEngine:
         if address not in self._engines:
-            self._engines[address] = await Engine.connect(address, self.brand)
+            self._engines[address] = await ContainerEngine.connect(address, self.brand)
         return self._engines[address]
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
@@ -213,7 +213,7 @@ class DockerEnvironment:
         """For what the engine said when it did not start a container; "" where none is known. Pure."""
         return ""
 
-    async def runtime_of(self, engine: Engine, details: Mapping[str, Any]) -> str:
+    async def runtime_of(self, engine: ContainerEngine, details: Mapping[str, Any]) -> str:
         """The one that a container runs by, from what its inspection tells."""
         return str(details["HostConfig"]["Runtime"])
 
@@ -249,7 +249,7 @@ class DockerEnvironment:
                 engine, container_config.machine(engine.client, order, tag, net), site
             )
             runtime = await self.runtime_of(engine, details)
-        except Refused as error:
+        except EngineRefusal as error:
             raise NotProvisioned(error.what, order.name, self.remedy(error.what)) from error
         if asked not in (None, runtime) or is_sandboxed(runtime) != sandboxed:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
@@ -275,7 +275,7 @@ class DockerEnvironment:
         ledger.creating(whole)
         return whole
 
-    async def _require_engine(self, engine: Engine, site: Site) -> None:
+    async def _require_engine(self, engine: ContainerEngine, site: Site) -> None:
         """HostCannot where it does not answer: what cannot even be begun leaves nothing to remove.
 
         It answered before, so it may be starting anew: that is waited for, lest the next attempts fail too. This one
@@ -289,13 +289,15 @@ class DockerEnvironment:
             what = error.what if after is None else f"{error.what}; it did again after {after:.1f} s"
             raise HostCannot(what, error.where, error.remedy) from None
 
-    async def _default_runtime(self, engine: Engine) -> str:
+    async def _default_runtime(self, engine: ContainerEngine) -> str:
         if engine.address not in self._default_runtimes:
             info = await engine.call(engine.client.info)
             self._default_runtimes[engine.address] = info["DefaultRuntime"]
         return self._default_runtimes[engine.address]
 
-    async def _keep_network(self, engine: Engine, order: Order, tag: str, site: Site) -> tuple[FirstProcess, str]:
+    async def _keep_network(
+        self, engine: ContainerEngine, order: Order, tag: str, site: Site
+    ) -> tuple[FirstProcess, str]:
         """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
         config = container_config.keeper(engine.client, order, tag, self.keepers_runtime)
         details, first = await self._start_container(engine, config, site)
@@ -304,7 +306,7 @@ class DockerEnvironment:
         return first, details["Id"]
 
     async def _start_container(
-        self, engine: Engine, config: Mapping[str, Any], site: Site
+        self, engine: ContainerEngine, config: Mapping[str, Any], site: Site
     ) -> tuple[Mapping[str, Any], FirstProcess]:
         """A container that runs as long as we hold its input: what its inspection told, and its first process."""
         id = (await engine.call(engine.client.create_container, **config))["Id"]
@@ -390,7 +392,7 @@ def _is_in_group_of(pid: int, container: str) -> bool:
         return True
 
 
-async def _back_after(engine: Engine) -> float | None:
+async def _back_after(engine: ContainerEngine) -> float | None:
     """Seconds until it answers; None where it does not within the time that it is given."""
     began = time.monotonic()
     while time.monotonic() - began < _AWAY:
@@ -406,8 +408,8 @@ def _list_containers(handle: Handle) -> list[str]:
     return [handle.name, *filter(None, [handle.data.get("keeper")])]
 
 
-async def _last_words(engine: Engine, container: str) -> str:
-    with contextlib.suppress(Refused):
+async def _last_words(engine: ContainerEngine, container: str) -> str:
+    with contextlib.suppress(EngineRefusal):
         said: bytes = await engine.call(engine.client.logs, container, tail=20)
         return _find_complaint(said.decode("utf-8", "replace"))[-2000:] or "it said nothing"
     return "it is gone"
@@ -418,7 +420,7 @@ def _find_complaint(said: str) -> str:
     return "\n".join(line for line in said.strip().splitlines() if not line.startswith('{"schema":"hold.v1"'))
 
 
-async def _remove_container(engine: Engine, name: str) -> None:
+async def _remove_container(engine: ContainerEngine, name: str) -> None:
     """Remove a container of ours; one of that name that is somebody else's stays."""
     said = ""
     for _ in range(100):
@@ -427,7 +429,7 @@ async def _remove_container(engine: Engine, name: str) -> None:
             if (details["Config"]["Labels"] or {}).get(container_config.LABEL) != name:
                 return
             await engine.call(engine.client.remove_container, details["Id"], force=True, v=True)
-        except Refused as error:
+        except EngineRefusal as error:
             if error.status == _NOT_FOUND:
                 return
             said = error.what

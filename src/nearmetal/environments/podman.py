@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nearmetal.environments.docker import DockerEnvironment
-from nearmetal.lab.containers.api import PODMAN, Brand, Engine
+from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine
 from nearmetal.model import Handle, Site
 
 
@@ -33,7 +33,7 @@ class PodmanEnvironment(DockerEnvironment):
             return ""
         return "start the service with `default_ulimits = []` in its containers.conf: see docs/environments.md (podman)"
 
-    async def runtime_of(self, engine: Engine, details: Mapping[str, Any]) -> str:
+    async def runtime_of(self, engine: ContainerEngine, details: Mapping[str, Any]) -> str:
         """Podman's own API tells; the one that is Docker's says "oci" of all of them."""
         return str((await engine.call(_inspect_container, engine.client, details["Id"]))["OCIRuntime"])
 

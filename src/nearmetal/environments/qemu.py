@@ -44,7 +44,7 @@ from nearmetal.lab.qemu import (
     vmm_arguments,
 )
 from nearmetal.lab.qemu import guest as guests
-from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.arguments import GuestSpec
 from nearmetal.lab.qemu.door import guest_door
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.qemu.reaching import reach_guest
@@ -132,20 +132,24 @@ class QemuEnvironment:
         if order.spec.brings_image:
             parts = await own_disk.parts(order.spec.image, site)
             guest = await _guest(order.name, order.spec, board, parts, order.port, site)
-            return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
+            return await self._start(
+                order, _GuestStart(arguments.command(guest), guest, parts, parts.disk), site, ledger
+            )
         image = lab_machine.image(order.spec.image)
         parts = await _place_parts(image, order.spec, site)
         guest = await _guest(order.name, order.spec, board, parts, order.port, site)
         if order.provision != "restore":
-            return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
+            return await self._start(
+                order, _GuestStart(arguments.command(guest), guest, parts, parts.disk), site, ledger
+            )
         await _provide_snapshot(guest, image, parts, site)
         async with snapshot.used():
             saved = await _provide_snapshot(guest, image, parts, site)
             guest = template.restored(guest, saved)
-            start = _Start(arguments.restored(guest), guest, parts, str(saved.disk), saved)
+            start = _GuestStart(arguments.restored(guest), guest, parts, str(saved.disk), saved)
             return await self._start(order, start, site, ledger)
 
-    async def _start(self, order: Order, start: "_Start", site: Site, ledger: Recorder) -> Handle:
+    async def _start(self, order: Order, start: "_GuestStart", site: Site, ledger: Recorder) -> Handle:
         folder = lab_machine.folder(order.name, site)
         handle = lab_machine.handle_of(
             self.kind,
@@ -179,7 +183,7 @@ class QemuEnvironment:
         return whole
 
     async def _begin_guest(
-        self, order: Order, start: "_Start", folder: str, group: ControlGroup, site: Site
+        self, order: Order, start: "_GuestStart", folder: str, group: ControlGroup, site: Site
     ) -> tuple[Hardware, Mapping[str, int]]:
         """Put the threads where they belong and let the guest run; what QEMU tells of it, and the ports into it."""
         running, saved = self._monitors[order.name], start.snapshot
@@ -256,7 +260,7 @@ async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
     return await own_kernel.exchange(await placed.parts(image, site), spec.kernel, image, site)
 
 
-async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> Guest:
+async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
     guest = await ordered.guest(name, spec, board, parts, port, site)
     power = await needs.find(guest.vmm, guest.accel, site, guest.vmm_arguments, guest.share)
     return replace(guest, privilege=power)
@@ -270,7 +274,7 @@ readlink "/proc/$2/exe"
 """
 
 
-async def _find_monitoring(guest: Guest, qemu: Monitor, thread: int, site: Site) -> Monitoring:
+async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: Site) -> Monitoring:
     """What runs a guest, by its own word and by the kernel's."""
     board, is_board = await qemu.board(guest.machine)
     asked, program = (await must(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))).decode().splitlines()
@@ -298,7 +302,7 @@ def _is_within(asked: Sequence[str], words: Sequence[str]) -> bool:
     return any(tuple(words[at : at + size]) == tuple(asked) for at in range(len(words) - size + 1))
 
 
-async def _provide_snapshot(guest: Guest, image: Image, parts: Parts, site: Site) -> Snapshot:
+async def _provide_snapshot(guest: GuestSpec, image: Image, parts: Parts, site: Site) -> Snapshot:
     if site.spec is not None:
         raise HostCannot(
             "guests are restored on this host only, where their snapshots lie",
@@ -309,18 +313,18 @@ async def _provide_snapshot(guest: Guest, image: Image, parts: Parts, site: Site
 
 
 @dataclass(frozen=True)
-class _Start:
+class _GuestStart:
     """What a guest is started with; the snapshot when it is restored."""
 
     command: list[str]
-    guest: Guest
+    guest: GuestSpec
     parts: Parts
     disk: str
     """What its disk is made of, in the format qcow2."""
     snapshot: Snapshot | None = None
 
 
-async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> ControlGroup:
+async def _prepare(order: Order, start: _GuestStart, folder: str, keys: LabKeys, site: Site) -> ControlGroup:
     """All that QEMU is started with, made at the same time."""
     kind, made_of = start.guest.disk_format, start.parts.disk_format
     disk = arguments.made_disk(kind, start.disk, made_of, f"{folder}/{arguments.disk_file(kind)}")
@@ -342,7 +346,7 @@ async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site
     return group.result()
 
 
-async def _seed_guest(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> None:
+async def _seed_guest(order: Order, start: _GuestStart, folder: str, keys: LabKeys, site: Site) -> None:
     """What a guest finds at its boot that is its own: in its initial RAM disk, or where cloud-init looks."""
     if start.guest.kernel:
         # Saved guests let people in, whoever is to have them: so do these when they boot again by themselves.
@@ -354,7 +358,7 @@ async def _seed_guest(order: Order, start: _Start, folder: str, keys: LabKeys, s
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
 
 
-def _make_command(order: Order, start: _Start, folder: str, group: ControlGroup, site: Site) -> list[str]:
+def _make_command(order: Order, start: _GuestStart, folder: str, group: ControlGroup, site: Site) -> list[str]:
     port = order.port
     tap = ("--tap", f"{port.switch}:{port.outside}") if port else ()
     return files.launch(start.guest, order.name, start.command, site, "--chdir", folder, *group.joined, *tap)

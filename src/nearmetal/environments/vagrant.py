@@ -27,8 +27,8 @@ from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.vagrant import login, project
-from nearmetal.lab.vagrant.output import Known
-from nearmetal.lab.vagrant.project import Project, Refused
+from nearmetal.lab.vagrant.output import MachineStatus
+from nearmetal.lab.vagrant.project import Project, VagrantError
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
@@ -242,7 +242,7 @@ async def _brought_up(handle: Handle, stale: str | None, options: Options, place
         await asyncio.wait([bringing])
         known = _noted(known, stale, place, ledger)
     refused = bringing.exception()
-    if isinstance(refused, Refused) and refused.is_busy:
+    if isinstance(refused, VagrantError) and refused.is_busy:
         # What has come to be there is the other Vagrant's.
         ledger.creating(handle.knowing(data={"identity": ""}))
     bringing.result()
@@ -295,7 +295,7 @@ async def _check_usable(options: Options, provision: Provision, machine: Machine
 # ── Which machine, and whether it can be had so ───────────────────────────────────────────────────────────────────
 
 
-def choose_machine(machines: Mapping[str, Known], options: Options) -> tuple[str, Known]:
+def choose_machine(machines: Mapping[str, MachineStatus], options: Options) -> tuple[str, MachineStatus]:
     """The machine that is meant, by its name. HostCannot where that is none, or several."""
     names = ", ".join(machines)
     if options.machine is None and len(machines) != 1:
@@ -306,7 +306,7 @@ def choose_machine(machines: Mapping[str, Known], options: Options) -> tuple[str
     return name, machines[name]
 
 
-def _ready_for(provision: Provision, name: str, known: Known) -> None:
+def _ready_for(provision: Provision, name: str, known: MachineStatus) -> None:
     """HostCannot when a machine in this state cannot be provisioned so."""
     if known.state not in (_NEW, _RUNS, *_OFF):
         raise HostCannot(f"{name} is {known.state}", remedy=f"bring it up, or destroy it: vagrant up {name}")

@@ -32,7 +32,7 @@ from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware import machine as machines
 from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.api import CARD, CLONE, CONFIGURE, POWER, Api
-from nearmetal.lab.vmware.machine import AS_FOUND, Loan, Seen
+from nearmetal.lab.vmware.machine import AS_FOUND, Loan, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
@@ -136,7 +136,7 @@ class BorrowedState(Frozen):
     loan: Loan | None = None
     """None for a machine that is used as it is."""
 
-    def mark_started(self, machine: Seen) -> "BorrowedState":
+    def mark_started(self, machine: VsphereMachine) -> "BorrowedState":
         """The same when this machine, which may be a clone by now, is about to be started."""
         loan = self.loan.model_copy(update={"started": True}) if self.loan else None
         return self.model_copy(update={"reference": machine.reference, "uuid": machine.uuid, "loan": loan})
@@ -290,7 +290,7 @@ def _must_be_importable() -> None:
         ) from None
 
 
-def _make_borrowed(seen: Seen, order: Order, options: Options) -> BorrowedState:
+def _make_borrowed(seen: VsphereMachine, order: Order, options: Options) -> BorrowedState:
     """What is about to become of a machine; one that already is as the study asks is only used. Pure, but the mark."""
     given = machines.asked(order.spec, seen.shape)
     loan = Loan(found=seen.shape, given=given, was_on=seen.power == "on", mark=lending.mark(order.name))
@@ -304,7 +304,7 @@ def _make_borrowed(seen: Seen, order: Order, options: Options) -> BorrowedState:
     )
 
 
-def _list_needed(options: Options, spec: MachineSpec, seen: Seen, provision: Provision) -> tuple[str, ...]:
+def _list_needed(options: Options, spec: MachineSpec, seen: VsphereMachine, provision: Provision) -> tuple[str, ...]:
     """The privileges that what is done to a machine takes."""
     card = CARD if spec.nic not in (AS_FOUND, seen.shape.nic) else ()
     if options.template is not None:
@@ -312,7 +312,7 @@ def _list_needed(options: Options, spec: MachineSpec, seen: Seen, provision: Pro
     return () if provision == "reuse" else (*CONFIGURE, *card, *POWER)
 
 
-def _refuse_changed(seen: Seen, order: Order, options: Options) -> None:
+def _refuse_changed(seen: VsphereMachine, order: Order, options: Options) -> None:
     """HostCannot for what has come to be since the check before the run."""
     is_cloned, has_address = options.template is not None, options.address is not None
     for one in machines.objections(seen, order.spec, order.provision, is_cloned, has_address):
@@ -329,7 +329,7 @@ async def _turn_faults(name: str) -> AsyncIterator[None]:
         raise NotProvisioned(error.what, error.where or name, error.remedy) from None
 
 
-async def _find_again(api: Api, borrowed: BorrowedState) -> Seen | None:
+async def _find_again(api: Api, borrowed: BorrowedState) -> VsphereMachine | None:
     """The machine that was borrowed, or the clone, however far it came. None when it is no more."""
     await api.settled(borrowed.reference)
     if not borrowed.clone:
@@ -340,7 +340,7 @@ async def _find_again(api: Api, borrowed: BorrowedState) -> Seen | None:
     return next((one for one in named if one is not None and _is_our_clone(one, borrowed)), None)
 
 
-def _is_our_clone(seen: Seen, borrowed: BorrowedState) -> bool:
+def _is_our_clone(seen: VsphereMachine, borrowed: BorrowedState) -> bool:
     """By its mark; until it has one, which vSphere gives it as soon as it is made, it does not run. Pure."""
     if not seen.mark:
         return seen.power == "off"

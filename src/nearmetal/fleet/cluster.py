@@ -16,7 +16,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.fleet import dask, site
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble
-from nearmetal.fleet.orders import Order, Outcome
+from nearmetal.fleet.orders import BlockOrder, Outcome
 from nearmetal.lab import probe
 from nearmetal.model.words import NAME
 
@@ -109,7 +109,7 @@ class Fleet:
         except (ImportError, AttributeError) as error:
             raise _other_version(name, str(error)) from None
 
-    async def run_order(self, name: str, key: str, order: Order) -> Outcome:
+    async def run_order(self, name: str, key: str, order: BlockOrder) -> Outcome:
         """Have a site run a block, and wait for that. SiteLost; HostCannot when the scheduler is gone.
 
         When this is cancelled, the site is told to end it.

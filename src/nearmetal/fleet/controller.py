@@ -19,7 +19,7 @@ from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.fleet import site as on_site
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.cluster import Fleet, SiteLost
-from nearmetal.fleet.orders import Order, Spool
+from nearmetal.fleet.orders import BlockOrder, Spool
 from nearmetal.fleet.pieces import Piece, fetch_piece, list_pieces, write_piece
 from nearmetal.model import PRETENDED, BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
 from nearmetal.run.blame import Fault, describe_fault
@@ -284,7 +284,7 @@ class Controller:
             hosts=self._hosts,
             artifacts=self._folder.artifacts.absolute(),
         ).model_copy(update={"block": block.attempts[-1], "done": block.progress.list_done(block.index, block.attempt)})
-        order = Order(run=self._token, dispatch=dispatch, task=task, is_pretended=self._is_pretended)
+        order = BlockOrder(run=self._token, dispatch=dispatch, task=task, is_pretended=self._is_pretended)
         try:
             await self._give_files(site)
             key = f"nearmetal-{self._token}-{block.index}-{block.attempt}-{dispatch}"

@@ -16,7 +16,7 @@ Token = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 """Names a run to its sites."""
 
 
-class Order(Document):
+class BlockOrder(Document):
     """A block for a site to run, once."""
 
     schema_: Annotated[Literal["block-order.v1"], Field(alias="schema")] = "block-order.v1"

@@ -27,7 +27,7 @@ from nearmetal import held_secrets
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.files import make_folder, sync_folder, write_whole
-from nearmetal.fleet.orders import ARTIFACTS, EVENTS, Order, Outcome, Spool, SpooledFile
+from nearmetal.fleet.orders import ARTIFACTS, EVENTS, BlockOrder, Outcome, Spool, SpooledFile
 from nearmetal.lab import probe
 from nearmetal.lab.lock import measuring, try_lock
 from nearmetal.run.block_child import BEAT
@@ -62,7 +62,7 @@ def run_order(text: str) -> str:
 
     It is told to end when the order no longer stands: the controller took it back, or is gone, or the worker ends.
     """
-    order = Order.model_validate_json(text)
+    order = BlockOrder.model_validate_json(text)
     try:
         _run_order(order, _order_stands())
     except (NearmetalError, OSError) as error:
@@ -84,7 +84,7 @@ def _order_stands() -> Callable[[], bool]:
     return is_standing
 
 
-def _run_order(order: Order, stands: Callable[[], bool]) -> None:
+def _run_order(order: BlockOrder, stands: Callable[[], bool]) -> None:
     folder = _spool_of(order.run, order.dispatch)
     make_folder(folder.parent)
     folder.mkdir()  # whoever comes second must not run it again

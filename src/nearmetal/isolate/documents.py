@@ -29,7 +29,7 @@ class PlannedChange(Frozen):
     """For people."""
 
 
-class Way(Frozen):
+class MoveMethod(Frozen):
     """How programs are moved."""
 
     by: Literal["cpuset", "affinities"]
@@ -60,7 +60,7 @@ class IsolatePlan(Document):
     nohz_full: str
     """Those without a tick, by the kernel since it booted."""
     changes: tuple[PlannedChange, ...]
-    way: Way | None
+    way: MoveMethod | None
     """Null where CPUs are isolated already."""
     boot: Boot
     movable: Mapping[str, str]
@@ -75,7 +75,7 @@ class IsolateOn(Document):
 
     schema_: Annotated[Literal["isolate.on.v1"], Field(alias="schema")] = "isolate.on.v1"
     cpus: str
-    way: Way
+    way: MoveMethod
     warnings: tuple[str, ...]
     """What could not be changed or moved."""
     reboot: bool

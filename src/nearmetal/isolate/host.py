@@ -31,7 +31,7 @@ _LINE = re.compile(r"/sys/devices/system/\w+/[a-z]+([0-9]+)/(?:\w+/)?(\w+):(.*)"
 
 
 @dataclass(frozen=True)
-class Cpu:
+class HostCpu:
     number: int
     siblings: tuple[int, ...]
     """CPUs of the same core, itself included: what one of them does slows the others."""
@@ -78,7 +78,7 @@ class Cpusets:
 
 @dataclass(frozen=True)
 class Host:
-    cpus: tuple[Cpu, ...]
+    cpus: tuple[HostCpu, ...]
     """Those online."""
     knobs: Mapping[str, str]
     """Of KNOBS, those that this kernel has, as they are."""
@@ -116,13 +116,13 @@ async def _read_told(commands: Commands, file: str) -> str:
     return "" if text == "(null)" else text
 
 
-async def _read_cpus(commands: Commands, online: Sequence[int]) -> tuple[Cpu, ...]:
+async def _read_cpus(commands: Commands, online: Sequence[int]) -> tuple[HostCpu, ...]:
     files = [name.format(cpu=number) for number in online for name in _ABOUT_A_CPU]
     # A kernel has not all of these files; grep goes on without those that are missing.
     lines = (await commands.exec(["grep", "-H", ".", *files])).text.splitlines()
     told = {(int(one[1]), one[2]): one[3].strip() for one in map(_LINE.fullmatch, lines) if one}
     return tuple(
-        Cpu(
+        HostCpu(
             number=number,
             siblings=tuple(cpu_lists.parse(told.get((number, "thread_siblings_list"), str(number)))),
             package=told.get((number, "physical_package_id"), "0"),

@@ -53,7 +53,7 @@ class Proof(Document):
     rounds: tuple[Round, ...]
 
 
-def make_proof(what: str, pairs: Sequence[prove.Pair]) -> Proof:
+def make_proof(what: str, pairs: Sequence[prove.ListeningRound]) -> Proof:
     found = prove.find_differences(pairs)
     return Proof(
         what=what,

@@ -23,7 +23,7 @@ Verdict = Literal["quieter", "noisier", "undecided"]
 
 
 @dataclass(frozen=True)
-class Pair:
+class ListeningRound:
     """One round: the same length listened to without and with isolation."""
 
     without: Heard
@@ -36,20 +36,20 @@ async def hear_cpu(commands: Commands, probe: str, cpu: int, seconds: float, wit
     return heard(document, f"CPU {cpu}")[cpu]
 
 
-async def run_rounds(count: int, without: Listen, isolated: Listen) -> list[Pair]:
+async def run_rounds(count: int, without: Listen, isolated: Listen) -> list[ListeningRound]:
     """So many rounds, each of both in turns: every second one begins with the other, and a drift favours neither."""
     pairs = []
     for number in range(count):
         if number % 2:
             after = await isolated()
-            pairs.append(Pair(await without(), after))
+            pairs.append(ListeningRound(await without(), after))
         else:
             before = await without()
-            pairs.append(Pair(before, await isolated()))
+            pairs.append(ListeningRound(before, await isolated()))
     return pairs
 
 
-def find_differences(pairs: Sequence[Pair]) -> dict[str, Centre]:
+def find_differences(pairs: Sequence[ListeningRound]) -> dict[str, Centre]:
     """Of each response of the workload `noise`, in its unit: isolated less not isolated. Those told every time."""
     told = [(list_values(pair.without), list_values(pair.isolated)) for pair in pairs]
     names = [name for name in KINDS if all(name in one for both in told for one in both)]

@@ -14,7 +14,7 @@ from typing import Literal
 from nearmetal.errors import HostCannot
 from nearmetal.isolate.tiers import ON
 from nearmetal.lab.changes import engine
-from nearmetal.lab.changes.engine import Applied, Undone
+from nearmetal.lab.changes.engine import ChangeOutcome, UndoOutcome
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger, outstanding, standing_folder
 from nearmetal.lab.cpus import cpuset
@@ -70,7 +70,7 @@ def strip_site(told: str) -> str:
     return told.removeprefix(f"{ON}: ")
 
 
-async def isolate_cpus(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
+async def isolate_cpus(wanted: Sequence[Change], commands: Commands, path: Path) -> ChangeOutcome:
     """Change it all, so that it stands. What is required and does not stick undoes the rest, and is HostCannot."""
     with closing(_open_ledger(path)) as ledger:
         ledger.begin_boot(await _boot_id(commands))
@@ -94,7 +94,7 @@ def _is_contradiction(told: Change, wanted: Sequence[Change]) -> bool:
     return any(change.kind == "boot" and change.after != told.after for change in wanted)
 
 
-def _find_remedy(wanted: Sequence[Change], applied: Applied) -> str:
+def _find_remedy(wanted: Sequence[Change], applied: ChangeOutcome) -> str:
     """What was refused is what was required: the boot loader's part when it was asked for, all with --strict."""
     boot = [KINDS[change.kind].unmet(change) for change in wanted if change.kind == "boot"]
     if any(unmet in refused for unmet in boot for refused in applied.refused):
@@ -102,7 +102,7 @@ def _find_remedy(wanted: Sequence[Change], applied: Applied) -> str:
     return "leave out --strict to isolate what can be"
 
 
-async def release_cpus(commands: Commands, path: Path) -> list[Undone]:
+async def release_cpus(commands: Commands, path: Path) -> list[UndoOutcome]:
     """Put everything back, as the ledger says it was. Nothing is isolated: nothing is done."""
     if not path.exists():
         return []

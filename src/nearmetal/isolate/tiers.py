@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from nearmetal import cpu_lists
-from nearmetal.isolate.host import KNOBS, Bystanders, Cpu, Cpusets, Host
+from nearmetal.isolate.host import KNOBS, Bystanders, Cpusets, Host, HostCpu
 from nearmetal.model import Change
 from nearmetal.treatments.isolation import kernel_arguments
 
@@ -45,11 +45,11 @@ def by_boot_loader(cpus: Sequence[int]) -> Change:
     return Change(on=ON, kind="boot", target="kernel arguments", after=arguments)
 
 
-def _governor_file(cpu: Cpu) -> str:
+def _governor_file(cpu: HostCpu) -> str:
     return f"/sys/devices/system/cpu/cpu{cpu.number}/cpufreq/scaling_governor"
 
 
-def _errors_file(cpu: Cpu) -> str:
+def _errors_file(cpu: HostCpu) -> str:
     return f"/sys/devices/system/machinecheck/machinecheck{cpu.number}/ignore_ce"
 
 

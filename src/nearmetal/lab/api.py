@@ -36,7 +36,7 @@ from nearmetal.lab.image.placed import root as place_root
 from nearmetal.lab.keys import KeyPair, LabKeys
 from nearmetal.lab.keys import lab_keys as load_lab_keys
 from nearmetal.lab.machine import ENVIRONMENT as MACHINE_ENVIRONMENT
-from nearmetal.lab.machine import Named as NamedCommands
+from nearmetal.lab.machine import NamedCommands
 from nearmetal.lab.machine import get as read_file
 from nearmetal.lab.machine import handle_of as make_handle
 from nearmetal.lab.machine import image as find_image

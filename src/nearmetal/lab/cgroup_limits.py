@@ -16,7 +16,7 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
-class Limits:
+class GroupLimits:
     """The strictest among some groups and those above them, None for none; and what the kernel has counted of them, by
     their folders."""
 
@@ -64,13 +64,13 @@ _COUNTS: Mapping[tuple[str, str], str] = {
 }
 
 
-async def limits(machines: Sequence[Sequence[str]], site: Site) -> list[Limits]:
+async def limits(machines: Sequence[Sequence[str]], site: Site) -> list[GroupLimits]:
     """Of the groups that each machine's threads are in, whoever put them there, from the lines of their /proc/*/cgroup.
     MachineLost, HostCannot."""
     folders = [find_folders(lines) for lines in machines]
     files = dict.fromkeys(file for groups in folders for file in _list_files(groups))
     if not files:
-        return [Limits() for _ in machines]
+        return [GroupLimits() for _ in machines]
     lines = await read_lines(site, _WORDS, list(files))
     if lines is None:
         raise HostCannot("its control groups cannot be read", site.name)
@@ -108,7 +108,7 @@ def _list_below_root(controller: str, folder: str) -> Iterator[str]:
         folder = folder.rpartition("/")[0]
 
 
-def parse_limits(groups: Iterable[tuple[str, str]], lines: Lines) -> Limits:
+def parse_limits(groups: Iterable[tuple[str, str]], lines: Lines) -> GroupLimits:
     """Of these groups, as `find_folders` tells them, from lines of their files. Pure."""
     quotas, memories = [], []
     counts: dict[str, dict[str, int]] = {name: {} for name in _COUNTS.values()}
@@ -129,4 +129,4 @@ def parse_limits(groups: Iterable[tuple[str, str]], lines: Lines) -> Limits:
                 what, *words = line.split()
                 if (counted := _COUNTS.get((name, what))) and words:
                     counts[counted][folder] = int(words[-1].rpartition("=")[2])
-    return Limits(min(quotas, default=None), min(memories, default=None), **counts)
+    return GroupLimits(min(quotas, default=None), min(memories, default=None), **counts)

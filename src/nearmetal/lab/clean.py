@@ -32,7 +32,7 @@ from nearmetal.model import Document, HostSpec
 from nearmetal.say import Say, ignore_text, meanwhile
 
 
-class Cleaned(Document):
+class CleanOutput(Document):
     """What `clean` did: of each ledger, what it held and what could not be put right."""
 
     schema_: Annotated[Literal["clean.v1"], Field(alias="schema")] = "clean.v1"
@@ -46,7 +46,7 @@ class Cleaned(Document):
     """What they hold now."""
 
 
-async def clean(say: Say = ignore_text) -> Cleaned:
+async def clean(say: Say = ignore_text) -> CleanOutput:
     """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say.
 
     `say` is told of what takes long, and what that is: a guest that does not answer is waited for.
@@ -90,14 +90,14 @@ def _holds(path: Path) -> Iterator[str]:
         yield from outstanding(path).made
 
 
-async def clean_everything(say: Say = ignore_text) -> Cleaned:
+async def clean_everything(say: Say = ignore_text) -> CleanOutput:
     """`clean`, and what was asked to stand after its command: an isolation of this host."""
     folder = standing_folder()
     cleaned = await clean(say)
     return _sum([cleaned, await put_right(list(ownerless(folder)) if folder.exists() else [], say)])
 
 
-async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> Cleaned:
+async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> CleanOutput:
     """`clean_everything`, and what stands on these hosts that is ours by its name and in no ledger here.
 
     That is told and not removed: another controller may be at work there, or have died and own it.
@@ -106,7 +106,7 @@ async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> 
     known = {path.stem for path in ledgers_folder().glob("*.jsonl")}
     async with aclosing(opener(hosts)) as open_site:
         found = await asyncio.gather(*(_find_unknown(name, open_site, known) for name in hosts))
-    return _sum([cleaned, *(Cleaned(left=left) for left in found)])
+    return _sum([cleaned, *(CleanOutput(left=left) for left in found)])
 
 
 _LIST_OURS = """
@@ -127,26 +127,26 @@ async def _find_unknown(name: str, open_site: Sites, known: Set[str]) -> tuple[s
     return tuple(f"{line} on {name} ({why})" for line in ours)
 
 
-async def put_right(paths: Sequence[Path], say: Say = ignore_text) -> Cleaned:
+async def put_right(paths: Sequence[Path], say: Say = ignore_text) -> CleanOutput:
     """Replay these ledgers, whose owners are dead. One that cannot be, as one of another host, is told, and keeps none
     from the others."""
     return _sum([await _replay(path, say) for path in paths])
 
 
-async def _replay(path: Path, say: Say) -> Cleaned:
+async def _replay(path: Path, say: Say) -> CleanOutput:
     try:
         return await _replayed(path, say)
     except OSError as error:
-        return Cleaned(ledgers=1, left=(system_errors.in_full(error),))
+        return CleanOutput(ledgers=1, left=(system_errors.in_full(error),))
 
 
-async def _replayed(path: Path, say: Say) -> Cleaned:
+async def _replayed(path: Path, say: Say) -> CleanOutput:
     try:
         ledger = Ledger(path)
     except (BadInput, OfAnotherHost) as error:
-        return Cleaned(ledgers=1, left=(str(error),))
+        return CleanOutput(ledgers=1, left=(str(error),))
     except HostCannot:
-        return Cleaned(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
+        return CleanOutput(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
     with closing(ledger):
         async with meanwhile(say, partial(_still, ledger)):
             await orphans.settled(path.stem)
@@ -161,17 +161,17 @@ def _still(ledger: Ledger) -> str:
     return f"still putting right what a dead run left: {', '.join(things)}"
 
 
-async def _undo(token: str, ledger: Ledger) -> Cleaned:
+async def _undo(token: str, ledger: Ledger) -> CleanOutput:
     before = ledger.outstanding()
     async with aclosing(opener(before.hosts)) as open_site:
         cleared = await Lab(token, ledger, open_site).clear()
     after = ledger.outstanding()
     removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
-    return Cleaned(ledgers=1, removed=removed, restored=cleared.restored, left=tuple(map(str, cleared.left)))
+    return CleanOutput(ledgers=1, removed=removed, restored=cleared.restored, left=tuple(map(str, cleared.left)))
 
 
-def _sum(all_cleaned: Sequence[Cleaned]) -> Cleaned:
-    return Cleaned(
+def _sum(all_cleaned: Sequence[CleanOutput]) -> CleanOutput:
+    return CleanOutput(
         ledgers=sum(one.ledgers for one in all_cleaned),
         removed=tuple(what for one in all_cleaned for what in one.removed),
         restored=tuple(what for one in all_cleaned for what in one.restored),

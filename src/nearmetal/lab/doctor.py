@@ -35,7 +35,7 @@ _NAMESPACE_TOOLS = (("unshare", "util-linux"), ("ip", "iproute2"))
 _BUILD_TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-img": "qemu-utils"}
 
 
-class HostExamined(Frozen):
+class HostDiagnosis(Frozen):
     """A host of a lab: what it can, by the names of the columns that `doctor --lab` prints."""
 
     name: str
@@ -45,18 +45,18 @@ class HostExamined(Frozen):
     findings: tuple[Finding, ...]
 
 
-class Examined(Document):
+class Diagnosis(Document):
     """`doctor.v1`."""
 
     schema_: Annotated[Literal["doctor.v1"], Field(alias="schema")] = "doctor.v1"
     able: bool
     """Whether nothing is wrong that keeps this host, or one of the lab's, from measuring."""
     findings: tuple[Finding, ...]
-    hosts: tuple[HostExamined, ...] = ()
+    hosts: tuple[HostDiagnosis, ...] = ()
     """Those of a lab, with `--lab`; `findings` are empty then."""
 
     @classmethod
-    def of(cls, findings: Sequence[Finding]) -> "Examined":
+    def of(cls, findings: Sequence[Finding]) -> "Diagnosis":
         return cls(able=all(one.ok or not one.fatal for one in findings), findings=tuple(findings))
 
 
@@ -64,13 +64,13 @@ USUAL = ("host", "docker", "qemu")
 """What the study quickstart compares."""
 
 
-async def examine(environments: Sequence[str] = ()) -> Examined:
+async def examine(environments: Sequence[str] = ()) -> Diagnosis:
     """This host, in the order in which it matters, and these environments, or all. Leaves nothing behind.
 
     BadInput if there is no environment of a name.
     """
     _refuse_unknown(environments)
-    return Examined.of(await _findings(environments))
+    return Diagnosis.of(await _findings(environments))
 
 
 async def find_packages(environments: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from functools import partial
 from nearmetal import plugins
 from nearmetal.errors import NearmetalError, message_of
 from nearmetal.lab.clocks import compare_clock
-from nearmetal.lab.doctor import DISK_NEEDED, Examined, HostExamined
+from nearmetal.lab.doctor import DISK_NEEDED, Diagnosis, HostDiagnosis
 from nearmetal.lab.findings import finding, placed, programs
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory, must
@@ -20,7 +20,7 @@ LOGIN, WAY = "login", "way"
 """What every host needs, besides the environment `host`: that we get in, and a tunnel from where servers are."""
 
 
-async def examine_hosts(hosts: Mapping[str, HostSpec]) -> Examined:
+async def examine_hosts(hosts: Mapping[str, HostSpec]) -> Diagnosis:
     """Each host, and the way to it from where servers go: the first host with that role, else this one."""
     async with aclosing(opener(hosts)) as open_site:
         reached = dict(zip(hosts, await asyncio.gather(*(_reach(name, open_site) for name in hosts)), strict=True))
@@ -28,10 +28,10 @@ async def examine_hosts(hosts: Mapping[str, HostSpec]) -> Examined:
         center = reached[hub] if hub in reached else await open_site("local")
         found = await asyncio.gather(*(_examine(reached[name], None if name == hub else center) for name in hosts))
     examined = tuple(
-        HostExamined(name=name, ssh=host.ssh, roles=host.roles, tags=host.tags, findings=findings)
+        HostDiagnosis(name=name, ssh=host.ssh, roles=host.roles, tags=host.tags, findings=findings)
         for (name, host), findings in zip(hosts.items(), found, strict=True)
     )
-    return Examined.of([one for host in examined for one in host.findings]).model_copy(
+    return Diagnosis.of([one for host in examined for one in host.findings]).model_copy(
         update={"findings": (), "hosts": examined}
     )
 

@@ -9,10 +9,10 @@ from nearmetal import plugins
 from nearmetal.errors import MachineGone, NearmetalError, message_of
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.changes import engine
-from nearmetal.lab.changes.engine import Applied, NotNoted, Undone
+from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.commands import orphans
-from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.left import Left
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
@@ -40,7 +40,7 @@ OpenSite = Callable[[str], Awaitable[Site]]
 
 
 @dataclass(frozen=True)
-class Cleared:
+class ClearOutcome:
     """What became of what a lab had changed, in words, and of what it had made that is still there."""
 
     restored: tuple[str, ...]
@@ -174,14 +174,14 @@ class Lab:
         self._machines[machine.name] = (handle, machine)
         return machine
 
-    async def apply(self, wanted: list[Change]) -> Applied:
+    async def apply(self, wanted: list[Change]) -> ChangeOutcome:
         return await engine.apply(wanted, self.ledger, self.reach)
 
-    async def undo(self) -> list[Undone]:
+    async def undo(self) -> list[UndoOutcome]:
         """Put back every value. NotNoted."""
         return await engine.undo(self.ledger, self.reach)
 
-    async def undo_first(self) -> list[Undone]:
+    async def undo_first(self) -> list[UndoOutcome]:
         """The same before machines are removed: what cannot be noted is left to the `undo` after that."""
         try:
             return await self.undo()
@@ -191,7 +191,7 @@ class Lab:
     async def reach(self, on: str) -> Commands:
         """What a change is made on: "site:NAME", or a machine's name. MachineGone when it has been removed."""
         if on.startswith("site:"):
-            return Bound(await self.site(on.removeprefix("site:")))
+            return BoundCommands(await self.site(on.removeprefix("site:")))
         if on not in self._machines:
             held = [handle for handle in self.ledger.outstanding().handles if handle.name == on]
             if not held:
@@ -213,7 +213,7 @@ class Lab:
         """Put back and remove whatever is still there, machines first; what could not be, in words."""
         return [str(one) for one in (await self.clear()).left]
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> ClearOutcome:
         """As `close`; also what was put back. Each thing is told once, as it is at the end."""
         held = self.ledger.outstanding().handles
         undone = await self.undo_first()
@@ -234,7 +234,7 @@ class Lab:
         self._images.clear()
         failed = {one.change.on for one in undone if one.outcome == "failed"}
         kept = {handle.name for handle in held if handle.name in failed and _is_still_there(handle)}
-        return Cleared(
+        return ClearOutcome(
             restored=tuple(one.told for one in (*undone, *again) if one.outcome in ("restored", "already so")),
             left=(
                 *(one.left for one in undone if one.outcome == "left"),

@@ -170,13 +170,13 @@ def _assignments(env: Mapping[str, str] | None) -> list[str]:
     return [f"{name}={value}" for name, value in {**ENVIRONMENT, **(env or {})}.items()]
 
 
-class Named(Commands, Protocol):
+class NamedCommands(Commands, Protocol):
     """Commands with a name for errors: a machine, or a site."""
 
     name: str
 
 
-async def put(commands: Named, content: bytes, path: str, mode: int) -> None:
+async def put(commands: NamedCommands, content: bytes, path: str, mode: int) -> None:
     """Write a whole file by what every image has; parents are made. HostCannot with what the machine said."""
     file = PurePosixPath(path)
     ended = await commands.exec(["sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}"], stdin=content)
@@ -184,7 +184,7 @@ async def put(commands: Named, content: bytes, path: str, mode: int) -> None:
         raise cannot_write(path, _said(ended), commands.name)
 
 
-async def require_programs(commands: Named, image: str) -> None:
+async def require_programs(commands: NamedCommands, image: str) -> None:
     """NotProvisioned where an image of the user's has not what the probe and files get in by."""
     tried = {program: await commands.exec([program, "/dev/null"]) for program in _NEEDED}
     lacking = [program for program, ended in tried.items() if ended.status in _NOT_STARTED]
@@ -198,17 +198,17 @@ async def require_programs(commands: Named, image: str) -> None:
         )
 
 
-async def get(commands: Named, path: str) -> bytes:
+async def get(commands: NamedCommands, path: str) -> bytes:
     """Read a whole file. ToolFailed with what the machine said."""
     return await _read(commands, path, ["cat", "--", path])
 
 
-async def part(commands: Named, path: str, begin: int, most: int) -> bytes:
+async def part(commands: NamedCommands, path: str, begin: int, most: int) -> bytes:
     """Read so much of a file from there on; nothing where there is none. ToolFailed with what the machine said."""
     return await _read(commands, path, ["sh", "-c", _PART, "part", path, str(begin), str(most)])
 
 
-async def _read(commands: Named, path: str, argv: Sequence[str]) -> bytes:
+async def _read(commands: NamedCommands, path: str, argv: Sequence[str]) -> bytes:
     ended = await commands.exec(argv)
     if ended.status != 0:
         raise cannot_read(path, _said(ended), commands.name)

@@ -20,7 +20,7 @@ class FilesRead:
 
 
 @runtime_checkable
-class FileReader(Protocol):
+class MachineFileReader(Protocol):
     """A machine whose agent reads files by itself."""
 
     async def read_files(self, paths: Sequence[str]) -> FilesRead:

@@ -58,7 +58,7 @@ class LocalSite:
         return await process.run(argv, stdin=stdin, env=env, timeout=timeout)
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
-        return process.Background(await process.start(argv, env=env, stdin=asyncio.subprocess.DEVNULL))
+        return process.LocalProcess(await process.start(argv, env=env, stdin=asyncio.subprocess.DEVNULL))
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         refuse_zero_bytes([path])

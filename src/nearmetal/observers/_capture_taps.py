@@ -12,7 +12,7 @@ from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kernel, scratch
-from nearmetal.lab.machines.identity import Contained
+from nearmetal.lab.machines.identity import ContainedMachine
 from nearmetal.lab.networks import network
 from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
 from nearmetal.observers._capture_files import join_captures
@@ -44,9 +44,9 @@ class CaptureResult:
 
 def make_tap(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     """Inside when asked for, or where no outside is known; else in a container's namespace, or at a guest's tap."""
-    bound = Bound.from_setting(setting)
+    bound = CaptureLimit.from_setting(setting)
     site = machine.site
-    if inside or (machine.peer is None and not isinstance(machine, Contained)):
+    if inside or (machine.peer is None and not isinstance(machine, ContainedMachine)):
         return Tap(
             machine,
             (),
@@ -56,7 +56,7 @@ def make_tap(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
             bound,
             machine.name,
         )
-    if kernel.is_its_hosts(machine) and isinstance(machine, Contained):
+    if kernel.is_its_hosts(machine) and isinstance(machine, ContainedMachine):
         namespace, interface = f"/proc/{machine.first.pid}/ns/net", machine.interface
     else:
         name, _, interface = str(machine.peer).partition("/")
@@ -67,7 +67,7 @@ def make_tap(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
 
 
 @dataclass(frozen=True)
-class Bound:
+class CaptureLimit:
     """What keeps a capture from growing: a number of packets, or two files that take turns."""
 
     longest: int
@@ -78,7 +78,7 @@ class Bound:
     """The millions of bytes of each of two files, which may then take one packet more."""
 
     @classmethod
-    def from_setting(cls, setting: CaptureSpec) -> "Bound":
+    def from_setting(cls, setting: CaptureSpec) -> "CaptureLimit":
         longest = _FILE + setting.limit + _PACKET + setting.snap
         if setting.ring:
             return cls(longest, 0, (setting.limit // 2 - setting.snap - _PACKET - _FILE) // _UNIT)
@@ -103,7 +103,7 @@ class Tap:
     interface: str
     file: str
     snap: int
-    bound: Bound
+    bound: CaptureLimit
     where: str
     running: Running | None = field(default=None, init=False)
     began: float | None = field(default=None, init=False)

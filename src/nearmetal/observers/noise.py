@@ -16,7 +16,7 @@ SECONDS = 1.0
 """How long it listens each time."""
 
 
-class Noise:
+class NoiseObserver:
     name: ClassVar[str] = "noise"
     around: ClassVar[bool] = True
     takes: ClassVar[float] = 2 * SECONDS + 0.5
@@ -58,4 +58,4 @@ class NoiseWatch:
         return Observation(artifacts=artifacts, counters=counters)
 
 
-plugin = Noise
+plugin = NoiseObserver

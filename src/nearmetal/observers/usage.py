@@ -32,7 +32,7 @@ _KILLED = 128 + 9
 
 
 @dataclass(frozen=True)
-class _Clock:
+class _ControllerClock:
     """Instants of the controller: what the clocks of machines and sites are compared with."""
 
     time: int
@@ -41,7 +41,7 @@ class _Clock:
     """ns of CLOCK_MONOTONIC, at the same instant."""
 
     @classmethod
-    def read_now(cls) -> "_Clock":
+    def read_now(cls) -> "_ControllerClock":
         return cls(time.time_ns(), time.monotonic_ns())
 
 
@@ -59,7 +59,7 @@ class _Sampler:
     """How far its clock is ahead of the controller's, in ns."""
 
 
-class Usage:
+class UsageObserver:
     name: ClassVar[str] = "usage"
     around: ClassVar[bool] = False
     takes: ClassVar[float] = 0.5
@@ -161,12 +161,12 @@ class UsageWatch:
         self._interval = interval
         self._host = host
         self._exits: Mapping[str, int] = {}
-        self._begun = _Clock.read_now()
+        self._begun = _ControllerClock.read_now()
 
     async def mark_begin(self) -> None:
         """What happens from now on is measured."""
         self._exits = await read_exits(self._host)
-        self._begun = _Clock.read_now()
+        self._begun = _ControllerClock.read_now()
 
     async def stop(self) -> Observation:
         """Of each sampler its lines, and the averages of the time between `mark_begin` and now.
@@ -245,4 +245,4 @@ def _describe_death(ended: Completed) -> str:
     return f"the sampler {how} before the trial was over{': ' + said if said else ''}"
 
 
-plugin = Usage
+plugin = UsageObserver

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from nearmetal.analysis.results import Contrast
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Chart, Column, Panel, Table, Value
-from nearmetal.report.charts.beside import Pair, draw_beside
+from nearmetal.report.charts.beside import FigurePair, draw_beside
 from nearmetal.report.reading import ReportInput
 
 PublishedRatio = Callable[[Contrast], float | None]
@@ -78,7 +78,7 @@ def make_charts(
     """The same drawn; nothing where there is no published ratio to draw."""
     several = len({(contrast.workload, contrast.response) for contrast in contrasts}) > 1
     pairs = [
-        Pair(
+        FigurePair(
             heading=_make_heading(contrast, report, several=several),
             label=" vs ".join(report.labels.name_sides(contrast)[:2]),
             figure=f"{figures.format_ratio(contrast.ratio, contrast.interval)} ×",

@@ -47,7 +47,7 @@ _VERBS: Mapping[tuple[str, str], _Verb] = {
 
 
 @dataclass(frozen=True)
-class Said:
+class ContrastSentence:
     """A contrast in a sentence of its own."""
 
     contrast: Contrast
@@ -58,7 +58,7 @@ class Said:
 class Answer:
     """What is said of one treatment against its reference, a sentence for each contrast."""
 
-    sentences: tuple[Said, ...]
+    sentences: tuple[ContrastSentence, ...]
 
 
 def answer_contrasts(contrasts: Sequence[Contrast], plan: Plan, labels: Labels) -> list[Answer]:
@@ -100,7 +100,9 @@ class _Namer:
         return f"the {noun}" + (f" ({', '.join(brackets)})" if brackets else "")
 
 
-def _write_sentences(group: Sequence[Contrast], namer: _Namer, labels: Labels, has_many: bool) -> Iterator[Said]:
+def _write_sentences(
+    group: Sequence[Contrast], namer: _Namer, labels: Labels, has_many: bool
+) -> Iterator[ContrastSentence]:
     workload: str | None = None
     for place, contrast in enumerate(group):
         treatment, reference = namer.name_sides(contrast)
@@ -109,7 +111,7 @@ def _write_sentences(group: Sequence[Contrast], namer: _Namer, labels: Labels, h
         workload = contrast.workload
         where = f"in {words.strip_controls(workload)}, " if is_new and workload else ""
         text = f"{where}{subject} {_write_clause(contrast, reference, labels)}"
-        yield Said(contrast, f"{_capitalise(text) if where or text.startswith(('the ', 'it ')) else text}.")
+        yield ContrastSentence(contrast, f"{_capitalise(text) if where or text.startswith(('the ', 'it ')) else text}.")
 
 
 def _capitalise(text: str) -> str:

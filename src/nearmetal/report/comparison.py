@@ -9,10 +9,10 @@ from rich.text import Text
 
 from nearmetal.analysis.alone import Alone
 from nearmetal.analysis.apart import AFTER, BEFORE
-from nearmetal.analysis.changes import Change
+from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
-from nearmetal.analysis.two_runs import Compared, Ran, WarnedOf
+from nearmetal.analysis.two_runs import Comparison, RunWarning, StoredRun
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.gate_words import describe_outcome
@@ -34,7 +34,11 @@ _HEADINGS = (
 
 
 def print_comparison(
-    found: Compared, before: Sequence[Ran], after: Sequence[Ran], states: Sequence[State], console: Console
+    found: Comparison,
+    before: Sequence[StoredRun],
+    after: Sequence[StoredRun],
+    states: Sequence[State],
+    console: Console,
 ) -> None:
     """`states` are those of the runs before, then of those after."""
     runs = [*((BEFORE, run) for run in before), *((AFTER, run) for run in after)]
@@ -64,12 +68,12 @@ def print_comparison(
     console.print(f"{closing}: a change has whatever was not the same between them for its cause.", style="dim")
 
 
-def print_gates(found: Compared, console: Console) -> None:
+def print_gates(found: Comparison, console: Console) -> None:
     for outcome, line in zip(found.gates, describe_gates(found), strict=True):
         console.print(line, style="bold green" if outcome.met else "bold red")
 
 
-def describe_gates(found: Compared) -> list[str]:
+def describe_gates(found: Comparison) -> list[str]:
     """A sentence each."""
     of = "contrast" if any(map(_is_of_costs, found.changes)) else "treatment"
     name = "comparison" if of == "contrast" else "treatment"
@@ -93,21 +97,21 @@ def describe_gates(found: Compared) -> list[str]:
     ]
 
 
-def make_labels(found: Compared, runs: Sequence[Ran]) -> Labels:
+def make_labels(found: Comparison, runs: Sequence[StoredRun]) -> Labels:
     sides = [(one.treatment, one.reference) for one in found.changes]
     sides += [(one.treatment, one.reference) for one in found.alone]
     kinds = {key: kind for run in runs for key, kind in find_response_kinds(run.manifest.plan).items()}
     return Labels.from_treatments((side for pair in sides for side in pair), kinds)
 
 
-def name_change(change: Change, found: Compared, labels: Labels) -> str:
+def name_change(change: ResponseChange, found: Comparison, labels: Labels) -> str:
     """ "web, docker vs host"; the workload where there are several."""
     has_several = len({one.workload for one in found.changes}) > 1
     where = f"{words.name_workload(change.workload)}, " if has_several else ""
     return where + (labels.name_treatment(change.treatment) if change.of == "treatment" else labels.name_versus(change))
 
 
-def tell_verdict(change: Change) -> tuple[str, Tone]:
+def tell_verdict(change: ResponseChange) -> tuple[str, Tone]:
     """In words, with what it means."""
     if change.verdict is Verdict.WITHDRAWN:
         return "withdrawn", "worse"
@@ -117,7 +121,7 @@ def tell_verdict(change: Change) -> tuple[str, Tone]:
     return f"{change.verdict}{f', {tone}' if tone in ('better', 'worse') else ''}", tone
 
 
-def describe_change(change: Change, shared: Sequence[str] = ()) -> str:
+def describe_change(change: ResponseChange, shared: Sequence[str] = ()) -> str:
     """How large it is, why there is no verdict, and what it is warned of but for what is `shared` with others."""
     if not _has_estimate(change):
         return (
@@ -129,7 +133,7 @@ def describe_change(change: Change, shared: Sequence[str] = ()) -> str:
     return f"{describe_size(change)}{''.join(f'; {one}' for one in (_explain_reason(change), *texts) if one)}"
 
 
-def describe_size(change: Change) -> str:
+def describe_size(change: ResponseChange) -> str:
     """ "0.90 × what it was (0.88 to 0.92)", "changed by +0.2 points (+0.1 to +0.3)"."""
     number, bracket, interval = words.format_estimate(change).partition(" (")
     if number == figures.UNBOUNDED:
@@ -140,7 +144,7 @@ def describe_size(change: Change) -> str:
     return f"{became}{bracket}{interval}"
 
 
-def _print_run(when: str, run: Ran, state: State, console: Console) -> None:
+def _print_run(when: str, run: StoredRun, state: State, console: Console) -> None:
     manifest = run.manifest
     line = Text(f"{when}: {words.strip_controls(manifest.study.name)} of {manifest.created}: ", overflow="fold")
     line.append_text(counts_line(count(run.records)))
@@ -151,7 +155,7 @@ def _print_run(when: str, run: Ran, state: State, console: Console) -> None:
     console.print(f"  folder: {words.strip_controls(run.name)}", soft_wrap=True)
 
 
-def _group_warnings(warnings: Sequence[WarnedOf], runs: int) -> list[tuple[str, str]]:
+def _group_warnings(warnings: Sequence[RunWarning], runs: int) -> list[tuple[str, str]]:
     """Each with those of so many runs that it is of: what is the same of several is told once."""
     runs_of: dict[str, list[str]] = {}
     for warning in warnings:
@@ -201,13 +205,13 @@ def _shorten_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _list_shared(changes: Sequence[Change]) -> list[str]:
+def _list_shared(changes: Sequence[ResponseChange]) -> list[str]:
     """What there is to be warned of in each of several changes that something can be said of."""
     first, *others = [[warning.text for warning in one.warnings] for one in changes if _has_estimate(one)] or [[]]
     return [text for text in first if others and all(text in texts for texts in others)]
 
 
-def _print_change(change: Change, what: str, shared: Sequence[str], labels: Labels, console: Console) -> None:
+def _print_change(change: ResponseChange, what: str, shared: Sequence[str], labels: Labels, console: Console) -> None:
     verdict, tone = tell_verdict(change)
     line = Text.assemble(
         (f"{words.SIGNS[tone]} {verdict}", STYLES[tone]),
@@ -216,11 +220,11 @@ def _print_change(change: Change, what: str, shared: Sequence[str], labels: Labe
     console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _is_of_costs(change: Change) -> bool:
+def _is_of_costs(change: ResponseChange) -> bool:
     return change.of == "contrast"
 
 
-def _has_estimate(change: Change) -> bool:
+def _has_estimate(change: ResponseChange) -> bool:
     return change.ratio is not None or change.difference is not None
 
 
@@ -235,7 +239,7 @@ _REASONS = {
 """Why there is no verdict, where one of the runs is the reason."""
 
 
-def _explain_reason(change: Change) -> str:
+def _explain_reason(change: ResponseChange) -> str:
     """Why there is no verdict, or ""."""
     if change.reason == "no-margin" and not _is_of_costs(change):
         return "its median was 0, so a margin in percent of it means nothing"
@@ -248,7 +252,7 @@ def _explain_reason(change: Change) -> str:
     return words.explain_undecided(change)
 
 
-def _small_print(changes: Sequence[Change], has_several: bool) -> str:
+def _small_print(changes: Sequence[ResponseChange], has_several: bool) -> str:
     having = [change for change in changes if _has_estimate(change)]
     if not having:
         return "nothing can be compared"

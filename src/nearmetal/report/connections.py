@@ -16,7 +16,7 @@ from nearmetal.report.reading import ReportInput
 
 
 @dataclass(frozen=True)
-class Row:
+class ConnectionFigure:
     """One figure: its published name, its unit, and where it stands in the two documents, with the factor to it."""
 
     name: str
@@ -29,8 +29,8 @@ class Row:
     """What the load document's figure is divided by; httperf's is divided already."""
 
 
-def _make_row(name: str, httperf: str, load: str) -> Row:
-    return Row(name, "s", httperf, load, 1e-3, 1e-9)
+def _make_row(name: str, httperf: str, load: str) -> ConnectionFigure:
+    return ConnectionFigure(name, "s", httperf, load, 1e-3, 1e-9)
 
 
 _SPREAD = {"min": "min", "avg": "mean", "max": "max", "median": "median", "stddev": "stddev"}
@@ -46,48 +46,52 @@ _ERRORS = {
 }
 
 ROWS = (
-    Row("connections", "", "connections.opened", "connections.opened"),
-    Row("requests", "", "requests.sent", "requests.sent"),
-    Row("replies", "", "replies.count", "requests.completed"),
-    Row("test duration", "s", "duration_s", "elapsed_ns", load_size=1e-9),
-    Row("connect burst length", "", "connections.burst_max", "connections.burst_max"),
-    Row("connection rate", "1/s", "connections.rate", "connections.opened", load_size=1e9, per="elapsed_ns"),
-    Row("time per connection", "s", "connections.period_ms", "elapsed_ns", 1e-3, 1e-9, per="connections.opened"),
-    Row("concurrent connections, at most", "", "connections.concurrent_max", "connections.concurrent_max"),
+    ConnectionFigure("connections", "", "connections.opened", "connections.opened"),
+    ConnectionFigure("requests", "", "requests.sent", "requests.sent"),
+    ConnectionFigure("replies", "", "replies.count", "requests.completed"),
+    ConnectionFigure("test duration", "s", "duration_s", "elapsed_ns", load_size=1e-9),
+    ConnectionFigure("connect burst length", "", "connections.burst_max", "connections.burst_max"),
+    ConnectionFigure(
+        "connection rate", "1/s", "connections.rate", "connections.opened", load_size=1e9, per="elapsed_ns"
+    ),
+    ConnectionFigure(
+        "time per connection", "s", "connections.period_ms", "elapsed_ns", 1e-3, 1e-9, per="connections.opened"
+    ),
+    ConnectionFigure("concurrent connections, at most", "", "connections.concurrent_max", "connections.concurrent_max"),
     *(
         _make_row(f"connection time {name}", f"connection_ms.{key}", f"connection_ns.{key}")
         for name, key in _SPREAD.items()
     ),
     _make_row("connection time connect", "connect_ms.mean", "connect_ns.mean"),
-    Row("replies per connection", "", "connections.replies_each", "connections.replies_each"),
-    Row("request rate", "1/s", "requests.rate", "requests.sent", load_size=1e9, per="elapsed_ns"),
-    Row("time per request", "s", "requests.period_ms", "elapsed_ns", 1e-3, 1e-9, per="requests.sent"),
-    Row("request size", "B", "requests.bytes_each", "bytes.sent", per="requests.sent"),
+    ConnectionFigure("replies per connection", "", "connections.replies_each", "connections.replies_each"),
+    ConnectionFigure("request rate", "1/s", "requests.rate", "requests.sent", load_size=1e9, per="elapsed_ns"),
+    ConnectionFigure("time per request", "s", "requests.period_ms", "elapsed_ns", 1e-3, 1e-9, per="requests.sent"),
+    ConnectionFigure("request size", "B", "requests.bytes_each", "bytes.sent", per="requests.sent"),
     *(
-        Row(f"reply rate {name}", "1/s", f"reply_rate.{key}", f"reply_rate.{key}")
+        ConnectionFigure(f"reply rate {name}", "1/s", f"reply_rate.{key}", f"reply_rate.{key}")
         for name, key in _SPREAD.items()
         if name != "median"
     ),
-    Row("reply rate samples", "", "reply_rate.samples", "reply_rate.samples"),
+    ConnectionFigure("reply rate samples", "", "reply_rate.samples", "reply_rate.samples"),
     _make_row("reply time response", "first_byte_ms.mean", "first_byte_ns.mean"),
     _make_row("reply time transfer", "transfer_ms.mean", "transfer_ns.mean"),
-    Row("reply size header", "B", "reply_bytes.header", "bytes.header", per="requests.completed"),
-    Row("reply size content", "B", "reply_bytes.content", "bytes.body", per="requests.completed"),
-    Row("reply size footer", "B", "reply_bytes.footer", ""),
-    Row("reply size total", "B", "reply_bytes.total", "bytes.replies", per="requests.completed"),
+    ConnectionFigure("reply size header", "B", "reply_bytes.header", "bytes.header", per="requests.completed"),
+    ConnectionFigure("reply size content", "B", "reply_bytes.content", "bytes.body", per="requests.completed"),
+    ConnectionFigure("reply size footer", "B", "reply_bytes.footer", ""),
+    ConnectionFigure("reply size total", "B", "reply_bytes.total", "bytes.replies", per="requests.completed"),
     *(
-        Row(f"reply status {name}", "", f"status.{name}", f"status.{name}")
+        ConnectionFigure(f"reply status {name}", "", f"status.{name}", f"status.{name}")
         for name in ("1xx", "2xx", "3xx", "4xx", "5xx")
     ),
-    Row("CPU time user", "s", "cpu_s.user", "cpu_ns.user", load_size=1e-9),
-    Row("CPU time system", "s", "cpu_s.system", "cpu_ns.system", load_size=1e-9),
-    Row("CPU user", "share", "cpu_percent.user", "cpu_ns.user", 0.01, per="elapsed_ns"),
-    Row("CPU system", "share", "cpu_percent.system", "cpu_ns.system", 0.01, per="elapsed_ns"),
-    Row("CPU total", "share", "cpu_percent.total", "cpu_ns.total", 0.01, per="elapsed_ns"),
-    Row("net I/O", "B/s", "net.kibibytes_per_s", "bytes.all", 1024, 1e9, per="elapsed_ns"),
-    Row("net I/O in bits", "bit/s", "net.megabits_per_s", "bytes.all", 1e6, 8e9, per="elapsed_ns"),
-    Row("errors total", "", "errors.total", "errors.total"),
-    *(Row(f"errors {name}", "", f"errors.{name}", f"errors.{key}") for name, key in _ERRORS.items()),
+    ConnectionFigure("CPU time user", "s", "cpu_s.user", "cpu_ns.user", load_size=1e-9),
+    ConnectionFigure("CPU time system", "s", "cpu_s.system", "cpu_ns.system", load_size=1e-9),
+    ConnectionFigure("CPU user", "share", "cpu_percent.user", "cpu_ns.user", 0.01, per="elapsed_ns"),
+    ConnectionFigure("CPU system", "share", "cpu_percent.system", "cpu_ns.system", 0.01, per="elapsed_ns"),
+    ConnectionFigure("CPU total", "share", "cpu_percent.total", "cpu_ns.total", 0.01, per="elapsed_ns"),
+    ConnectionFigure("net I/O", "B/s", "net.kibibytes_per_s", "bytes.all", 1024, 1e9, per="elapsed_ns"),
+    ConnectionFigure("net I/O in bits", "bit/s", "net.megabits_per_s", "bytes.all", 1e6, 8e9, per="elapsed_ns"),
+    ConnectionFigure("errors total", "", "errors.total", "errors.total"),
+    *(ConnectionFigure(f"errors {name}", "", f"errors.{name}", f"errors.{key}") for name, key in _ERRORS.items()),
 )
 
 PERCENTILES = ("p50", "p90", "p95", "p99", "p999", "max")

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 from nearmetal.analysis.gates import Case, GateOutcome
 from nearmetal.analysis.responses import key_of
-from nearmetal.analysis.results import Concluded, Contrast
-from nearmetal.analysis.two_runs import Compared
+from nearmetal.analysis.results import Contrast, ContrastResult
+from nearmetal.analysis.two_runs import Comparison
 from nearmetal.plain import strip_controls
 from nearmetal.report import words
 from nearmetal.report.blocks import Tone
@@ -57,7 +57,7 @@ class GatePage:
     notes: Sequence[str] = field(default=())
 
 
-def describe_compared(found: Compared, labels: Labels, study: str) -> GatePage:
+def describe_compared(found: Comparison, labels: Labels, study: str) -> GatePage:
     """A comparison of runs."""
     rows = []
     for change in found.changes:
@@ -128,7 +128,7 @@ def describe_outcomes(outcomes: Iterable[GateOutcome]) -> list[str]:
     return [describe_outcome(outcome, "comparison", "its reference") for outcome in outcomes]
 
 
-def _tell_warnings(compared: Sequence[Concluded | Contrast], names: Sequence[str]) -> Iterator[str]:
+def _tell_warnings(compared: Sequence[ContrastResult | Contrast], names: Sequence[str]) -> Iterator[str]:
     """Each with the comparisons that have it, unless all have."""
     having: dict[str, list[str]] = {}
     for one, name in zip(compared, names, strict=True):
@@ -210,7 +210,7 @@ def _add_suite(
             ElementTree.SubElement(test, "system-out").text = f"{told} ({row.level})" if row else told
 
 
-def _make_key(one: Concluded | Case) -> tuple[str, ...]:
+def _make_key(one: ContrastResult | Case) -> tuple[str, ...]:
     return one.workload, one.response, key_of(one.treatment), key_of(one.reference)
 
 

@@ -27,7 +27,7 @@ class _Step(BaseModel):
     """Whether the generator was the limit, so that the rates are its own."""
 
 
-class _Document(BaseModel):
+class _RampDocument(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     steps: tuple[_Step, ...] = ()
@@ -88,7 +88,7 @@ def _make_ramp(workload: str, treatment: Assignment, records: Iterable[TrialReco
 def _read_steps(content: bytes | None) -> tuple[_Step, ...] | None:
     """None of a document that cannot be read."""
     try:
-        return _Document.model_validate_json(content or b"").steps
+        return _RampDocument.model_validate_json(content or b"").steps
     except ValidationError:
         return None
 

@@ -2,17 +2,17 @@
 
 import math
 
-from nearmetal.analysis.attribution import Attributed
+from nearmetal.analysis.attribution import TraitContrast
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Value
 
 
-def show_difference(one: Attributed) -> str:
+def show_difference(one: TraitContrast) -> str:
     """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
     return words.format_size(one.estimate, one.interval, one.scale, one.trait.unit)
 
 
-def write_clause(one: Attributed) -> str:
+def write_clause(one: TraitContrast) -> str:
     """ "2.1 × the packets for each request (1.9 to 2.3)", "+0.4 super-segments for each request (+0.2 to +0.5)"."""
     change, bracket, spread = show_difference(one).partition(" (")
     if one.scale == "ratio":
@@ -22,7 +22,7 @@ def write_clause(one: Attributed) -> str:
     return f"{change} {what}{bracket}{spread}"
 
 
-def list_values(one: Attributed) -> tuple[Value, ...]:
+def list_values(one: TraitContrast) -> tuple[Value, ...]:
     """For programs: estimate, low and high end of the interval, scale, unit, blocks."""
     ends = (one.estimate, *(one.interval or (None, None)))
     estimate, low, high = (figures.UNBOUNDED if end is not None and math.isinf(end) else end for end in ends)
@@ -39,7 +39,7 @@ def count_by_chance(compared: int, level: float) -> str:
     return f"by chance alone {compared * level:.2g} would on average, at most"
 
 
-def badge_difference(one: Attributed) -> Badge:
+def badge_difference(one: TraitContrast) -> Badge:
     if one.interval is None:
         return Badge("too few blocks")
     if one.is_same:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from nearmetal.analysis.attribution import Attributed, attributed, nil
+from nearmetal.analysis.attribution import TraitContrast, attributed, nil
 from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.traits import Trait
@@ -28,7 +28,7 @@ _EVENTS = "events"
 @dataclass(frozen=True)
 class Explanation:
     contrast: Contrast
-    found: Sequence[Attributed]
+    found: Sequence[TraitContrast]
     nil: Sequence[Trait]
     """What did not happen on either side."""
 

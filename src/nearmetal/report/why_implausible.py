@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nearmetal.analysis.attribution import Attributed
+from nearmetal.analysis.attribution import TraitContrast
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Assignment, Description
 from nearmetal.report import figures, words
@@ -48,14 +48,14 @@ def _name_bound(treatment: Assignment, report: ReportInput) -> str:
     return ""
 
 
-def make_box(contrast: Contrast, found: Sequence[Attributed], report: ReportInput) -> Notice:
+def make_box(contrast: Contrast, found: Sequence[TraitContrast], report: ReportInput) -> Notice:
     said = words.write_sentence(contrast, report.labels)
     behind = _name_bound(contrast.reference, report) or _name_bound(contrast.treatment, report)
     text = f"A virtual machine is ahead of {behind}, which is not plausible by itself: {said}."
     return Notice(f"{text} What to check, and what was seen:", "warning", tuple(_list_checks(contrast, found, report)))
 
 
-def _list_checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput) -> Iterator[tuple[str, str]]:
+def _list_checks(contrast: Contrast, found: Sequence[TraitContrast], report: ReportInput) -> Iterator[tuple[str, str]]:
     """Each question and its answer, as far as there is one."""
     sides = report.labels.name_sides(contrast)[:2]
     warned = [(one.code, one.text) for one in contrast.warnings]
@@ -86,7 +86,7 @@ def _has_clients(contrast: Contrast, report: ReportInput) -> bool:
     return all(one.has_clients for one in workloads if one.name == contrast.workload)
 
 
-def _describe_packets(found: Sequence[Attributed], sides: tuple[str, ...]) -> str:
+def _describe_packets(found: Sequence[TraitContrast], sides: tuple[str, ...]) -> str:
     """What was seen of them on either side; "" where nothing was on both."""
     figured = {one.trait.name: one for one in found}
     return "; ".join(

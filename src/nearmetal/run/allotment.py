@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nearmetal import cpu_lists
 from nearmetal.lab import cgroup_limits
-from nearmetal.lab.cgroup_limits import Limits
+from nearmetal.lab.cgroup_limits import GroupLimits
 from nearmetal.lab.read_lines import Lines
 from nearmetal.model import Handle, Machine, Readback, Site, Stage
 from nearmetal.run import placement
@@ -33,7 +33,7 @@ class PlacedMachine:
 
 
 @dataclass(frozen=True)
-class Found:
+class MachineResources:
     """What a machine finds itself to have; None for what it does not tell."""
 
     cpus: int | None
@@ -46,9 +46,9 @@ class Allotment:
     """What the machines of a boot have."""
 
     placed: tuple[PlacedMachine, ...]
-    limits: tuple[Limits | None, ...]
+    limits: tuple[GroupLimits | None, ...]
     """Of those placed, in their order; None for one of which its site's kernel tells nothing."""
-    found: tuple[Found, ...]
+    found: tuple[MachineResources, ...]
     """By the servers, then the clients."""
     where: tuple[Readback | None, ...]
     """Whether each of those placed is on its CPUs, in their order; None for one that is not ours to place."""
@@ -71,14 +71,16 @@ async def read(placed: Sequence[PlacedMachine], vitals: Sequence[Vitals]) -> All
     """With what was read of the servers, then the clients. MachineLost; HostCannot of a host that does not tell."""
     sites = {one.site.name: one.site for one in placed}
     read_sites = (_read_site(site, [one for one in placed if one.site.name == name]) for name, site in sites.items())
-    found: dict[str, tuple[Limits | None, Readback | None]] = {}
+    found: dict[str, tuple[GroupLimits | None, Readback | None]] = {}
     for told in await asyncio.gather(*read_sites):
         found |= told
     limits, where = zip(*(found[one.handle.name] for one in placed), strict=True) if placed else ((), ())
     return Allotment(tuple(placed), limits, tuple(_find_found(one.lines or {}) for one in vitals), where)
 
 
-async def _read_site(site: Site, placed: Sequence[PlacedMachine]) -> dict[str, tuple[Limits | None, Readback | None]]:
+async def _read_site(
+    site: Site, placed: Sequence[PlacedMachine]
+) -> dict[str, tuple[GroupLimits | None, Readback | None]]:
     pids = await asyncio.gather(*(placement.list_processes(one.handle, site) for one in placed))
     threads = await placement.read_threads(pids, site)
     limits = await cgroup_limits.limits([one.groups for one in threads], site)
@@ -88,10 +90,10 @@ async def _read_site(site: Site, placed: Sequence[PlacedMachine]) -> dict[str, t
     }
 
 
-def _find_found(lines: Lines) -> Found:
+def _find_found(lines: Lines) -> MachineResources:
     online, memory = (lines.get(path, ("",))[0] for path in (ONLINE, MEMORY))
     words = memory.split()
-    return Found(
+    return MachineResources(
         len(cpu_lists.parse(online)) if online else None,
         int(words[1]) * 1024 if words[:1] == ["MemTotal:"] else None,
     )
@@ -101,7 +103,7 @@ def _list_machines_of(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
 
 
-def limits_changed(before: Limits | None, after: Limits | None) -> list[str]:
+def limits_changed(before: GroupLimits | None, after: GroupLimits | None) -> list[str]:
     """Pure."""
     if before is None or after is None:
         return []
@@ -119,7 +121,7 @@ def limits_changed(before: Limits | None, after: Limits | None) -> list[str]:
     return problems
 
 
-def found_changed(had: Found, has: Found) -> list[str]:
+def found_changed(had: MachineResources, has: MachineResources) -> list[str]:
     """Pure."""
     problems = []
     if None not in (had.cpus, has.cpus) and had.cpus != has.cpus:

@@ -37,7 +37,7 @@ class Ticks:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ContentionReading:
     """What a site's kernel has counted so far."""
 
     at: float
@@ -53,7 +53,7 @@ class Accounts:
     """What was spent so far: by each machine (servers, then clients), and by their sites as a whole."""
 
     machines: tuple[Cost | None, ...]
-    sites: Mapping[str, Reading]
+    sites: Mapping[str, ContentionReading]
     """A site that cannot be read is absent."""
 
 
@@ -81,7 +81,7 @@ def _list_machines_of(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
 
 
-async def _read(site: Site) -> Reading | None:
+async def _read(site: Site) -> ContentionReading | None:
     pressure = b""
     try:
         stat = await site.get("/proc/stat")
@@ -92,13 +92,13 @@ async def _read(site: Site) -> Reading | None:
     return parse(stat.decode(), pressure.decode(), time.monotonic())
 
 
-def parse(stat: str, pressure: str, at: float) -> Reading:
+def parse(stat: str, pressure: str, at: float) -> ContentionReading:
     """From the text of /proc/stat and /proc/pressure/cpu ("" where there is none)."""
     lines = [line.split() for line in stat.splitlines()]
     ticks = {int(words[0][3:]): _count_ticks(list(map(int, words[1:9]))) for words in lines if _is_one_cpu(words)}
     some = next((line.split() for line in pressure.splitlines() if line.startswith("some ")), [])
     total = next((int(word.removeprefix("total=")) for word in some if word.startswith("total=")), None)
-    return Reading(at, ticks, None if total is None else total / 1e6)
+    return ContentionReading(at, ticks, None if total is None else total / 1e6)
 
 
 def _is_one_cpu(words: Sequence[str]) -> bool:
@@ -131,7 +131,9 @@ def measure_contention(
     return dict(sorted(shares.items()))
 
 
-def _of_site(before: Reading, after: Reading, used: Sequence[int], ours: float | None) -> dict[str, Any]:
+def _of_site(
+    before: ContentionReading, after: ContentionReading, used: Sequence[int], ours: float | None
+) -> dict[str, Any]:
     pairs = [(before.ticks[cpu], after.ticks[cpu]) for cpu in used]
     total = sum(end.total - start.total for start, end in pairs)
     stolen = sum(end.stolen - start.stolen for start, end in pairs)

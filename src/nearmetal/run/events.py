@@ -57,7 +57,7 @@ class BlockSink(Protocol):
     def emit(self, event: Event) -> None: ...
 
 
-class Stream:
+class EventStream:
     """Writes durable events down, then tells every listener. Of what is told anew after every boot the first counts."""
 
     def __init__(self, journal: Journal, listeners: tuple[Listener, ...] = ()) -> None:

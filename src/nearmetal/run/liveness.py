@@ -47,7 +47,7 @@ Switches = Mapping[tuple[str, str], Mapping[str, Outside]]
 
 
 @dataclass(frozen=True)
-class Reading:
+class LivenessReading:
     inside: tuple[Vitals, ...]
     """Of servers, then clients."""
     outside: Switches = field(default_factory=dict)
@@ -59,9 +59,9 @@ class Liveness:
 
     stage: Stage
     handles: Mapping[str, Handle]
-    laid: Reading
+    laid: LivenessReading
     """At the end of their boot: how it is to stay."""
-    seen: Reading
+    seen: LivenessReading
     """After the trial before: counters go on from there."""
     given: Allotment
     """At the end of their boot."""
@@ -76,7 +76,7 @@ class Liveness:
     ) -> "Liveness":
         """MachineLost, HostCannot."""
         by_name = {handle.name: handle for handle in handles}
-        seen = Reading(await _read_inside(stage, by_name), await _read_switches(stage))
+        seen = LivenessReading(await _read_inside(stage, by_name), await _read_switches(stage))
         given = await read_allotment(placed, seen.inside)
         return cls(stage, by_name, seen, seen, given, given)
 
@@ -87,7 +87,7 @@ class Liveness:
     async def find_faults(self) -> list[Fault]:
         """What has happened to them since the trial before. MachineLost, HostCannot."""
         inside, outside = await asyncio.gather(self.read_inside(), _read_switches(self.stage))
-        seen, allotted = Reading(inside, outside), await read_allotment(self.given.placed, inside)
+        seen, allotted = LivenessReading(inside, outside), await read_allotment(self.given.placed, inside)
         faults = [*judge_readings(self.machines, self.laid, self.seen, seen), *find_kills(self.allotted, allotted)]
         self.warnings = [*find_stalls(self.machines, self.seen, seen, self.allotted, allotted)]
         self.seen, self.allotted = seen, allotted
@@ -191,7 +191,9 @@ def parse_interfaces(text: str) -> dict[str, Outside]:
     }
 
 
-def judge_readings(machines: Sequence[Machine], laid: Reading, before: Reading, after: Reading) -> list[Fault]:
+def judge_readings(
+    machines: Sequence[Machine], laid: LivenessReading, before: LivenessReading, after: LivenessReading
+) -> list[Fault]:
     """What is not as it was laid, and what has happened since `before`, by the machines in their order. Pure."""
     readings = zip(laid.inside, before.inside, after.inside, strict=True)
     faults = [
@@ -295,7 +297,7 @@ def _count_kills(lines: Lines) -> int:
 
 
 def find_stalls(
-    machines: Sequence[Machine], before: Reading, after: Reading, given: Allotment, now: Allotment
+    machines: Sequence[Machine], before: LivenessReading, after: LivenessReading, given: Allotment, now: Allotment
 ) -> Iterator[Warned]:
     """Machines all of whose programs waited for memory, as pressure tells: of their own kernels, else of their groups.
     Pure."""

@@ -11,13 +11,13 @@ from nearmetal.run.block import BlockRunner, BlockTask
 from nearmetal.run.events import (
     BlockEnded,
     Event,
+    EventStream,
     FactsSeen,
     LookTaken,
     NothingToCompare,
     RunEnded,
     RunResumed,
     RunStarted,
-    Stream,
     TrialEnded,
     Withdrawn,
     emit_left,
@@ -79,7 +79,7 @@ class RunCourse:
         self.made_of = _MadeOf(self.manifest, self.happened)
         self._journal = Journal(folder.journal)
         # Last, so that all hear first of a trial, and then that it was its treatment's last.
-        self.stream = Stream(self._journal, (*listeners, self._follow_event))
+        self.stream = EventStream(self._journal, (*listeners, self._follow_event))
         for known in self.made_of.known:
             self.stream.note_event(known)
 
@@ -136,7 +136,7 @@ async def _run_block_until_whole(
     progress: Progress,
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
-    stream: Stream,
+    stream: EventStream,
     made_of: "_MadeOf",
 ) -> None:
     manifest = folder.read_manifest()

@@ -21,7 +21,7 @@ _SHORTEST = 0.1
 
 
 @dataclass(frozen=True)
-class Reading:
+class SuspensionReading:
     """Since each host booted."""
 
     asleep: float
@@ -30,10 +30,12 @@ class Reading:
     """How often others were, by their sites' names; those that do not tell are absent."""
 
 
-async def read(stage: Stage) -> Reading:
+async def read(stage: Stage) -> SuspensionReading:
     far = {one.site.name: one.site for one in (*stage.servers, *stage.clients) if one.site.spec is not None}
     counts = await asyncio.gather(*map(_read_count, far.values()))
-    return Reading(measure_sleep(), {name: count for name, count in zip(far, counts, strict=True) if count is not None})
+    return SuspensionReading(
+        measure_sleep(), {name: count for name, count in zip(far, counts, strict=True) if count is not None}
+    )
 
 
 def measure_sleep() -> float:
@@ -48,7 +50,7 @@ async def _read_count(site: Site) -> int | None:
         return None
 
 
-def describe_suspension(before: Reading, after: Reading) -> str | None:
+def describe_suspension(before: SuspensionReading, after: SuspensionReading) -> str | None:
     """Why what was measured between two readings does not count; None where no host is known to have slept. Pure."""
     seconds = after.asleep - before.asleep
     if seconds > _SHORTEST:

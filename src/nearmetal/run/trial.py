@@ -99,7 +99,7 @@ class Beginning:
 
     since: float
     """Unix time."""
-    awake: suspension.Reading
+    awake: suspension.SuspensionReading
     vitals: tuple[Vitals, ...]
 
 
@@ -173,7 +173,7 @@ class _Trial:
         self._hosts_before = clock_gate.NO_HOST_CLOCKS
         self._host_clocks: Mapping[str, ClockRecord] = {}
         self._beginning = Beginning(
-            time.time(), suspension.Reading(suspension.measure_sleep(), {}), task.liveness.seen.inside
+            time.time(), suspension.SuspensionReading(suspension.measure_sleep(), {}), task.liveness.seen.inside
         )
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from nearmetal.errors import MALFORMED, MachineLost, NearmetalError, ToolFailed
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.read_files import FileReader, FilesRead
+from nearmetal.lab.read_files import FilesRead, MachineFileReader
 from nearmetal.lab.read_lines import Lines, build_grep, choose_lines, parse_grep, read_lines
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Machine, Site
@@ -109,7 +109,7 @@ async def _ask_vitals(where: Machine | Site, paths: Sequence[str]) -> Vitals:
             asked = time.monotonic()
             lines = await read_lines(where, _PATTERN, paths)
             return Vitals(lines, Clock(asked, time.monotonic(), _find_uptime(lines)))
-        if isinstance(where, FileReader):
+        if isinstance(where, MachineFileReader):
             with contextlib.suppress(ToolFailed):
                 return _make_vitals(where, await where.read_files(paths))
         return await _run(where, paths)

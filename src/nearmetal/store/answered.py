@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, SkipValidation
 
 from nearmetal.model import Document, Frozen
-from nearmetal.store.query import Answer
+from nearmetal.store.query import QueryResult
 
 
 class ColumnTold(Frozen):
@@ -27,7 +27,7 @@ class QueryAnswer(Document):
     """Moments are texts; numbers that are not finite are null. There may be millions, made plain by `document_of`."""
 
 
-def document_of(answer: Answer) -> QueryAnswer:
+def document_of(answer: QueryResult) -> QueryAnswer:
     return QueryAnswer(
         columns=tuple(ColumnTold(name=name, type=kind) for name, kind in answer.columns),
         rows=tuple(tuple(map(_to_json_value, row)) for row in answer.rows),

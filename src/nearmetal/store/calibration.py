@@ -25,7 +25,7 @@ class CalibrationPair(Frozen):
     """Why nothing can be told: as of a contrast, "too-few-blocks" or what keeps its values from being compared."""
 
 
-class Alike(CalibrationPair):
+class AAComparison(CalibrationPair):
     """Two names of the same thing, in a primary response."""
 
     is_different: bool | None
@@ -118,7 +118,7 @@ class Calibration(Document):
     """`unsound`: something alike was called different, or an injected difference lies outside its interval. `unknown`:
     none was wrong, but some of them cannot be told, or no injected difference was told from none: a fault of that size
     would not have been seen either."""
-    alike: tuple[Alike, ...]
+    alike: tuple[AAComparison, ...]
     injected: tuple[InjectedDifference, ...]
     noise: tuple[Noise, ...]
     disturbances: tuple[Disturbance, ...]
@@ -126,12 +126,12 @@ class Calibration(Document):
     """Of the run and of these comparisons."""
 
     @property
-    def compared(self) -> tuple[Alike | InjectedDifference, ...]:
+    def compared(self) -> tuple[AAComparison | InjectedDifference, ...]:
         """All of which the right answer is known."""
         return (*self.alike, *self.injected)
 
     @property
-    def untold(self) -> tuple[Alike | InjectedDifference, ...]:
+    def untold(self) -> tuple[AAComparison | InjectedDifference, ...]:
         """Those of which nothing can be told."""
         return tuple(one for one in self.compared if one.is_right is None)
 

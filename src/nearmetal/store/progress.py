@@ -11,7 +11,7 @@ from nearmetal.model import Identity, TrialRecord, TrialStatus, identify_assignm
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 
 
-class Row(NamedTuple):
+class TreatmentRow(NamedTuple):
     """A treatment under a workload: one trial, or as many as there are repeats, in each block."""
 
     treatment: Identity
@@ -52,7 +52,7 @@ class RunProgress:
         self.last_ns = 0
         """When the last event was written."""
         self._ids: dict[tuple[int, int], set[str]] = defaultdict(set)
-        self._ended: dict[Row, dict[int, list[EndedTrial]]] = {}
+        self._ended: dict[TreatmentRow, dict[int, list[EndedTrial]]] = {}
         self._ends: list[Mapping[str, Any]] = []
         self._begun_again = 0
         self._before = 0
@@ -84,7 +84,7 @@ class RunProgress:
         self._ids[trial.block, trial.attempt].add(trial.id)
         self.attempts[trial.block] = max(trial.attempt, self.attempts.get(trial.block, 0))
         seconds = sum(record.phases_ns.values()) / 1e9
-        row = Row(identify_assignment(trial.treatment), trial.workload)
+        row = TreatmentRow(identify_assignment(trial.treatment), trial.workload)
         ended = EndedTrial(trial.attempt, trial.repeat, record.status, record.reason or "", seconds)
         self._ended.setdefault(row, {}).setdefault(trial.block, []).append(ended)
 
@@ -137,7 +137,7 @@ class RunProgress:
         """Ids of the trials of an attempt that have a record."""
         return frozenset(self._ids[block, attempt])
 
-    def list_ended(self, row: Row) -> Mapping[int, Sequence[EndedTrial]]:
+    def list_ended(self, row: TreatmentRow) -> Mapping[int, Sequence[EndedTrial]]:
         """By block, in the order in which they ended."""
         return self._ended.get(row, {})
 

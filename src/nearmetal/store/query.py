@@ -108,7 +108,7 @@ _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """A result: names and types of its columns, and its rows as plain values. Moments with a time zone are texts."""
 
     columns: tuple[tuple[str, str], ...]
@@ -128,7 +128,7 @@ def require_duckdb() -> None:
 
 def answer_query(
     sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None], most: int | None = None
-) -> Answer:
+) -> QueryResult:
     """The answer to a question. BadInput when it cannot be understood, with the tables and their columns if a name is
     unknown.
 
@@ -240,7 +240,7 @@ def _is_reading(statement: "Statement") -> bool:
     return True
 
 
-def _run_interruptibly(database: "Database", work: Callable[[], Answer]) -> Answer:
+def _run_interruptibly(database: "Database", work: Callable[[], QueryResult]) -> QueryResult:
     """In a thread of its own, for DuckDB gives Python no moment in which Ctrl-C could be heard."""
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(work)
@@ -253,13 +253,13 @@ def _run_interruptibly(database: "Database", work: Callable[[], Answer]) -> Answ
             raise
 
 
-def _fetch_answer(database: "Database", sql: str, most: int | None) -> Answer:
+def _fetch_answer(database: "Database", sql: str, most: int | None) -> QueryResult:
     asked = database.sql(sql)
     columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
     rows = _fetch_rows(asked, None if most is None else most + 1)
     is_cut = most is not None and len(rows) > most
     total = asked.aggregate("count(*)").fetchall()[0][0] if is_cut else len(rows)
-    return Answer(columns, rows[:most], total)
+    return QueryResult(columns, rows[:most], total)
 
 
 def _fetch_rows(asked: "Relation", most: int | None) -> tuple[tuple[Any, ...], ...]:

@@ -14,7 +14,7 @@ from nearmetal.report.page import render_style
 from nearmetal.trace import ladder as text
 from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import SERVER, Events, Line, given_up
-from nearmetal.trace.summary import Summary
+from nearmetal.trace.summary import TraceTable
 
 MOST = 2000
 """Requests that are drawn."""
@@ -89,7 +89,7 @@ def list_bars(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Bar]:
 
 def render_page(
     names: Sequence[str],
-    summary: Sequence[Summary],
+    summary: Sequence[TraceTable],
     chosen: tuple[ChosenRequest, Events] | None,
     requests: Sequence[Line],
     count: int,
@@ -147,7 +147,7 @@ def _in_figure(picture: str, caption: str) -> str:
     return f'<figure class="picture">{picture}{told}</figure>'
 
 
-def _render_tables(summary: Sequence[Summary]) -> Iterator[str]:
+def _render_tables(summary: Sequence[TraceTable]) -> Iterator[str]:
     for one in summary:
         kinds = [' class="number"' if one.is_of_numbers(at) else "" for at in range(len(one.columns))]
         head = "".join(

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from nearmetal.report import figures
 from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import measure_total, name_request
-from nearmetal.trace.summary import Summary
+from nearmetal.trace.summary import TraceTable
 
 
-def make_table(requests: Sequence[ChosenRequest]) -> Summary:
+def make_table(requests: Sequence[ChosenRequest]) -> TraceTable:
     """Of requests that were answered, in their order."""
     rows = tuple(
         (
@@ -19,4 +19,4 @@ def make_table(requests: Sequence[ChosenRequest]) -> Summary:
         )
         for one in requests
     )
-    return Summary("The slowest requests", ("", "--request", "status", "time"), rows)
+    return TraceTable("The slowest requests", ("", "--request", "status", "time"), rows)

@@ -9,7 +9,7 @@ from nearmetal.report import figures
 
 
 @dataclass(frozen=True)
-class Summary:
+class TraceTable:
     """A table whose first column names what its others tell."""
 
     caption: str
@@ -96,7 +96,7 @@ def are_strangers(document: Mapping[str, Any]) -> bool:
     return len(document["captures"]) > 1 and document["joined"] is None
 
 
-def summarise_trace(document: Mapping[str, Any]) -> list[Summary]:
+def summarise_trace(document: Mapping[str, Any]) -> list[TraceTable]:
     """Tables in the order in which they are read; what there is nothing of is left out.
 
     Of captures with nothing in common, only what each of them is.
@@ -106,12 +106,12 @@ def summarise_trace(document: Mapping[str, Any]) -> list[Summary]:
     tables = [_summarise_captures(document, _describe_found(document)), _summarise_sides(document)]
     each, joined = document["each_request"], document["joined"]
     if document["requests"]:
-        tables.append(Summary("Time of requests", _SPREAD, tuple(_show_spreads(_PHASES, each, _show_seconds))))
-        tables.append(Summary("Size of requests", _SIZES, tuple(_show_spreads(_COUNTS, each, _show_number))))
+        tables.append(TraceTable("Time of requests", _SPREAD, tuple(_show_spreads(_PHASES, each, _show_seconds))))
+        tables.append(TraceTable("Size of requests", _SIZES, tuple(_show_spreads(_COUNTS, each, _show_number))))
     if joined is not None:
         if joined["requests"]:
             rows = tuple(_show_spreads(_SHARES, joined["each_request"], _show_seconds))
-            tables.append(Summary("Where that time went, by both captures", _SPREAD, rows))
+            tables.append(TraceTable("Where that time went, by both captures", _SPREAD, rows))
         tables.append(_summarise_between(joined, document["captures"][-1]["end"]))
     if document["connections"]:
         tables.append(_summarise_connections(document))
@@ -119,7 +119,7 @@ def summarise_trace(document: Mapping[str, Any]) -> list[Summary]:
         counts = sorted(document["ignored"].items(), key=lambda one: (-one[1], one[0]))
         rows = tuple((name, f"{count:,}") for name, count in counts)
         of_both = ", in both captures together" if len(document["captures"]) > 1 else ""
-        tables.append(Summary(f"Not followed, by what it is{of_both}", ("", "packets"), rows))
+        tables.append(TraceTable(f"Not followed, by what it is{of_both}", ("", "packets"), rows))
     return tables
 
 
@@ -127,7 +127,7 @@ _SPREAD = ("", "median", "90 %", "99 %", "longest", "of")
 _SIZES = ("", "median", "90 %", "99 %", "largest", "of")
 
 
-def _summarise_captures(document: Mapping[str, Any], caption: str) -> Summary:
+def _summarise_captures(document: Mapping[str, Any], caption: str) -> TraceTable:
     is_any_bad = any(one["problem"] for one in document["captures"])
     rows = tuple(
         (
@@ -141,7 +141,7 @@ def _summarise_captures(document: Mapping[str, Any], caption: str) -> Summary:
         for one in document["captures"]
     )
     problem = ("problem",) if is_any_bad else ()
-    return Summary(caption, ("capture", "end", "packets", "bytes", "lasts", *problem), rows)
+    return TraceTable(caption, ("capture", "end", "packets", "bytes", "lasts", *problem), rows)
 
 
 def _show_length(one: Mapping[str, Any]) -> str:
@@ -162,11 +162,11 @@ def _describe_found(document: Mapping[str, Any]) -> str:
     return f"{requests} on {connections}{replies}{unanswered}{unasked}"
 
 
-def _summarise_connections(document: Mapping[str, Any]) -> Summary:
+def _summarise_connections(document: Mapping[str, Any]) -> TraceTable:
     # Of an earlier probe, a document has not all that is told now.
     told = [(name, document["protocols"].get(key, 0)) for name, key in _PROTOCOLS]
     told += [(name, document["options"][key]) for name, key in _OPTIONS]
-    return Summary("Connections", ("", "connections"), tuple((name, f"{count:,}") for name, count in told if count))
+    return TraceTable("Connections", ("", "connections"), tuple((name, f"{count:,}") for name, count in told if count))
 
 
 def _of_both(
@@ -182,7 +182,7 @@ def _any_of_both(
     return _of_both(one, other, tuple((name, key) for name, key in names if one.get(key) or other.get(key)))
 
 
-def _summarise_sides(document: Mapping[str, Any]) -> Summary:
+def _summarise_sides(document: Mapping[str, Any]) -> TraceTable:
     client, server = document["client"], document["server"]
     rows = _of_both(client, server, _SIDE) + _any_of_both(client, server, _SELDOM)
     writes = [_find_joinable(document[side]) for side in ("client", "server")]
@@ -190,7 +190,7 @@ def _summarise_sides(document: Mapping[str, Any]) -> Summary:
         rows.append(("writes held back and joined", *(f"{one['joined']:,}" if one else "–" for one in writes)))
         sizes = (figures.format_quantity(one["size"], "B") if one else "–" for one in writes)
         rows.append(("bytes of a write", *sizes))
-    return Summary("What was sent", ("", "by clients", "by servers"), tuple(rows))
+    return TraceTable("What was sent", ("", "by clients", "by servers"), tuple(rows))
 
 
 def _find_joinable(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -200,13 +200,13 @@ def _find_joinable(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return writes if writes is not None and writes["size"] <= largest else None
 
 
-def _summarise_between(joined: Mapping[str, Any], second_end: str) -> Summary:
+def _summarise_between(joined: Mapping[str, Any], second_end: str) -> TraceTable:
     there, back = joined["there"], joined["back"]
     rows = _of_both(there, back, _BETWEEN) + _any_of_both(there, back, _SELDOM_BETWEEN)
     delays = [joined[way]["delay_ns"] for way in ("there", "back")]
     if joined["uncertainty_ns"] is not None:
         rows.append(("median delay", *(_show_seconds(one["median"]) if one["count"] else "–" for one in delays)))
-    return Summary(
+    return TraceTable(
         f"Between the captures; {_describe_offset(joined, second_end)}", ("", "to the server", "back"), tuple(rows)
     )
 

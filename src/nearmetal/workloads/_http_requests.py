@@ -80,7 +80,7 @@ def _check_one_body(send: str | None, send_file: StudyFile | None) -> None:
         raise ValueError("`send` and `send_file` exclude each other: remove one")
 
 
-class Requests:
+class RequestArguments:
     """The generator's words for the requests of a workload, and the files that they name, on each client."""
 
     def __init__(

@@ -135,11 +135,11 @@ class _Forward(_Document):
     end: _ForwardEnd
     server_output_json: _Server
 
-    def run(self, duration: float) -> "Run":
+    def run(self, duration: float) -> "Iperf3Run":
         end = self.end
         here = end.cpu_utilization_percent.host_total / 100
         received = self.server_output_json.total_received(duration)
-        return Run(forward=Way(sent=end.sum_sent, received=received, sender_cpu=here), reverse=None)
+        return Iperf3Run(forward=Way(sent=end.sum_sent, received=received, sender_cpu=here), reverse=None)
 
 
 class _ReverseEnd(_ForwardEnd):
@@ -149,10 +149,10 @@ class _ReverseEnd(_ForwardEnd):
 class _Reverse(_Document):
     end: _ReverseEnd
 
-    def run(self, duration: float) -> "Run":
+    def run(self, duration: float) -> "Iperf3Run":
         end = self.end
         there = end.cpu_utilization_percent.remote_total / 100
-        return Run(forward=None, reverse=Way(sent=end.sum_sent, received=end.sum_received, sender_cpu=there))
+        return Iperf3Run(forward=None, reverse=Way(sent=end.sum_sent, received=end.sum_received, sender_cpu=there))
 
 
 class _BothEnd(_ForwardEnd):
@@ -164,7 +164,7 @@ class _Both(_Document):
     end: _BothEnd
     server_output_json: _Server
 
-    def run(self, duration: float) -> "Run":
+    def run(self, duration: float) -> "Iperf3Run":
         """iperf3 3.12 divides what went back by the time of the way there: each end's bytes by the other's clock.
 
         The server's window is the longer by what its notice of the end waits in a full queue.
@@ -184,7 +184,7 @@ class _Both(_Document):
             ),
             sender_cpu=share.remote_total / 100,
         )
-        return Run(forward=forward, reverse=reverse)
+        return Iperf3Run(forward=forward, reverse=reverse)
 
 
 def _make_sum(transferred: int, seconds: float) -> dict[str, float]:
@@ -202,7 +202,7 @@ class _Failure(Part):
     error: str
 
 
-class Run(Part):
+class Iperf3Run(Part):
     """What one client measured. At least one of the ways is there."""
 
     forward: Way | None
@@ -238,7 +238,7 @@ def never_started(ended: Completed) -> bool:
     return failure is not None and failure.startswith((_LOST_START, _STILL_BUSY))
 
 
-def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Run:
+def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Iperf3Run:
     """The figures of a client's run. ToolFailed with iperf3's own words, or with what is wrong with its document.
 
     iperf3 ends with status 0 also when it failed, and tells so in the document alone.

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from nearmetal.model import Response, ResponseKind, Warned
 from nearmetal.units import show_share, show_unit
-from nearmetal.workloads._iperf3_output import Run, Way
+from nearmetal.workloads._iperf3_output import Iperf3Run, Way
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
 
 ONE_WAY = ResponseKind(unit="bit/s", better="higher")
@@ -40,12 +40,12 @@ def list_kinds(given: Iperf3Parameters) -> Mapping[str, ResponseKind]:
     return {"bandwidth": BANDWIDTH, **ways, "transfer": TRANSFER, **own}
 
 
-def make_responses(runs: Sequence[Run], given: Iperf3Parameters) -> dict[str, Response]:
+def make_responses(runs: Sequence[Iperf3Run], given: Iperf3Parameters) -> dict[str, Response]:
     """Over all clients: bandwidths, bytes and retransmits are sums, jitter is the mean, loss that of all datagrams.
 
     Where nothing arrived, no bandwidth, transfer or jitter was measured: they are not there.
     """
-    each: Mapping[str, Callable[[Run], float | None]] = {
+    each: Mapping[str, Callable[[Iperf3Run], float | None]] = {
         "bandwidth": lambda run: run.bandwidth,
         "bandwidth_forward": lambda run: run.forward.received.bits_per_second if run.forward else 0.0,
         "bandwidth_reverse": lambda run: run.reverse.received.bits_per_second if run.reverse else 0.0,
@@ -64,7 +64,7 @@ def make_responses(runs: Sequence[Run], given: Iperf3Parameters) -> dict[str, Re
     return found
 
 
-def count_events(runs: Sequence[Run], given: Iperf3Parameters) -> float:
+def count_events(runs: Sequence[Iperf3Run], given: Iperf3Parameters) -> float:
     """Bytes that arrived, those of the warm-up included at the measured rate: the host's cost contains them too."""
     return sum(run.transfer + run.bandwidth / 8 * given.warmup for run in runs)
 
@@ -73,14 +73,14 @@ _ARRIVED = ("bandwidth", "bandwidth_forward", "bandwidth_reverse", "transfer")
 """What is only there when something arrived."""
 
 
-def _measure_jitter(run: Run) -> float | None:
+def _measure_jitter(run: Iperf3Run) -> float | None:
     """Seconds; where data flow both ways, the mean of the two. None where a way has nothing that arrived."""
     if not all(way.received.bytes for way in run.ways):
         return None
     return fmean((way.received.jitter_ms or 0.0) / 1e3 for way in run.ways)
 
 
-def _measure_loss(runs: Sequence[Run]) -> float:
+def _measure_loss(runs: Sequence[Iperf3Run]) -> float:
     """The share of all datagrams that did not arrive, as the receivers tell by the numbers in those that did.
 
     A datagram that arrives twice makes up for one that was lost, in iperf3's count; never for more than all.
@@ -89,7 +89,7 @@ def _measure_loss(runs: Sequence[Run]) -> float:
     return max(0, sum(lost for lost, _ in datagrams)) / max(1, sum(sent for _, sent in datagrams))
 
 
-def list_warnings(runs: Sequence[Run], given: Iperf3Parameters) -> list[Warned]:
+def list_warnings(runs: Sequence[Iperf3Run], given: Iperf3Parameters) -> list[Warned]:
     """What a reader should know though the trial counts."""
     return [
         warning

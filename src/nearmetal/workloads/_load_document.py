@@ -11,7 +11,7 @@ from nearmetal.workloads._document import Count, Figure, Part, describe_problem
 from nearmetal.workloads._stage import require_success
 
 
-class Spread(Part):
+class DurationSpread(Part):
     """Durations in ns. Without a single one the values are None."""
 
     p50: Figure | None
@@ -35,7 +35,7 @@ class ReplyRate(Part):
     samples: Count = 0
 
 
-class Requests(Part):
+class RequestCounts(Part):
     completed: Count
     """Answered, be it after the window in which they were due."""
     resent: Count = 0
@@ -51,7 +51,7 @@ class Rate(Part):
     """Of an open loop: replies to the requests that were due within the window, over the time until the last came."""
 
 
-class Cpu(Part):
+class GeneratorTime(Part):
     """Processor time of the generator's threads, from the window's start until nothing is under way any more, in ns."""
 
     user: Count
@@ -108,14 +108,14 @@ class Saturation(Part):
     """above: the ramp's last rate was still kept up, or the generator gave out first, or the server was gone."""
 
 
-class Step(Part):
+class RampStep(Part):
     """One step of a ramp."""
 
     offered: Figure
     generator_failed: bool
 
 
-class Engine(Part):
+class LoadEngine(Part):
     """The generator's way to the kernel, by which it depends when the times of a request are taken."""
 
     name: str
@@ -125,20 +125,20 @@ class Engine(Part):
 class LoadDocument(Part):
     schema_: Annotated[Literal["load.v1"], Field(alias="schema")]
     arrivals: str | None = None
-    engine: Engine | None = None
+    engine: LoadEngine | None = None
     new_connections: bool = False
     elapsed_ns: Count
-    requests: Requests
+    requests: RequestCounts
     rate: Rate
-    latency_ns: Spread
+    latency_ns: DurationSpread
     connection_ns: Lives = Lives()
-    connect_ns: Spread
-    handshake_ns: Spread | None = None
+    connect_ns: DurationSpread
+    handshake_ns: DurationSpread | None = None
     """Of https, as the next."""
-    handshake_cpu_ns: Spread | None = None
+    handshake_cpu_ns: DurationSpread | None = None
     """Of the generator's processor."""
-    first_byte_ns: Spread
-    lateness_ns: Spread
+    first_byte_ns: DurationSpread
+    lateness_ns: DurationSpread
     silence_ns: Count = 0
     """How long before the window's end the last reply came, if the requests behind it failed."""
     status: Mapping[str, Count]
@@ -148,9 +148,9 @@ class LoadDocument(Part):
     status_codes: Mapping[str, Count] = {}
     """Replies by status, of the requests that were due within the window."""
     errors: Errors
-    cpu_ns: Cpu
+    cpu_ns: GeneratorTime
     reply_rate: ReplyRate = ReplyRate()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RampStep, ...] = ()
     saturation: Saturation | None = None
     histogram: str = ""
     """Of latency_ns: HdrHistogram V2, compressed and in base64."""
@@ -158,7 +158,7 @@ class LoadDocument(Part):
     """Likewise, of those replies in it that were errors, as far as there were any."""
 
     @property
-    def gave_out(self) -> Step | None:
+    def gave_out(self) -> RampStep | None:
         """Where the ramp ended because its generator did no more, twice running."""
         last = self.steps[-1] if self.steps else None
         is_end = self.saturation is not None and self.saturation.censored == "above"

@@ -7,7 +7,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
 from nearmetal.workloads._evenness import EVENNESS, Moments, find_evenness
 from nearmetal.workloads._latency import at_rank, count_values
-from nearmetal.workloads._load_document import Lives, LoadDocument, Spread
+from nearmetal.workloads._load_document import DurationSpread, Lives, LoadDocument
 
 RATE: Mapping[str, ResponseKind] = {
     "throughput": ResponseKind(
@@ -167,7 +167,7 @@ def _read_percentile(spread: str, response: str) -> PerClient:
     """One client's percentile in seconds, by the name of the document's distribution and of the response."""
 
     def read_seconds(document: LoadDocument) -> float | None:
-        found: Spread | None = getattr(document, spread)
+        found: DurationSpread | None = getattr(document, spread)
         if found is None:
             return None
         nanoseconds = found.p99 if response.endswith("p99") else found.p50

@@ -13,7 +13,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Nanoseconds = Annotated[int, Field(strict=True)]
 
 
-class Spread(Part):
+class RttSpread(Part):
     min: Nanoseconds
     p50: Nanoseconds
     p99: Nanoseconds
@@ -28,9 +28,9 @@ class ClockDocument(Part):
     answered: Annotated[Count, Field(gt=0)]
     offset_ns: Nanoseconds
     bound_ns: Nanoseconds
-    round_trip_ns: Spread
-    forward_ns: Spread
-    backward_ns: Spread
+    round_trip_ns: RttSpread
+    forward_ns: RttSpread
+    backward_ns: RttSpread
     trustworthy: bool
     reasons: tuple[str, ...]
 

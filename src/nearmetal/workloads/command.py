@@ -75,7 +75,7 @@ def _check_place(match: str | None, path: str | None) -> None:
         )
 
 
-class Reading(Frozen):
+class ResponsePattern(Frozen):
     """One number in what a program prints, and the response that it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -87,7 +87,7 @@ class Reading(Frozen):
     json_: JsonPath = None
 
     @model_validator(mode="after")
-    def _says_where(self) -> "Reading":
+    def _says_where(self) -> "ResponsePattern":
         _check_place(self.match, self.json_)
         return self
 
@@ -96,7 +96,7 @@ class Reading(Frozen):
         return ResponseKind(unit=self.unit, better=self.better, scale=self.scale)
 
 
-_OF_ONE = tuple(Reading.model_fields)
+_OF_ONE = tuple(ResponsePattern.model_fields)
 
 
 class CommandParameters(Frozen):
@@ -109,7 +109,7 @@ class CommandParameters(Frozen):
     files: tuple[FileText, ...] = ()
     """What is put into each machine before."""
     response: Name | None = None
-    responses: Mapping[Name, Reading] = {}
+    responses: Mapping[Name, ResponsePattern] = {}
     """Several, in place of `response` and its keys; the first is the primary one."""
     unit: Unit = ""
     better: Better | None = None
@@ -156,11 +156,11 @@ class CommandParameters(Frozen):
         return self.files
 
     @property
-    def readings(self) -> Mapping[str, Reading]:
+    def readings(self) -> Mapping[str, ResponsePattern]:
         """What is read, by response."""
         if self.response is None:
             return self.responses
-        return {self.response: Reading(**{name: getattr(self, name) for name in _OF_ONE})}
+        return {self.response: ResponsePattern(**{name: getattr(self, name) for name in _OF_ONE})}
 
     @property
     def limit(self) -> float:
@@ -232,7 +232,7 @@ class Command:
         return [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
 
 
-async def read_value(reading: Reading, ended: Completed, where: str) -> float:
+async def read_value(reading: ResponsePattern, ended: Completed, where: str) -> float:
     """The number in a program's output. ToolFailed when there is none, or it is not finite."""
     if len(ended.stdout) > LARGEST:
         raise ToolFailed(f"the command printed {len(ended.stdout)} bytes; {LARGEST} are read", where)

@@ -9,7 +9,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.model import Cause, Completed, Frozen, Machine, Measurement, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
-from nearmetal.workloads._http_requests import Requests
+from nearmetal.workloads._http_requests import RequestArguments
 from nearmetal.workloads._load_document import LoadDocument, parse, require_document
 from nearmetal.workloads._server import Servers
 from nearmetal.workloads._stage import uneven_start
@@ -34,7 +34,7 @@ class Http:
         self.primary = {"closed": "throughput", "open": "latency_p50", "ramp": "saturation"}[parameters.mode]
         self.duration = parameters.warmup + parameters.expected_seconds
         self.limit = parameters.longest_seconds
-        self._requests = Requests(
+        self._requests = RequestArguments(
             paths=() if parameters.mix else parameters.all_paths[1:],
             method=parameters.method,
             headers=parameters.headers,

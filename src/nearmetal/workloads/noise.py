@@ -26,7 +26,7 @@ class NoiseParameters(Frozen):
     duration: Annotated[Time, Field(ge=0.1, le=3600)] = 10.0
 
 
-class Noise:
+class NoiseWorkload:
     kind: ClassVar[str] = "noise"
     Parameters: ClassVar[type[Frozen]] = NoiseParameters
     has_clients: ClassVar[bool] = False
@@ -70,4 +70,4 @@ def list_values(found: Heard) -> dict[str, float]:
     return told | {name: count / found.seconds for name, count in counts.items() if count is not None}
 
 
-plugin = Noise
+plugin = NoiseWorkload

@@ -23,7 +23,7 @@ Outcome = Literal["restored", "already so", "left", "gone", "failed"]
 
 
 @dataclass(frozen=True)
-class Undone:
+class UndoOutcome:
     """What became of one change.
 
     `left`: somebody else has changed the value since. `gone`: its machine, or the thing itself, is no more.
@@ -49,13 +49,13 @@ class NotNoted(OSError):
     Each was tried nevertheless: `undone`.
     """
 
-    def __init__(self, error: OSError, undone: list[Undone]) -> None:
+    def __init__(self, error: OSError, undone: list[UndoOutcome]) -> None:
         super().__init__(error.errno, f"{error.strerror}: what is put back could not be noted", error.filename)
         self.undone = undone
 
 
 @dataclass(frozen=True)
-class Applied:
+class ChangeOutcome:
     """What became of the wish to change: `required` changes that did not stick, and warnings about the others."""
 
     refused: tuple[str, ...]
@@ -64,7 +64,7 @@ class Applied:
     """Names of machines that must boot again for their changes to take effect."""
 
 
-async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Applied:
+async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> ChangeOutcome:
     """Make each change, in order, and read it back. HostCannot while another ledger holds changes of this host."""
     refused: list[str] = []
     warnings: list[Warned] = []
@@ -88,7 +88,7 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Appl
                 warnings.append(Warned(code="change-refused", text=text))
         elif change.kind == "boot":
             reboot[change.on] = None
-    return Applied(tuple(refused), tuple(warnings), tuple(reboot))
+    return ChangeOutcome(tuple(refused), tuple(warnings), tuple(reboot))
 
 
 async def _note(change: Change, before: str | None, commands: Commands, ledger: Ledger) -> None:
@@ -111,14 +111,14 @@ async def _write(change: Change, commands: Commands) -> str:
     return "" if kind.holds(actual, change.after) else f"it reads back as {kind.shown(actual)}"
 
 
-async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> list[Undone]:
+async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> list[UndoOutcome]:
     """Put back everything the ledger still holds `but` these numbers, newest first. Idempotent.
 
     What could not be put back, for whatever reason, keeps none of the others from it, and stays in the ledger for
     `clean` to try again. What somebody else has changed since is theirs, and what was on a machine that is gone went
     with it: both are told, and forgotten. NotNoted, once all was tried, when the ledger could not be told of it.
     """
-    outcomes: list[Undone] = []
+    outcomes: list[UndoOutcome] = []
     unnoted: OSError | None = None
     for number, change in ledger.outstanding().changes:
         if number in but:
@@ -136,30 +136,30 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
     return outcomes
 
 
-async def _undone(change: Change, reach: Reach) -> Undone:
+async def _undone(change: Change, reach: Reach) -> UndoOutcome:
     try:
         return await _put_back(change, await reach(change.on))
     except MachineGone as error:
-        return Undone(change, "gone", str(error))
+        return UndoOutcome(change, "gone", str(error))
     except Exception as error:
-        return Undone(change, "failed", message_of(error))
+        return UndoOutcome(change, "failed", message_of(error))
 
 
-async def _put_back(change: Change, commands: Commands) -> Undone:
+async def _put_back(change: Change, commands: Commands) -> UndoOutcome:
     kind = KINDS[change.kind]
     current = await kind.read(commands, change.target)
     if current is None and kind.passes:
-        return Undone(change, "gone", "there is no such thing any more")
+        return UndoOutcome(change, "gone", "there is no such thing any more")
     if kind.put_back is not None and change.before is not None:
         left = await kind.put_back(commands, change)
-        return Undone(change, "left" if left else "restored", left)
+        return UndoOutcome(change, "left" if left else "restored", left)
     if current != change.before and not kind.holds(current, change.after):
-        return Undone(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
+        return UndoOutcome(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
     if current != change.before:
         await kind.write(commands, change.target, change.before)
     if change.kind == "boot":
         await _boot_without(change, commands)
-    return Undone(change, "already so" if current == change.before else "restored")
+    return UndoOutcome(change, "already so" if current == change.before else "restored")
 
 
 async def _boot_without(change: Change, commands: Commands) -> None:

@@ -9,7 +9,7 @@ from nearmetal.config import LIMITS
 from nearmetal.model import Completed, Running, Site
 
 
-class Bound:
+class BoundCommands:
     """`Commands` of a site."""
 
     def __init__(self, site: Site) -> None:

@@ -57,7 +57,7 @@ def keeping_last(kept: int) -> Iterator[None]:
         _kept.reset(before)
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     async def read(self, most: int) -> bytes: ...
 
 
@@ -111,7 +111,7 @@ class Gathering(ABC):
             raise ToolFailed(what, self.name, "have it write to a file")
         return Completed(status=status, stdout=bytes(self.stdout), stderr=bytes(self.stderr))
 
-    async def hear(self, stdout: Stream, stderr: Stream) -> None:
+    async def hear(self, stdout: ByteStream, stderr: ByteStream) -> None:
         """Both to their ends."""
         await asyncio.gather(_each_piece(stdout, self.said), _each_piece(stderr, self.complained))
 
@@ -183,6 +183,6 @@ class Gathering(ABC):
             return await self.wait(_KILL_LIMIT)
 
 
-async def _each_piece(stream: Stream, take: Callable[[bytes], None]) -> None:
+async def _each_piece(stream: ByteStream, take: Callable[[bytes], None]) -> None:
     while piece := await stream.read(_PIECE):
         take(piece)

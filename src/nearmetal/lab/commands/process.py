@@ -66,7 +66,7 @@ async def run(
     """
     source, written = (stdin, None) if isinstance(stdin, int) else (asyncio.subprocess.PIPE, stdin)
     process = await start(argv, env=env, pass_fds=pass_fds, stdin=source)
-    running = Background(process)
+    running = LocalProcess(process)
     feeding = asyncio.ensure_future(feed(process.stdin, written)) if process.stdin and written is not None else None
     try:
         return await running.wait(timeout)
@@ -91,7 +91,7 @@ def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-class Background(Gathering):
+class LocalProcess(Gathering):
     """A `SiteRunning` on top of a local process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:

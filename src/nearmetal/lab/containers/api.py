@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Refused(NearmetalError):
+class EngineRefusal(NearmetalError):
     """The engine answered, but not as was wished; `status` is that of HTTP."""
 
     def __init__(self, status: int, what: str) -> None:
@@ -109,7 +109,7 @@ async def ping(address: str, brand: Brand) -> None:
         raise silent(address, EOFError() if not answer else ValueError(), brand)
 
 
-class Engine:
+class ContainerEngine:
     """One engine on this host, reached by its Unix socket."""
 
     def __init__(self, address: str, client: Any, brand: Brand = DOCKER) -> None:
@@ -121,7 +121,7 @@ class Engine:
         """Whether it was found to be on this kernel."""
 
     @classmethod
-    async def connect(cls, address: str, brand: Brand = DOCKER) -> "Engine":
+    async def connect(cls, address: str, brand: Brand = DOCKER) -> "ContainerEngine":
         """HostCannot when no engine answers there."""
         if address.startswith("/"):
             remedy = f'write engine = "unix://{address}", or set {brand.variable} so'
@@ -170,7 +170,7 @@ class Engine:
         self._is_here = True
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Ask by a method of `client`. Refused with what the engine said, HostCannot when it says nothing."""
+        """Ask by a method of `client`. EngineRefusal with what the engine said, HostCannot when it says nothing."""
         from docker.errors import APIError, DockerException
         from requests.exceptions import RequestException
 
@@ -178,7 +178,7 @@ class Engine:
             return await asyncio.to_thread(method, *args, **kwargs)
         except APIError as error:
             status = error.status_code or 500
-            raise Refused(status, str(error.explanation or f"it answers with HTTP status {status}")) from error
+            raise EngineRefusal(status, str(error.explanation or f"it answers with HTTP status {status}")) from error
         except (RequestException, DockerException) as error:
             raise silent(self.address, error, self.brand) from error
 
@@ -198,11 +198,11 @@ class Engine:
             answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _TIMEOUT)
             status = int(answer.split(b" ", 2)[1])
             if status not in (101, 200):
-                raise Refused(status, await asyncio.wait_for(_reason(reader, answer), _TIMEOUT))
+                raise EngineRefusal(status, await asyncio.wait_for(_reason(reader, answer), _TIMEOUT))
         except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
             writer.close()
             raise silent(self.address, error, self.brand) from error
-        except Refused:
+        except EngineRefusal:
             writer.close()
             raise
         return reader, writer

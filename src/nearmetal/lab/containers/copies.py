@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers.api import Brand, Engine, Refused
+from nearmetal.lab.containers.api import Brand, ContainerEngine, EngineRefusal
 from nearmetal.lab.image import Image
 
 _DIGEST = "nearmetal.digest"
@@ -39,7 +39,7 @@ async def remove(image: Image, brand: Brand) -> str | None:
         return None
     command = f"{brand.client} rmi {tag(image)}"
     try:
-        engine = await Engine.connect(address, brand)
+        engine = await ContainerEngine.connect(address, brand)
         if not await engine.call(_is_there, engine.client, image):
             return None
     except HostCannot as error:
@@ -47,7 +47,7 @@ async def remove(image: Image, brand: Brand) -> str | None:
         raise HostCannot(what, address, f"when it answers: {command}") from None
     try:
         await engine.call(engine.client.remove_image, tag(image))
-    except Refused as error:
+    except EngineRefusal as error:
         what = f"{tag(image)} is still in the {brand.called}: {error.what}"
         raise HostCannot(what, address, f"remove what uses it, then: {command}") from None
     return address

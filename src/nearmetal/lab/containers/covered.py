@@ -21,29 +21,29 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
-class Needed:
+class MarkedFolder:
     """A folder of ours, as long as the descriptor of its mark is open."""
 
     place: Path
     mark: int
 
 
-def need(places: Iterable[Path]) -> list[Needed]:
+def need(places: Iterable[Path]) -> list[MarkedFolder]:
     """Have these folders there. Those that are not somebody else's are returned, for `let_go`. OSError."""
-    needed: list[Needed] = []
+    needed: list[MarkedFolder] = []
     try:
         for place in places:
             place.parent.mkdir(parents=True, exist_ok=True)
             with _alone(place):
                 if (mark := _marked(place)) is not None:
-                    needed.append(Needed(place, mark))
+                    needed.append(MarkedFolder(place, mark))
     except BaseException:
         let_go(needed)
         raise
     return needed
 
 
-def let_go(needed: Sequence[Needed]) -> None:
+def let_go(needed: Sequence[MarkedFolder]) -> None:
     """What nobody else needs is removed, of all of them: HostCannot, where one cannot be, comes after the others."""
     for one in needed:
         os.close(one.mark)

@@ -19,7 +19,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.containers import covered
-from nearmetal.lab.containers.api import DOCKER, Engine, Refused, ping
+from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.site import LocalSite
@@ -156,11 +156,11 @@ async def _until_it_answers(daemon: asyncio.subprocess.Process, socket: Path, lo
 
 async def _remove_containers(url: str) -> None:
     """Those of an earlier life: they are all ours, and nobody is left who would remove them."""
-    engine = await Engine.connect(url)
+    engine = await ContainerEngine.connect(url)
     try:
         for container in await engine.call(engine.client.containers, all=True):
             await engine.call(engine.client.remove_container, container["Id"], force=True, v=True)
-    except Refused as error:
+    except EngineRefusal as error:
         raise HostCannot(f"a container of an earlier life could not be removed: {error.what}", url) from error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.containers.api import Brand, Engine, Refused
+from nearmetal.lab.containers.api import Brand, ContainerEngine, EngineRefusal
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.archive import open_member, read_json, reading
 from nearmetal.model import Finding
@@ -83,10 +83,10 @@ def _member(name: str, file: IO[bytes]) -> Iterator[bytes]:
 
 async def save(reference: str, file: Path, brand: Brand) -> None:
     """Write an image that an engine has, as `docker save` does. HostCannot: it has none, or does not answer."""
-    engine = await Engine.connect(brand.address({}), brand)
+    engine = await ContainerEngine.connect(brand.address({}), brand)
     try:
         await engine.call(_write_saved, engine.client, reference, file)
-    except Refused as error:
+    except EngineRefusal as error:
         raise HostCannot(error.what, engine.address, f"{brand.client} pull {reference}") from None
 
 

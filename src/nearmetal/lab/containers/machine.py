@@ -13,7 +13,7 @@ from nearmetal.lab.commands.feeding import feed
 from nearmetal.lab.commands.gathering import Gathering, list_signals
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import pauses
-from nearmetal.lab.containers.api import Engine, Refused, frames
+from nearmetal.lab.containers.api import ContainerEngine, EngineRefusal, frames
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.reached.remote import StartedCommands
 from nearmetal.model import ControlGroup, Handle, Site
@@ -28,7 +28,7 @@ class Container(StartedCommands, SharedKernelMachine):
     called = "a container"
     probe = probe.INSIDE
 
-    def __init__(self, handle: Handle, site: Site, engine: Engine) -> None:
+    def __init__(self, handle: Handle, site: Site, engine: ContainerEngine) -> None:
         super().__init__(handle, site)
         self.engine = engine
         self.id: str = handle.data["container"]
@@ -47,7 +47,7 @@ class Container(StartedCommands, SharedKernelMachine):
         try:
             made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
             reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
-        except Refused as error:
+        except EngineRefusal as error:
             await self.first.require(self.site, self.name)
             raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
         except HostCannot as error:
@@ -110,7 +110,7 @@ class _Exec(Gathering):
         """What the engine knows of it; nothing when the container is gone."""
         try:
             return dict(await self._engine.call(self._engine.client.exec_inspect, self._id))
-        except (Refused, HostCannot):
+        except (EngineRefusal, HostCannot):
             return {}
 
     async def _status(self) -> int | None:

@@ -8,24 +8,24 @@ import json
 import time
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers.api import PODMAN, Engine, Refused
+from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal
 from nearmetal.lab.machines import stillness
-from nearmetal.lab.machines.stillness import Event
+from nearmetal.lab.machines.stillness import StillnessChange
 
 _PAUSE, _UNPAUSE = "pause", "unpause"
 
 
-async def seconds(engine: Engine, container: str, since: float) -> float:
+async def seconds(engine: ContainerEngine, container: str, since: float) -> float:
     """That it was paused since then (Unix time); 0 where the engine keeps no events."""
     until = time.time()
     try:
         events = await engine.call(_events, engine, container, since, until)
-    except (Refused, HostCannot):
+    except (EngineRefusal, HostCannot):
         return 0.0
     return stillness.between(events, since, until)
 
 
-def _events(engine: Engine, container: str, since: float, until: float) -> list[Event]:
+def _events(engine: ContainerEngine, container: str, since: float, until: float) -> list[StillnessChange]:
     """By a request of our own: of a span that is over Podman tells nothing, and the SDK asks for no other."""
     filters = json.dumps({"container": [container], "event": [_PAUSE, _UNPAUSE]})
     until_now = {"stream": "false"} if engine.brand == PODMAN else {"until": f"{until:.6f}"}
@@ -37,4 +37,4 @@ def _events(engine: Engine, container: str, since: float, until: float) -> list[
     )
     answer.raise_for_status()
     lines = map(json.loads, answer.text.splitlines())
-    return [Event(one["timeNano"] / 1e9, stands=one["Action"] == _PAUSE) for one in lines]
+    return [StillnessChange(one["timeNano"] / 1e9, stands=one["Action"] == _PAUSE) for one in lines]

@@ -25,7 +25,7 @@ Accounts = Mapping[int, tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
-class Waited:
+class ThreadTotals:
     """All threads together."""
 
     ran: float
@@ -57,8 +57,8 @@ def parsed(text: str) -> Accounts:
     return found
 
 
-def between(before: Accounts, after: Accounts) -> Waited | None:
+def between(before: Accounts, after: Accounts) -> ThreadTotals | None:
     """Of the threads that were there both times; None where none of them ran, as where nobody counts. Pure."""
     both = [(before[thread], after[thread]) for thread in before.keys() & after.keys()]
     ran, waited, turns = (sum(late[index] - early[index] for early, late in both) for index in range(3))
-    return Waited(ran / 1e9, waited / 1e9, turns) if ran else None
+    return ThreadTotals(ran / 1e9, waited / 1e9, turns) if ran else None

@@ -9,16 +9,16 @@ image.disk       for a virtual machine, with image.kernel and a seeded initial R
 from .build import build
 from .image import Image, Process
 from .initrd import seed_initrd
-from .own import REMEDY, Source, build_own, check
+from .own import REMEDY, ImageSource, build_own, check
 from .recipe import Recipe
 from .store import hold, ls, newest, rm
 
 __all__ = [
     "REMEDY",
     "Image",
+    "ImageSource",
     "Process",
     "Recipe",
-    "Source",
     "build",
     "build_own",
     "check",

@@ -17,7 +17,7 @@ class Built(Document):
     folder: str
 
 
-class Boxed(Document):
+class BoxOutput(Document):
     """`box.v1`."""
 
     schema_: Annotated[Literal["box.v1"], Field(alias="schema")] = "box.v1"
@@ -27,7 +27,7 @@ class Boxed(Document):
     file: str
 
 
-class Listed(Frozen):
+class ImageEntry(Frozen):
     """An image that is built."""
 
     name: str
@@ -53,5 +53,5 @@ class Images(Document):
     """`images.v1`."""
 
     schema_: Annotated[Literal["images.v1"], Field(alias="schema")] = "images.v1"
-    images: tuple[Listed, ...]
+    images: tuple[ImageEntry, ...]
     snapshots: Snapshots

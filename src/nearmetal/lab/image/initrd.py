@@ -32,7 +32,7 @@ def base(busybox: bytes, modules_folder: Path, tree: Tree, wanted: Modules) -> b
     return newc.archive(
         [
             *map(newc.folder, ("dev", "proc", "root", "run", "sys")),
-            newc.Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
+            newc.ArchiveEntry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
             *newc.with_folders(files),
             newc.link("bin/sh", "busybox"),
         ]

@@ -12,7 +12,7 @@ from typing import Final
 from nearmetal.errors import ToolFailed
 
 from . import tools
-from .recipe import Modules, Wanted
+from .recipe import Modules, ModuleSet
 
 _SIGNED: Final = b"~Module signature appended~\n"
 _SIGNATURE: Final = struct.Struct(">3x2B3xI")
@@ -120,7 +120,7 @@ def listed(tree: Tree, wanted: Modules, folder: str) -> bytes:
     def files(names: Iterable[str]) -> list[str]:
         return [f"{folder}/{tree.files[name]}" for name in tree.ordered(names)]
 
-    def whichever(kind: Wanted) -> Mapping[str, object]:
+    def whichever(kind: ModuleSet) -> Mapping[str, object]:
         by_device = {device: files(names) for device, names in kind.by_device.items()}
         return {"always": files(kind.always), "by_device": by_device}
 

@@ -19,7 +19,7 @@ _SIZE_AT, _LENGTH_AT = 54, 94
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """One file, owned by root. `mode` includes the type (`stat.S_IFREG`, …); `device` is (major, minor)."""
 
     name: str
@@ -28,21 +28,21 @@ class Entry:
     device: tuple[int, int] = (0, 0)
 
 
-def folder(name: str, permissions: int = 0o755) -> Entry:
-    return Entry(name, stat.S_IFDIR | permissions)
+def folder(name: str, permissions: int = 0o755) -> ArchiveEntry:
+    return ArchiveEntry(name, stat.S_IFDIR | permissions)
 
 
-def regular(name: str, data: bytes, permissions: int = 0o644) -> Entry:
-    return Entry(name, stat.S_IFREG | permissions, data)
+def regular(name: str, data: bytes, permissions: int = 0o644) -> ArchiveEntry:
+    return ArchiveEntry(name, stat.S_IFREG | permissions, data)
 
 
-def link(name: str, target: str) -> Entry:
-    return Entry(name, stat.S_IFLNK | 0o777, target.encode())
+def link(name: str, target: str) -> ArchiveEntry:
+    return ArchiveEntry(name, stat.S_IFLNK | 0o777, target.encode())
 
 
-def with_folders(files: Mapping[str, tuple[bytes, int]]) -> list[Entry]:
+def with_folders(files: Mapping[str, tuple[bytes, int]]) -> list[ArchiveEntry]:
     """The files (content and permissions by name), sorted, and before each the folders it needs."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ArchiveEntry] = {}
     for name, (data, permissions) in sorted(files.items()):
         for parent in reversed(PurePosixPath(name).parents[:-1]):
             entries.setdefault(str(parent), folder(str(parent)))
@@ -50,10 +50,10 @@ def with_folders(files: Mapping[str, tuple[bytes, int]]) -> list[Entry]:
     return list(entries.values())
 
 
-def archive(entries: Iterable[Entry]) -> bytes:
+def archive(entries: Iterable[ArchiveEntry]) -> bytes:
     """The archive of the entries, in their order (folders before what lies in them), without any time of day."""
     parts = [_member(number, entry) for number, entry in enumerate(entries, start=1)]
-    parts.append(_member(0, Entry(_END, 0)))
+    parts.append(_member(0, ArchiveEntry(_END, 0)))
     return b"".join(parts)
 
 
@@ -76,7 +76,7 @@ def _aligned(place: int) -> int:
     return place + -place % 4
 
 
-def _member(number: int, entry: Entry) -> bytes:
+def _member(number: int, entry: ArchiveEntry) -> bytes:
     name = entry.name.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     fields = (number, entry.mode, 0, 0, links, 0, len(entry.data), 0, 0, *entry.device, len(name), 0)

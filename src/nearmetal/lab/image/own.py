@@ -65,7 +65,7 @@ exit 3
 
 
 @dataclass(frozen=True)
-class Source:
+class ImageSource:
     """Where an image of the user's own comes from, and what is added. BadInput for what cannot be."""
 
     name: str
@@ -115,7 +115,7 @@ def check(path: Path) -> str:
     return "image" if archive.holds_bundle(path, REMEDY) else "rootfs"
 
 
-async def build_own(source: Source, cache: Path, progress: Callable[[str], None]) -> Image:
+async def build_own(source: ImageSource, cache: Path, progress: Callable[[str], None]) -> Image:
     """The image of a source: the cached one if it is whole, else made now. BadInput, HostCannot, ToolFailed."""
 
     async def make(work: Path) -> None:
@@ -124,7 +124,7 @@ async def build_own(source: Source, cache: Path, progress: Callable[[str], None]
     return await finish(folder_of(source, cache), make, progress)
 
 
-async def _make_in(work: Path, source: Source, progress: Callable[[str], None]) -> None:
+async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], None]) -> None:
     environment = tools_environment()
     work.chmod(0o700)  # what it brings may run as root for whoever gets there
     folder = work / "image"
@@ -221,7 +221,7 @@ def read_process(config: Mapping[str, Any], path: Path) -> Process:
     return Process(tuple(argv), env, user, directory)
 
 
-def _name_user(process: Process, users: Mapping[str, list[str]], source: Source) -> Process:
+def _name_user(process: Process, users: Mapping[str, list[str]], source: ImageSource) -> Process:
     """With the name of the user, which an image may give by number. BadInput for one that is not there."""
     user = process.user
     names = {numbers[0]: name for name, numbers in reversed(list(users.items()))}
@@ -237,7 +237,7 @@ def _name_user(process: Process, users: Mapping[str, list[str]], source: Source)
 # ── What is laid over it ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write_ours(path: Path, source: Source, directory: str) -> None:
+def _write_ours(path: Path, source: ImageSource, directory: str) -> None:
     """The highest layer: folders that machines need, the lab's modules and first process, files of the user's."""
     lab, release = source.lab, source.lab.manifest["kernel"]
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as ours:
@@ -281,7 +281,7 @@ def _share(origin: Path, path: Path) -> None:
 
 
 async def _unpack(
-    image: Image, layers: list[dict[str, Any]], source: Source, environment: dict[str, str]
+    image: Image, layers: list[dict[str, Any]], source: ImageSource, environment: dict[str, str]
 ) -> dict[str, Any]:
     room = shutil.disk_usage(image.folder).free // 3  # unpacked, packed again, and as a disk
     task: dict[str, Any] = {
@@ -307,7 +307,7 @@ async def _unpack(
 
 
 async def _check_programs(
-    image: Image, programs: Mapping[str, int], source: Source, environment: dict[str, str]
+    image: Image, programs: Mapping[str, int], source: ImageSource, environment: dict[str, str]
 ) -> None:
     """BadInput where its programs are for another machine, or it lacks those that the lab needs."""
     other = next((machine for machine in programs.values() if machine not in (0, -1, _X86_64)), None)

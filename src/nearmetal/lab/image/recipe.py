@@ -109,7 +109,7 @@ def tree(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversabl
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ModuleSet:
     """Modules that a guest needs, whatever it has, and by PCI device or class."""
 
     always: tuple[str, ...]
@@ -125,8 +125,8 @@ class Modules:
     """The kernel modules to keep, from `files/modules.toml`."""
 
     buses: tuple[str, ...]
-    disks: Wanted
-    network: Wanted
+    disks: ModuleSet
+    network: ModuleSet
     guest: tuple[str, ...]
 
     @classmethod
@@ -134,7 +134,7 @@ class Modules:
         document = tomllib.loads((FILES / "modules.toml").read_text("utf-8"))
         early = document["initramfs"]
         disks, network = (
-            Wanted(
+            ModuleSet(
                 tuple(early[kind]["always"]),
                 {device: tuple(names) for device, names in early[kind]["by_device"].items()},
             )

@@ -48,7 +48,7 @@ _PATH = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"
 _ELF_MACHINE = slice(18, 20)
 
 
-class Malformed(Exception):
+class MalformedLayer(Exception):
     """A layer is not made as it should be."""
 
 
@@ -56,7 +56,7 @@ class TooLarge(Exception):
     """There is not so much room."""
 
 
-class _Hashed:
+class _HashingStream:
     """A stream whose content is hashed as it is read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -84,7 +84,7 @@ class Unpacking:
         """Of folders, by their names: set at the end, when nothing is written into them any more."""
 
     def add(self, archive: tarfile.TarFile, *, whiteouts: bool, lays: bool) -> None:
-        """One layer over what there is. Malformed, TooLarge, OSError, and what `tarfile` raises."""
+        """One layer over what there is. MalformedLayer, TooLarge, OSError, and what `tarfile` raises."""
         written: set[str] = set()
         for member in archive:
             name = _clean(member.name)
@@ -118,7 +118,7 @@ class Unpacking:
         if member.islnk():
             target = f"/{_clean(member.linkname)}"
             if not os.path.lexists(target):
-                raise Malformed(f"{name} is a second name of {target[1:]}, which is not there")
+                raise MalformedLayer(f"{name} is a second name of {target[1:]}, which is not there")
             os.link(target, path, follow_symlinks=False)
             return
         member.name = name
@@ -148,7 +148,7 @@ class Unpacking:
         if base != _OPAQUE:
             name = base.removeprefix(_WHITEOUT)
             if name in ("", ".", ".."):
-                raise Malformed(f"{folder}/{base} removes nothing that has a name")
+                raise MalformedLayer(f"{folder}/{base} removes nothing that has a name")
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 _remove(f"/{folder}/{name}")
             return
@@ -160,10 +160,10 @@ class Unpacking:
 
 
 def _clean(name: str) -> str:
-    """A member's name without what says nothing; "" is the root. Malformed for one that leads out."""
+    """A member's name without what says nothing; "" is the root. MalformedLayer for one that leads out."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise Malformed(f"a name in it leads out of it: {name}")
+        raise MalformedLayer(f"a name in it leads out of it: {name}")
     return "/".join(parts)
 
 
@@ -183,7 +183,7 @@ def _opened(layer: dict[str, Any]) -> Iterator[IO[bytes]]:
             archive = stack.enter_context(tarfile.open(fileobj=file))
             found = archive.extractfile(layer["member"])
             if found is None:
-                raise Malformed("it is no file")
+                raise MalformedLayer("it is no file")
             file = found
         magic = file.read(6)
         file.seek(0)
@@ -211,7 +211,7 @@ def _unzstd(file: IO[bytes]) -> Iterator[IO[bytes]]:
         process.stdout.close()
         said = process.stderr.read().decode("utf-8", "replace").strip()
         if process.wait() > 0:
-            raise Malformed(f"it cannot be uncompressed: {said[-200:]}")
+            raise MalformedLayer(f"it cannot be uncompressed: {said[-200:]}")
 
 
 def unpack(task: dict[str, Any]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def unpack(task: dict[str, Any]) -> dict[str, Any]:
         which = f"layer {number} of {number_of_theirs}: " if layer.get("whiteouts") else ""
         try:
             with _opened(layer) as stream:
-                hashed = _Hashed(stream)
+                hashed = _HashingStream(stream)
                 os.chroot(task["root"])
                 os.chdir("/")
                 try:
@@ -236,10 +236,10 @@ def unpack(task: dict[str, Any]) -> dict[str, Any]:
                     os.fchdir(outside)
                     os.chroot(".")
             if layer.get("digest") not in (None, digest):
-                raise Malformed("it is damaged: its checksum is not the one that the image names")
+                raise MalformedLayer("it is damaged: its checksum is not the one that the image names")
         except TooLarge:
             return {"error": "it is too large", "is_too_large": True}
-        except Malformed as error:
+        except MalformedLayer as error:
             return {"error": f"{which}{error}"}
         except (OSError, *_DAMAGED) as error:
             if isinstance(error, OSError) and error.errno is not None:  # of a checksum of gzip or bzip2 it has none

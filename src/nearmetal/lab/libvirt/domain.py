@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from nearmetal import cpu_lists
 from nearmetal.lab.qemu import arguments, disk_trouble
-from nearmetal.lab.qemu.arguments import Guest, withheld
+from nearmetal.lab.qemu.arguments import GuestSpec, withheld
 from nearmetal.model import Port, SharedFolder
 
 _QEMU: Final = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -19,7 +19,7 @@ _DISKS: Final = {"virtio-blk": ("vda", "virtio"), "ide": ("sda", "sata")}
 """A disk's controller to the guest's name and the bus, as libvirt calls them; the machine types here have no IDE."""
 
 
-def describe(guest: Guest, uuid: str, folder: str, tap: str, cpus: str) -> str:
+def describe(guest: GuestSpec, uuid: str, folder: str, tap: str, cpus: str) -> str:
     """The XML of a domain whose files lie in a folder; `tap` is a tap that exists, `cpus` those of the host it has."""
     domain = Element("domain", {"type": "kvm" if guest.accel == "kvm" else "qemu", "xmlns:qemu": _QEMU})
     _text(domain, "name", guest.name)
@@ -64,7 +64,7 @@ def _pin(domain: Element, vcpus: int, cpus: str) -> None:
     SubElement(tune, "emulatorpin", {"cpuset": cpus})
 
 
-def _cpu(domain: Element, guest: Guest) -> None:
+def _cpu(domain: Element, guest: GuestSpec) -> None:
     modes = {"max": "maximum", "host": "host-passthrough"}
     cpu = SubElement(domain, "cpu", {"mode": modes.get(guest.cpu_model, "custom"), "check": "none"})
     if guest.cpu_model not in modes:
@@ -74,7 +74,7 @@ def _cpu(domain: Element, guest: Guest) -> None:
     SubElement(cpu, "topology", {"sockets": "1", "cores": str(guest.vcpus), "threads": "1"})
 
 
-def _devices(devices: Element, guest: Guest, folder: str, tap: str) -> None:
+def _devices(devices: Element, guest: GuestSpec, folder: str, tap: str) -> None:
     disk = SubElement(devices, "disk", {"type": "file", "device": "disk"})
     policies = {"error_policy": disk_trouble.POLICY, "rerror_policy": disk_trouble.POLICY}
     SubElement(disk, "driver", {"name": "qemu", "type": guest.disk_format, "cache": guest.disk_cache, **policies})
@@ -93,7 +93,7 @@ def _devices(devices: Element, guest: Guest, folder: str, tap: str) -> None:
     SubElement(devices, "controller", {"type": "usb", "model": "none"})
 
 
-def _data_network(devices: Element, guest: Guest, port: Port, tap: str) -> None:
+def _data_network(devices: Element, guest: GuestSpec, port: Port, tap: str) -> None:
     card = SubElement(devices, "interface", {"type": "ethernet"})
     SubElement(card, "mac", {"address": port.mac})
     SubElement(card, "target", {"dev": tap, "managed": "no"})

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Found:
+class DomainState:
     """A domain of that name, as it was found."""
 
     name: str
@@ -56,7 +56,7 @@ class Found:
         return self.state in _STATES_THAT_RUN
 
 
-async def find(connection: Connection, name: str) -> Found:
+async def find(connection: Connection, name: str) -> DomainState:
     """HostCannot where libvirt does not answer, or none or two have the name."""
     uuids = output.uuids(await connection.run("list", "--all", "--uuid", "--name"), name)
     if not uuids:
@@ -65,7 +65,7 @@ async def find(connection: Connection, name: str) -> Found:
     if len(uuids) > 1:
         raise HostCannot(f"{len(uuids)} domains are called {name!r}", connection.uri, "rename one: virsh domrename")
     facts = output.facts(await connection.run("dominfo", uuids[0]))
-    return Found(
+    return DomainState(
         name=name,
         uuid=uuids[0],
         state=facts.get("State", "unknown"),
@@ -75,7 +75,7 @@ async def find(connection: Connection, name: str) -> Found:
     )
 
 
-def refuse_unready(found: Found, provision: Provision) -> None:
+def refuse_unready(found: DomainState, provision: Provision) -> None:
     """HostCannot where a domain in this state cannot be had so. Pure."""
     if found.state != OFF and not found.runs:
         raise HostCannot(f"{found.name} is {found.state}", remedy=f"see: virsh domstate {found.name}; then start it")

@@ -71,11 +71,11 @@ class MonitorClient:
         except (HostCannot, MachineError, ValueError) as error:
             raise QMPError(str(error)) from None
         if "error" in answer:
-            raise _Refused(answer["error"].get("desc", command))
+            raise _QemuRefusal(answer["error"].get("desc", command))
         return answer["return"]
 
 
-class _Refused(ExecuteError):
+class _QemuRefusal(ExecuteError):
     """QEMU's answer is an error; its class and identifiers are libvirt's business."""
 
     def __init__(self, what: str) -> None:

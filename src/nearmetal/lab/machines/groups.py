@@ -1,7 +1,7 @@
 """Where a machine's control groups lie on its site, whoever made them."""
 
 from nearmetal.lab import cgroup
-from nearmetal.lab.machines.identity import Contained
+from nearmetal.lab.machines.identity import ContainedMachine
 from nearmetal.model import Machine, Site
 
 _CONTROLLERS = ("cpuacct", "memory", "blkio", "pids")
@@ -20,7 +20,7 @@ async def folders(machine: Machine) -> list[str]:
     version = await cgroup.version(site)
     named = cgroup.named(machine.name, version)
     own = await _existing((named.cpuacct, named.memory), site)
-    if own or not isinstance(machine, Contained):
+    if own or not isinstance(machine, ContainedMachine):
         return own
     ended = await site.exec(["cat", f"/proc/{machine.first.pid}/cgroup"])
     return await _existing(_of_lines(ended.text, version), site)

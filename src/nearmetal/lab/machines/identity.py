@@ -73,7 +73,7 @@ class FirstProcess:
 
 
 @runtime_checkable
-class Contained(Protocol):
+class ContainedMachine(Protocol):
     """A machine whose first process its site sees, and with it the machine's namespaces and control groups."""
 
     first: FirstProcess

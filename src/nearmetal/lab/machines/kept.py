@@ -21,11 +21,11 @@ from nearmetal.model import Frozen, Handle, MachineSpec
 _NAME = re.compile(r"(?!-)[A-Za-z0-9._-]{1,64}")
 
 
-class Ended(Exception):
+class MachineExit(Exception):
     """A machine ended by itself."""
 
 
-class Kept(Frozen):
+class KeptMachine(Frozen):
     """A machine that is up, or about to be: `handle` is there once it answers."""
 
     name: str
@@ -91,12 +91,12 @@ def check_name(name: str) -> None:
         )
 
 
-def everything() -> list[Kept]:
+def everything() -> list[KeptMachine]:
     """All that is written down, by name; also of keepers that died."""
-    found: list[Kept] = []
+    found: list[KeptMachine] = []
     for file in sorted(folder().glob("*.json"), key=lambda file: file.stem):
         try:
-            found.append(Kept.model_validate_json(file.read_bytes()))
+            found.append(KeptMachine.model_validate_json(file.read_bytes()))
         except FileNotFoundError:
             continue  # it went down just now
         except ValueError as error:
@@ -104,7 +104,7 @@ def everything() -> list[Kept]:
     return found
 
 
-def find(name: str) -> Kept:
+def find(name: str) -> KeptMachine:
     """BadInput, naming those that are up, when there is none of this name."""
     check_name(name)
     known = everything()
@@ -118,12 +118,12 @@ def find(name: str) -> Kept:
     )
 
 
-def save(kept: Kept) -> None:
+def save(kept: KeptMachine) -> None:
     """Replace what is written down, at once and whole."""
     files.replace_file(_file(kept.name), _written(kept))
 
 
-def _written(kept: Kept) -> bytes:
+def _written(kept: KeptMachine) -> bytes:
     return kept.model_dump_json().encode()
 
 
@@ -135,7 +135,7 @@ def forget(name: str) -> None:
 
 
 @contextmanager
-def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
+def claimed(kept: KeptMachine, *, named: bool) -> Iterator[KeptMachine]:
     """Hold a name while the machine is up. One that a person chose must be free; else NAME-2 and so on are tried."""
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in count(1):
@@ -149,7 +149,7 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
             )
     try:
         yield candidate
-    except Ended:
+    except MachineExit:
         raise  # it stays written down, without a keeper
     except BaseException:
         forget(candidate.name)

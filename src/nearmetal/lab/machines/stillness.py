@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Event:
+class StillnessChange:
     at: float
     """Unix time."""
     stands: bool
     """From then on; else it goes on."""
 
 
-def between(events: Sequence[Event], since: float, until: float) -> float:
+def between(events: Sequence[StillnessChange], since: float, until: float) -> float:
     """Seconds of a span in which it stood still, by the events until its end, or those within it, in their order.
 
     Where the first is that it goes on, it stood before. Of two stops in a row the first counts: that it went on for the
@@ -28,6 +28,6 @@ def between(events: Sequence[Event], since: float, until: float) -> float:
     return still if begin is None else still + until - begin
 
 
-def behind_stops(events: Sequence[Event]) -> list[Event]:
+def behind_stops(events: Sequence[StillnessChange]) -> list[StillnessChange]:
     """Of something that went on at first: of a stop that is soon over the kernel tells only that it goes on."""
     return [event for place, event in enumerate(events) if event.stands or (place > 0 and events[place - 1].stands)]

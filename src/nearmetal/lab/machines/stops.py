@@ -8,7 +8,7 @@ import threading
 import time
 
 from nearmetal.lab.machines import stillness
-from nearmetal.lab.machines.stillness import Event
+from nearmetal.lab.machines.stillness import StillnessChange
 
 
 class Stops:
@@ -16,7 +16,7 @@ class Stops:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._events: list[Event] = []
+        self._events: list[StillnessChange] = []
         threading.Thread(target=self._hear, name=f"stops of {pid}", daemon=True).start()
 
     def seconds(self, since: float) -> float:
@@ -35,4 +35,4 @@ class Stops:
             except ChildProcessError:  # it has ended
                 return
             if change is not None:
-                self._events.append(Event(time.time(), stands=change.si_code == os.CLD_STOPPED))
+                self._events.append(StillnessChange(time.time(), stands=change.si_code == os.CLD_STOPPED))

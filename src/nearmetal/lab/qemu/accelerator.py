@@ -36,7 +36,7 @@ sleep 60
 """
 
 
-class Proof(Frozen):
+class BootProof(Frozen):
     """What came of booting a guest on an accelerator."""
 
     accel: str
@@ -50,7 +50,7 @@ class Proof(Frozen):
         return self.until is None or time.time() < self.until
 
 
-async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> Proof:
+async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> BootProof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
     tried = []
     for accel in CANDIDATES:
@@ -63,7 +63,7 @@ async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) ->
 
 async def proved(
     accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
-) -> Proof:
+) -> BootProof:
     """As found out earlier since the site booted, or within the last hour if a guest only was late; else tried now."""
     known = _read(_file(cache, site), await _circumstances(image, site))
     name = await _name(accel, machine, program, site)
@@ -73,7 +73,7 @@ async def proved(
 
 async def proved_now(
     accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
-) -> Proof:
+) -> BootProof:
     """Tried now, and remembered instead of what was found out earlier."""
     limit = _LIMITS.get(accel, LIMITS.proof) if machine == MACHINE else _LIMIT_OF_TYPE
     proof = await prove(accel, image, limit, site, machine, program)
@@ -105,7 +105,7 @@ async def _circumstances(image: Image, site: Site) -> list[str]:
 
 async def prove(
     accel: str, image: Image, limit: float, site: Site, machine: str = MACHINE, program: str = PROGRAM
-) -> Proof:
+) -> BootProof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
     words = ["console=ttyS0", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
@@ -127,14 +127,14 @@ async def prove(
         ended = await site.exec(argv, timeout=limit)
     except TimedOut:
         detail = f"it opens, but a guest on it hangs: no boot within {limit:g} s"
-        return Proof(accel=name, works=False, detail=detail, until=time.time() + _DOUBTED)
+        return BootProof(accel=name, works=False, detail=detail, until=time.time() + _DOUBTED)
     finally:
         await site.exec(["rm", "-f", "--", initrd])
     took = time.monotonic() - begun
     if _WORD in ended.text:
-        return Proof(accel=name, works=True, detail=f"a guest booted in {took:.1f} s")
+        return BootProof(accel=name, works=True, detail=f"a guest booted in {took:.1f} s")
     said = (ended.complaint or ended.text.strip()).splitlines()
-    return Proof(accel=name, works=False, detail="; ".join(said[-3:]) or f"QEMU ended with status {ended.status}")
+    return BootProof(accel=name, works=False, detail="; ".join(said[-3:]) or f"QEMU ended with status {ended.status}")
 
 
 def sweep(state: Path) -> None:
@@ -192,18 +192,18 @@ async def version(site: Site, program: str = PROGRAM) -> str:
     return _versions[key]
 
 
-def _read(file: Path, circumstances: list[str]) -> dict[str, Proof]:
+def _read(file: Path, circumstances: list[str]) -> dict[str, BootProof]:
     """What is remembered; nothing when the circumstances were others."""
     try:
         document = json.loads(file.read_text("utf-8"))
         if document["circumstances"] != circumstances:
             return {}
-        return {proof["accel"]: Proof.from_json(proof) for proof in document["proofs"]}
+        return {proof["accel"]: BootProof.from_json(proof) for proof in document["proofs"]}
     except (OSError, *MALFORMED):
         return {}
 
 
-def _write(file: Path, circumstances: list[str], known: dict[str, Proof]) -> None:
+def _write(file: Path, circumstances: list[str], known: dict[str, BootProof]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "circumstances": circumstances,

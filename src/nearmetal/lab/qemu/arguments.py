@@ -89,7 +89,7 @@ PRETENDED: Final[tuple[str, ...]] = ("erms", "fsrm")
 
 
 @dataclass(frozen=True)
-class Guest:
+class GuestSpec:
     """What one virtual machine is made of."""
 
     name: str
@@ -122,7 +122,7 @@ class Guest:
     """The MAC that the NIC is made with, where it is another than the one by which a guest that boots finds it."""
 
 
-def command(guest: Guest) -> list[str]:
+def command(guest: GuestSpec) -> list[str]:
     """The argument vector; `{tap0}` in it stands for the tap's descriptor, and `{file0}` for that of the first of
     `opened`. BadInput for a name that cannot be one."""
     return [
@@ -149,7 +149,7 @@ def command(guest: Guest) -> list[str]:
     ]
 
 
-def _boot(guest: Guest) -> list[str]:
+def _boot(guest: GuestSpec) -> list[str]:
     if guest.kernel:
         return ["-kernel", "/proc/self/fd/{file0}", "-initrd", INITRD, "-append", kernel_command_line(guest)]
     return [
@@ -158,7 +158,7 @@ def _boot(guest: Guest) -> list[str]:
     ]
 
 
-def _drive(guest: Guest) -> str:
+def _drive(guest: GuestSpec) -> str:
     made = f"file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
     below = "".join(
         f",{'backing.' * (number + 1)}file.filename=/dev/fdset/{number}" for number in range(len(guest.backing))
@@ -166,12 +166,12 @@ def _drive(guest: Guest) -> str:
     return f"if=none,id={DISK_ID},{made}{below},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
 
 
-def opened(guest: Guest) -> list[str]:
+def opened(guest: GuestSpec) -> list[str]:
     """The files that are opened for QEMU, which it need not be allowed to open: `{file0}`, `{file1}` and so on."""
     return [*((guest.kernel,) if guest.kernel else ()), *guest.backing]
 
 
-def _below(guest: Guest, number: int) -> str:
+def _below(guest: GuestSpec, number: int) -> str:
     return f"{{file{number + bool(guest.kernel)}}}"
 
 
@@ -187,7 +187,7 @@ def made_disk(disk_format: str, base: str, base_format: str, file: str) -> list[
     return ["qemu-img", "convert", "-q", "-f", base_format, "-O", disk_format, base, file]
 
 
-def saved(guest: Guest) -> list[str]:
+def saved(guest: GuestSpec) -> list[str]:
     """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
     return [
         *command(guest),
@@ -197,7 +197,7 @@ def saved(guest: Guest) -> list[str]:
     ]
 
 
-def restored(guest: Guest) -> list[str]:
+def restored(guest: GuestSpec) -> list[str]:
     """The argument vector of a guest that waits for the memory of one that was started by `saved`."""
     return [*saved(guest), "-incoming", "defer"]
 
@@ -229,7 +229,7 @@ def withheld(accel: str, cpu_model: str) -> Sequence[str]:
     return PRETENDED if accel == "tcg" and cpu_model == "max" else ()
 
 
-def kernel_command_line(guest: Guest) -> str:
+def kernel_command_line(guest: GuestSpec) -> str:
     """The guest's /init reads the words that begin with `nearmetal.`; what was ordered comes last and so prevails."""
     words = [
         *KERNEL,
@@ -243,7 +243,7 @@ def kernel_command_line(guest: Guest) -> str:
     return " ".join([*words, *guest.kernel_arguments])
 
 
-def _data_network(guest: Guest, port: Port) -> list[str]:
+def _data_network(guest: GuestSpec, port: Port) -> list[str]:
     return [
         *("-netdev", "tap,id=data,fd={tap0}"),
         *("-device", f"{nic(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),

@@ -7,7 +7,7 @@ from nearmetal.lab.site import must
 from nearmetal.model import Site
 
 from . import arguments
-from .arguments import Guest
+from .arguments import GuestSpec
 
 # The folder stays root's: QEMU can exchange none of its files for a link that root would follow. The kernel is of the
 # lab's cache, and is opened again by QEMU, which takes the right to read it.
@@ -34,7 +34,7 @@ chmod -R go= .
 """
 
 
-async def hand_over(folder: str, guest: Guest, owner: str, site: Site) -> None:
+async def hand_over(folder: str, guest: GuestSpec, owner: str, site: Site) -> None:
     """Give a guest's folder, with all that is in it, to its QEMU's user ("UID:GID") and to nobody else."""
     await must(site, "sh", "-c", _HAND_OVER, "hand-over", folder, owner, guest.kernel)
 
@@ -44,7 +44,7 @@ async def take_back(folder: str, site: Site) -> None:
     await must(site, "sh", "-c", _TAKE_BACK, "take-back", folder)
 
 
-def launch(guest: Guest, name: str, command: Sequence[str], site: Site, *place: str) -> list[str]:
+def launch(guest: GuestSpec, name: str, command: Sequence[str], site: Site, *place: str) -> list[str]:
     """The command that starts a guest's QEMU as the user of that name's, with `place`, options of `launch`."""
     return [
         *(site.probe, "launch", *site.bound, *place),

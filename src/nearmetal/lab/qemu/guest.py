@@ -14,7 +14,7 @@ from qemu.qmp import QMPError
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import cgroup
-from nearmetal.lab.commands.process import Background
+from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines.stops import Stops
 from nearmetal.lab.networks import network
@@ -145,7 +145,7 @@ class Guest(ReachedMachine):
         """Until `close`: when its disk fails or QEMU ends, it is lost for that reason. That a signal stopped QEMU is
         heard."""
         self._watching = asyncio.gather(self._until_trouble(), self._until_ended(), self._look_after())
-        if isinstance(self._running, Background):  # what runs on another host is no child of ours
+        if isinstance(self._running, LocalProcess):  # what runs on another host is no child of ours
             self._stops = Stops(self._running.pid)
 
     async def paused(self, since: float) -> float:
@@ -229,7 +229,7 @@ class QemuMachine(Guest, agent.AgentMachine):
         self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None, is_made_here: bool
     ) -> None:
         secret = lab_keys(Paths.default().state).agent_of(handle.name)
-        endpoint = agent.Endpoint(LOOPBACK, ports["agent_port"], secret)
+        endpoint = agent.AgentEndpoint(LOOPBACK, ports["agent_port"], secret)
         super().__init__(handle, site, running, endpoint=endpoint)
         self.ssh_port = ports["ssh_port"] if handle.login else None
         """Of our loopback, where people may log in."""
@@ -238,7 +238,7 @@ class QemuMachine(Guest, agent.AgentMachine):
 
     def watch(self) -> None:
         super().watch()
-        if isinstance(self._running, Background):
+        if isinstance(self._running, LocalProcess):
             self._spinning = Spinning(self._running.pid)
 
     async def find_end(self) -> MachineLost | None:

@@ -17,7 +17,7 @@ from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
 from . import accelerator, arguments, machine_type, own_disk, own_kernel
-from .accelerator import Proof
+from .accelerator import BootProof
 
 _TOOLS = {"qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
@@ -168,7 +168,7 @@ async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
 
 
-def _as_finding(proof: Proof, *, fatal: bool) -> Finding:
+def _as_finding(proof: BootProof, *, fatal: bool) -> Finding:
     fallback = 'set machine.accel = "auto", which falls back to tcg (emulation)' if fatal else "tcg (emulation) is used"
     return Finding(
         what=f"{proof.accel} boots a guest",

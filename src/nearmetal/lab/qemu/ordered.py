@@ -7,16 +7,16 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
 
 from . import accelerator, lacking
-from .arguments import PROGRAM, Guest
+from .arguments import PROGRAM, GuestSpec
 
 
-async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> Guest:
+async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
     """`machine` is QEMU's machine type; the accelerator is the best that boots where the spec leaves it open."""
     accel, vmm = spec.accel, spec.vmm or PROGRAM
     if accel == "auto":
         image = lab_machine.image(lacking.proving(spec))
         accel = (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
-    return Guest(
+    return GuestSpec(
         name=name,
         machine=machine,
         accel=accel,

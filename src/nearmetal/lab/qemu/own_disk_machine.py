@@ -23,7 +23,7 @@ class OwnDiskMachine(Guest, ssh.SshMachine):
 
     def __init__(self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None) -> None:
         keys = lab_keys(Paths.default().state)
-        endpoint = ssh.Endpoint(LOOPBACK, ports["ssh_port"], "root", keys.client.loaded(), keys.host.loaded())
+        endpoint = ssh.SshEndpoint(LOOPBACK, ports["ssh_port"], "root", keys.client.loaded(), keys.host.loaded())
         super().__init__(handle, site, running, endpoint=endpoint)
 
     async def settle(self) -> None:

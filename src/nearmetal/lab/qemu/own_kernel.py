@@ -28,7 +28,7 @@ from nearmetal.lab.image import Image, kernel, modules, newc
 from nearmetal.lab.image.build import sha256
 from nearmetal.lab.image.modules import Tree
 from nearmetal.lab.image.placed import Parts
-from nearmetal.lab.image.recipe import Modules, Wanted
+from nearmetal.lab.image.recipe import Modules, ModuleSet
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 
@@ -69,7 +69,7 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Unpacked:
+class _UnpackedKernel:
     found: _Found
     elf: bytes
     banner: str
@@ -187,17 +187,17 @@ def _read_banner(elf: bytes, file: Path) -> re.Match[bytes]:
     return _BANNER.search(elf) or _refuse(file)
 
 
-def _unpack(found: _Found, tree: Tree) -> _Unpacked:
+def _unpack(found: _Found, tree: Tree) -> _UnpackedKernel:
     try:
         elf = found.content if found.is_elf else kernel.vmlinux(found.content, str(found.file))
     except ToolFailed as error:
         raise HostCannot(error.what, str(found.file), "name a Linux kernel for x86-64: vmlinuz or vmlinux") from None
     # The first one in the file is for version strings of its own, without the number of its build.
     banner = _read_banner(elf, found.file)[0].decode("utf-8", "replace").rstrip()
-    return _Unpacked(found, elf, banner, tree)
+    return _UnpackedKernel(found, elf, banner, tree)
 
 
-def _require(unpacked: _Unpacked) -> None:
+def _require(unpacked: _UnpackedKernel) -> None:
     """HostCannot for a kernel that lacks what every guest of the lab needs."""
     found, tree, elf = unpacked.found, unpacked.tree, unpacked.elf
     lacking = [name for name in _NEEDED if name not in tree.files and not _is_built_in(name, tree, elf)]
@@ -226,7 +226,7 @@ def _read_tree(found: _Found) -> Tree:
 # ── Making it ready ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write(unpacked: _Unpacked, image: Image, work: Path) -> None:
+def _write(unpacked: _UnpackedKernel, image: Image, work: Path) -> None:
     found, tree = unpacked.found, unpacked.tree
     is_entered = any(note in unpacked.elf for note in _PVH)
     (work / "vmlinux").write_bytes(unpacked.elf if is_entered else found.content)
@@ -245,8 +245,8 @@ def _leave_known(wanted: Modules, tree: Tree) -> Modules:
     def known(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(one for one in names if modules.module_name(one) in tree.files)
 
-    def of(kind: Wanted) -> Wanted:
-        return Wanted(known(kind.always), {device: known(names) for device, names in kind.by_device.items()})
+    def of(kind: ModuleSet) -> ModuleSet:
+        return ModuleSet(known(kind.always), {device: known(names) for device, names in kind.by_device.items()})
 
     return Modules(known(wanted.buses), of(wanted.disks), of(wanted.network), known(wanted.guest))
 

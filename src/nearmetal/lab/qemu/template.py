@@ -21,7 +21,7 @@ from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 
 from . import arguments, disk_trouble, files, identity, monitor, own_kernel, snapshot
-from .arguments import Guest
+from .arguments import GuestSpec
 from .monitor import Monitor
 from .snapshot import Snapshot
 
@@ -37,13 +37,13 @@ _ALONE: Final = ("unshare", "--net", "sh", "-c", f'{_MAKE_NETWORK} && exec "$0" 
 _TAP: Final = "/proc/self/ns/net:data"
 
 
-def of(guest: Guest) -> Guest:
+def of(guest: GuestSpec) -> GuestSpec:
     """The guest to save for one that was ordered."""
     port = identity.NOBODY if guest.port else None
     return replace(guest, name=_NAME, port=port)
 
 
-def restored(guest: Guest, saved: Snapshot) -> Guest:
+def restored(guest: GuestSpec, saved: Snapshot) -> GuestSpec:
     """What QEMU restores for a guest that was ordered: the NIC is the one that was saved, and so is its MAC."""
     guest = replace(guest, backing=(str(saved.disk), *guest.backing))
     if guest.port is None:
@@ -52,7 +52,7 @@ def restored(guest: Guest, saved: Snapshot) -> Guest:
     return replace(guest, port=guest.port.model_copy(update={"mac": found_by}), nic_mac=identity.NOBODY.mac)
 
 
-def key(guest: Guest, image: Image, keys: LabKeys) -> str:
+def key(guest: GuestSpec, image: Image, keys: LabKeys) -> str:
     """What stands for everything that the saved memory depends on."""
     disk, qemu = image.disk.stat(), Path(shutil.which(guest.vmm) or "/").stat()
     facts: dict[str, Any] = {
@@ -79,7 +79,7 @@ def _host_cpu() -> list[str]:
     return [line for line in lines if line.partition("\t")[0] in wanted]
 
 
-async def provided(guest: Guest, image: Image, parts: Parts, keys: LabKeys, site: Site) -> Snapshot:
+async def provided(guest: GuestSpec, image: Image, parts: Parts, keys: LabKeys, site: Site) -> Snapshot:
     """The snapshot for a guest, made now where there is none. HostCannot where it cannot be."""
     wanted = key(guest, image, keys)
     if found := snapshot.find(wanted):
@@ -95,7 +95,7 @@ async def provided(guest: Guest, image: Image, parts: Parts, keys: LabKeys, site
     return made
 
 
-async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
+async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
     initrd = unfinished.folder / arguments.INITRD
     try:
         await must(site, *arguments.made_disk("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
@@ -120,7 +120,7 @@ async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot,
 
 async def _with_qemu(
     command: list[str],
-    guest: Guest,
+    guest: GuestSpec,
     unfinished: Snapshot,
     site: Site,
     work: Callable[[Snapshot, Running, Site], Awaitable[None]],

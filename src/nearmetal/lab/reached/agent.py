@@ -49,7 +49,7 @@ _Connection = tuple[StreamReader, StreamWriter]
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class AgentEndpoint:
     """Where an agent answers, and what both sides know."""
 
     host: str
@@ -77,7 +77,7 @@ class Greeting:
 class AgentCommands(RemoteCommands):
     """`Commands` of a guest whose agent answers."""
 
-    endpoint: Endpoint
+    endpoint: AgentEndpoint
     boot_id = ""
     """Of the boot that is spoken to, once it is known: what another boot answers is for nobody here."""
 
@@ -150,7 +150,7 @@ class AgentMachine(AgentCommands, ReachedMachine):
         name: str,
         role: str,
         site: Site,
-        endpoint: Endpoint,
+        endpoint: AgentEndpoint,
         owned: bool,
         address: str,
         peer: str | None,
@@ -250,7 +250,7 @@ def _parse_files(content: bytes, name: str) -> tuple[dict[str, str], int, int]:
     return files, times[0], times[1]
 
 
-async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) -> Greeting:
+async def shake(reader: StreamReader, writer: StreamWriter, endpoint: AgentEndpoint) -> Greeting:
     """Prove to each other that both know the secret. NotProvisioned when the other side does not; OSError, EOFError."""
     greeting = await _said(reader)
     if greeting.get("schema") != _SCHEMA:
@@ -275,7 +275,7 @@ async def _said(reader: StreamReader) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _word(document: Mapping[str, Any], name: str, endpoint: Endpoint) -> str:
+def _word(document: Mapping[str, Any], name: str, endpoint: AgentEndpoint) -> str:
     """NotProvisioned for what is none: it goes into records and messages."""
     word = document.get(name)
     if not isinstance(word, str) or not _WORD.fullmatch(word):

@@ -152,7 +152,7 @@ async def _connect(
     return connection
 
 
-async def _host_key(way: _Way, through: asyncssh.SSHClientConnection | None) -> "_Shown | None":
+async def _host_key(way: _Way, through: asyncssh.SSHClientConnection | None) -> "_UntrustedKey | None":
     """Its host key, of whatever kind. None when it cannot be had."""
     options = way.options
     try:
@@ -168,10 +168,12 @@ async def _host_key(way: _Way, through: asyncssh.SSHClientConnection | None) -> 
         )
     except (asyncssh.Error, OSError):
         return None
-    return _Shown.of(options.host_key_alias or options.host, options.port, key) if key else None
+    return _UntrustedKey.of(options.host_key_alias or options.host, options.port, key) if key else None
 
 
-def _refuse_host_key(shown: "_Shown | None", files: Sequence[Path], spec: HostSpec, where: str, said: str) -> NoReturn:
+def _refuse_host_key(
+    shown: "_UntrustedKey | None", files: Sequence[Path], spec: HostSpec, where: str, said: str
+) -> NoReturn:
     """HostCannot with what is wrong with a host key, as far as it is known."""
     if shown and spec.host_key is None:
         shown.refuse_another(files, where, _by_hand(spec))
@@ -202,14 +204,14 @@ def _by_hand(spec: HostSpec) -> str:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _UntrustedKey:
     """A host key that was shown and is not trusted, and the name by which known_hosts has its host."""
 
     name: str
     key: asyncssh.SSHKey
 
     @classmethod
-    def of(cls, host: str, port: int | None, key: asyncssh.SSHKey) -> "_Shown":
+    def of(cls, host: str, port: int | None, key: asyncssh.SSHKey) -> "_UntrustedKey":
         return cls(host if port in (None, _PORT) else f"[{host}]:{port}", key)
 
     def is_among(self, known: "asyncssh.SSHKnownHosts | _Keys") -> bool:
@@ -245,7 +247,7 @@ class _Client(asyncssh.SSHClient):
     """Answers no prompt and trusts no key by itself, and remembers both, and how far it came."""
 
     was_asked = False
-    shown: _Shown | None = None
+    shown: _UntrustedKey | None = None
     _connection: asyncssh.SSHClientConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
@@ -267,7 +269,7 @@ class _Client(asyncssh.SSHClient):
         self.was_asked = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.shown = _Shown.of(host, port, key)
+        self.shown = _UntrustedKey.of(host, port, key)
         return False
 
 

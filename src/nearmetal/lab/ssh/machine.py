@@ -19,7 +19,7 @@ _IDENTITY = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/arch 2>/dev/nu
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class SshEndpoint:
     """Where a machine answers, and who both sides are."""
 
     host: str
@@ -50,7 +50,7 @@ class Endpoint:
         )
 
 
-async def connect(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
+async def connect(endpoint: SshEndpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
     """Log in as soon as the machine answers. NotProvisioned when it does not within `limit` seconds, or refuses us.
 
     `ready` is asked before each attempt and says whether to try; it may raise what makes waiting pointless.
@@ -62,7 +62,7 @@ async def connect(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SS
         raise NotProvisioned(f"nothing answered by SSH within {limit:g} s", endpoint.where) from None
 
 
-async def _log_in(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
+async def _log_in(endpoint: SshEndpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
     while True:
         answering = await first_to_speak(endpoint.host, endpoint.port, ready)
         try:
@@ -86,7 +86,7 @@ class SshMachine(SshCommands, ReachedMachine):
         name: str,
         role: str,
         site: Site,
-        endpoint: Endpoint,
+        endpoint: SshEndpoint,
         owned: bool,
         address: str,
         peer: str | None,

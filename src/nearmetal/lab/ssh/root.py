@@ -73,7 +73,7 @@ async def log_in_as_root(spec: HostSpec, where: str) -> asyncssh.SSHClientConnec
 
 
 @dataclass(frozen=True)
-class _Server:
+class _RootServer:
     """An SSH server at the other end of a socket."""
 
     end: socket.socket
@@ -98,7 +98,7 @@ async def _risen(connection: asyncssh.SSHClientConnection, where: str) -> asyncs
     return risen
 
 
-async def _served(connection: asyncssh.SSHClientConnection, key: asyncssh.SSHKey, where: str) -> _Server:
+async def _served(connection: asyncssh.SSHClientConnection, key: asyncssh.SSHKey, where: str) -> _RootServer:
     """Have sudo start the server, its streams at one end of a pair of sockets. HostCannot in sudo's own words."""
     public = key.export_public_key().decode().strip()
     near, far = socket.socketpair()
@@ -113,7 +113,7 @@ async def _served(connection: asyncssh.SSHClientConnection, key: asyncssh.SSHKey
         raise
     _in_the_background(_carry(process.stdout, into))
     _in_the_background(_carry(out_of, process.stdin))
-    return _Server(near, host_key)
+    return _RootServer(near, host_key)
 
 
 async def _shown(stderr: asyncssh.SSHReader[bytes], where: str) -> asyncssh.SSHKey:

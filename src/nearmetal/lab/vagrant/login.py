@@ -9,14 +9,14 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.ssh.login import log_in
 from nearmetal.lab.ssh.login_shell import ask_shell
-from nearmetal.lab.vagrant.output import Login
+from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.model import HostSpec
 from nearmetal.ssh_library import asyncssh
 
 Address = IPv4Address | IPv6Address
 
 
-def problem(login: Login, data: Address | None) -> HostCannot | None:
+def problem(login: VagrantLogin, data: Address | None) -> HostCannot | None:
     """What speaks against measuring a machine that is reached so; None when nothing does. Pure."""
     if login.by_command:
         return HostCannot(
@@ -30,7 +30,7 @@ def problem(login: Login, data: Address | None) -> HostCannot | None:
     return None
 
 
-async def way(login: Login, data: Address | None) -> HostSpec:
+async def way(login: VagrantLogin, data: Address | None) -> HostSpec:
     """How one logs in from now on. The host key that is shown now is the only one that is accepted later.
 
     HostCannot when nothing answers, or none of the keys is accepted.
@@ -64,7 +64,7 @@ async def boot_id(way: HostSpec) -> str:
     return found
 
 
-def _spec(login: Login, data: Address | None, key: str | None, host_key: str) -> HostSpec:
+def _spec(login: VagrantLogin, data: Address | None, key: str | None, host_key: str) -> HostSpec:
     host = f"[{login.host}]" if ":" in login.host else login.host
     given = {"ssh": f"{login.user}@{host}:{login.port}", "key": key, "host_key": host_key, "trunk": data}
     try:
@@ -73,7 +73,7 @@ def _spec(login: Login, data: Address | None, key: str | None, host_key: str) ->
         raise ToolFailed(f"this is no way to log in: {given['ssh']!r}") from None
 
 
-async def _shown(login: Login) -> str:
+async def _shown(login: VagrantLogin) -> str:
     where = f"{login.host}:{login.port}"
     try:
         async with asyncio.timeout(LIMITS.command):

@@ -23,7 +23,7 @@ _ENOUGH = 700
 
 
 @dataclass(frozen=True)
-class Line:
+class OutputLine:
     machine: str
     """"" for one that is about none."""
     kind: str
@@ -31,7 +31,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Known:
+class MachineStatus:
     """What Vagrant knows of a machine: in the words of its provider."""
 
     provider: str
@@ -39,7 +39,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Login:
+class VagrantLogin:
     """How one logs in to a machine."""
 
     host: str
@@ -51,12 +51,12 @@ class Login:
     """Whether the way there is a command of its own."""
 
 
-def lines(output: bytes) -> list[Line]:
+def lines(output: bytes) -> list[OutputLine]:
     found = []
     for text in output.decode("utf-8", "replace").split("\n"):
         if match := _LINE.fullmatch(text.rstrip("\r")):
             data = tuple(_plain(one) for one in match["data"].split(","))
-            found.append(Line(match["machine"], match["kind"], data))
+            found.append(OutputLine(match["machine"], match["kind"], data))
     return found
 
 
@@ -64,14 +64,14 @@ def _plain(data: str) -> str:
     return _BREAKS.sub(lambda found: {"n": "\n", "r": ""}[found[1]], data).replace(_COMMA, ",")
 
 
-def machines(told: Sequence[Line]) -> Mapping[str, Known]:
+def machines(told: Sequence[OutputLine]) -> Mapping[str, MachineStatus]:
     """By name, in the order of the Vagrantfile: from what `vagrant status` says."""
     providers = {line.machine: line.data[0] for line in told if line.kind == "provider-name"}
     states = {line.machine: line.data[0] for line in told if line.kind == "state"}
-    return {name: Known(providers.get(name, ""), state) for name, state in states.items() if name}
+    return {name: MachineStatus(providers.get(name, ""), state) for name, state in states.items() if name}
 
 
-def refusal(told: Sequence[Line]) -> tuple[str, str] | None:
+def refusal(told: Sequence[OutputLine]) -> tuple[str, str] | None:
     """The class of the error that a command ended with, and what Vagrant says about it; None where it says none."""
     for line in told:
         if line.kind == "error-exit":
@@ -84,7 +84,7 @@ def shortened(text: str) -> str:
     return " ".join(text.split())[:_ENOUGH]
 
 
-def login(told: Sequence[Line]) -> Login:
+def login(told: Sequence[OutputLine]) -> VagrantLogin:
     """From what `vagrant ssh-config` says. ToolFailed when that is no way to log in."""
     text = "\n".join(line.data[0] for line in told if line.kind == "ssh-config")
     words: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ def login(told: Sequence[Line]) -> Login:
         raise ToolFailed(f"vagrant ssh-config said {text[:300]!r}") from None
     if not host or not user or not 0 < port < 65536:
         raise ToolFailed(f"vagrant ssh-config said {text[:300]!r}")
-    return Login(host, port, user, tuple(words.get("identityfile", ())), "proxycommand" in words)
+    return VagrantLogin(host, port, user, tuple(words.get("identityfile", ())), "proxycommand" in words)
 
 
 def _unquoted(value: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from nearmetal.errors import HostCannot, MachineError, TimedOut
 from nearmetal.lab.vagrant import output
-from nearmetal.lab.vagrant.output import Known, Line, Login
+from nearmetal.lab.vagrant.output import MachineStatus, OutputLine, VagrantLogin
 from nearmetal.model import Site
 
 PROGRAM: Final = "vagrant"
@@ -39,7 +39,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 }
 
 
-class Refused(HostCannot):
+class VagrantError(HostCannot):
     """Vagrant ended with an error; `kind` is its class, "" where it names none."""
 
     def __init__(self, kind: str, what: str, folder: str) -> None:
@@ -66,11 +66,11 @@ class Project:
     def by_hand(self, *argv: str) -> str:
         return _typed(self.folder, *argv)
 
-    async def machines(self) -> Mapping[str, Known]:
+    async def machines(self) -> Mapping[str, MachineStatus]:
         """All machines of the Vagrantfile. HostCannot with what Vagrant says of it."""
         return output.machines(await self._run("status", limit=LOOK))
 
-    async def machines_when_free(self) -> Mapping[str, Known]:
+    async def machines_when_free(self) -> Mapping[str, MachineStatus]:
         """The same after another Vagrant is done with them, because even to look at a machine it is locked."""
         return output.machines(await self._run_when_free("status", limit=LOOK))
 
@@ -78,7 +78,7 @@ class Project:
         """Returns when it runs, and a new one is provisioned."""
         await self._run("up", *(() if is_provisioned else ("--no-provision",)), machine, limit=UP)
 
-    async def login(self, machine: str) -> Login:
+    async def login(self, machine: str) -> VagrantLogin:
         return output.login(await self._run("ssh-config", machine, limit=LOOK))
 
     async def halt(self, machine: str) -> None:
@@ -95,17 +95,17 @@ class Project:
         except OSError:
             return None
 
-    async def _run_when_free(self, *argv: str, limit: float) -> list[Line]:
+    async def _run_when_free(self, *argv: str, limit: float) -> list[OutputLine]:
         until = asyncio.get_running_loop().time() + _LOCKED
         while True:
             try:
                 return await self._run(*argv, limit=limit)
-            except Refused as error:
+            except VagrantError as error:
                 if not error.is_busy or asyncio.get_running_loop().time() > until:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def _run(self, *argv: str, limit: float) -> list[Line]:
+    async def _run(self, *argv: str, limit: float) -> list[OutputLine]:
         # It ends with us: one that went on alone would bring up what nobody removes any more.
         command = [self._site.probe, "launch", *self._site.bound, "--", PROGRAM, *argv, "--machine-readable"]
         where = {"VAGRANT_CWD": self.folder, "VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_NO_COLOR": "1"}
@@ -113,11 +113,11 @@ class Project:
             ended = await self._site.exec(command, env=where, timeout=limit)
         except TimedOut:
             what = f"`vagrant {argv[0]}` did not end within {limit:g} s: it waits for something, or asks"
-            raise Refused("", what, self.folder) from None
+            raise VagrantError("", what, self.folder) from None
         except MachineError as error:
-            raise Refused("", error.what, self.folder) from None
+            raise VagrantError("", error.what, self.folder) from None
         told = output.lines(ended.stdout)
         if ended.status != 0:
             kind, what = output.refusal(told) or ("", output.shortened(ended.stderr.decode("utf-8", "replace")))
-            raise Refused(kind, what or f"`vagrant {argv[0]}` ended with status {ended.status}", self.folder)
+            raise VagrantError(kind, what or f"`vagrant {argv[0]}` ended with status {ended.status}", self.folder)
         return told

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from nearmetal.lab.vmware.machine import Seen, Wanted
+from nearmetal.lab.vmware.machine import Reconfiguration, VsphereMachine
 
 CONFIGURE = (
     "VirtualMachine.Config.CPUCount",
@@ -34,7 +34,7 @@ class Api(Protocol):
         """The folders that a machine is in, with its name."""
         ...
 
-    async def seen(self, reference: str) -> Seen | None:
+    async def seen(self, reference: str) -> VsphereMachine | None:
         """None for one that is no more."""
         ...
 
@@ -42,11 +42,11 @@ class Api(Protocol):
         """Those that we do not have on a machine."""
         ...
 
-    async def clone(self, template: str, name: str, change: Wanted) -> str:
+    async def clone(self, template: str, name: str, change: Reconfiguration) -> str:
         """A machine beside the one it is made of, off; its reference."""
         ...
 
-    async def configure(self, machine: Seen, change: Wanted) -> None:
+    async def configure(self, machine: VsphereMachine, change: Reconfiguration) -> None:
         """Of one that is on nobody's loan, refused when somebody has changed it since it was seen."""
         ...
 

@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nearmetal.lab.vmware.machine import MARK, NICS, Power, Seen, Shape, Wanted
+from nearmetal.lab.vmware.machine import MARK, NICS, Power, Reconfiguration, Shape, VsphereMachine
 
 READ = ["name", "config", "guest", "runtime.powerState"]
 """The properties that `seen` takes."""
 _POWERS: Mapping[str, Power] = {"poweredOn": "on", "poweredOff": "off", "suspended": "suspended"}
 
 
-def seen(reference: str, told: Mapping[str, Any]) -> Seen:
+def seen(reference: str, told: Mapping[str, Any]) -> VsphereMachine:
     config, guest = told["config"], told.get("guest")
     hardware = config.hardware
     cards = [_model(card) for card in _cards(config)]
-    return Seen(
+    return VsphereMachine(
         reference=reference,
         uuid=config.instanceUuid or config.uuid,
         name=told["name"],
@@ -53,7 +53,7 @@ def _model(card: Any) -> str:
     return str(type(card).__name__).rpartition(".")[2].removeprefix("Virtual").lower()
 
 
-def config_spec(machine: Any, version: str | None, change: Wanted) -> Any:
+def config_spec(machine: Any, version: str | None, change: Reconfiguration) -> Any:
     from pyVmomi import vim
 
     spec = vim.vm.ConfigSpec(changeVersion=version)
@@ -95,7 +95,7 @@ def _exchanged(config: Any, nic: str) -> list[Any]:
     ]
 
 
-def clone_spec(source: Any, pool: Any, change: Wanted) -> Any:
+def clone_spec(source: Any, pool: Any, change: Reconfiguration) -> Any:
     """A clone in the template's own place, with what it computes from this pool."""
     from pyVmomi import vim
 

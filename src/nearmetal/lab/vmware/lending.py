@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from nearmetal.errors import HostCannot
 from nearmetal.lab.vmware import machine as machines
 from nearmetal.lab.vmware.api import Api
-from nearmetal.lab.vmware.machine import Loan, Seen, Wanted
+from nearmetal.lab.vmware.machine import Loan, Reconfiguration, VsphereMachine
 from nearmetal.study_text import did_you_mean
 
 ADDRESS = 300.0
@@ -24,7 +24,7 @@ def mark(name: str) -> str:
     return f"{name} ({getpass.getuser()} on {socket.gethostname()})"
 
 
-async def found(api: Api, name: str) -> Seen:
+async def found(api: Api, name: str) -> VsphereMachine:
     """The machine of this name, which may have folders before it. HostCannot when there is none, or another one."""
     names = await api.names()
     called = [one for one, its in names.items() if machines.is_called(its, name)]
@@ -41,15 +41,15 @@ async def found(api: Api, name: str) -> Seen:
     return seen
 
 
-async def clone_of(api: Api, template: Seen, name: str, loan: Loan) -> Seen:
+async def clone_of(api: Api, template: VsphereMachine, name: str, loan: Loan) -> VsphereMachine:
     """A clone, marked, off. Its card is still the template's."""
     change = machines.change(template.shape, loan.given, loan.mark).model_copy(update={"nic": ""})
     return await _must_see(api, await api.clone(template.reference, name, change))
 
 
-async def borrow(api: Api, seen: Seen, loan: Loan) -> Seen:
+async def borrow(api: Api, seen: VsphereMachine, loan: Loan) -> VsphereMachine:
     """A machine of the user's, marked, off."""
-    await api.configure(seen, Wanted(mark=loan.mark))
+    await api.configure(seen, Reconfiguration(mark=loan.mark))
     marked = await _must_see(api, seen.reference)
     if marked.mark != loan.mark:
         raise HostCannot(f"{marked.mark or 'somebody'} has borrowed it at the same moment", seen.name)
@@ -61,7 +61,7 @@ async def borrow(api: Api, seen: Seen, loan: Loan) -> Seen:
     return marked
 
 
-async def start(api: Api, machine: Seen, loan: Loan) -> None:
+async def start(api: Api, machine: VsphereMachine, loan: Loan) -> None:
     """A machine that was configured as it was asked for. HostCannot when it is not so."""
     await api.start(machine.reference)
     differs = machines.differences((await _must_see(api, machine.reference)).shape, loan.given)
@@ -69,14 +69,14 @@ async def start(api: Api, machine: Seen, loan: Loan) -> None:
         raise HostCannot(f"it was not made as asked: {'; '.join(differs)}", machine.name)
 
 
-async def _must_see(api: Api, reference: str) -> Seen:
+async def _must_see(api: Api, reference: str) -> VsphereMachine:
     seen = await api.seen(reference)
     if seen is None:
         raise HostCannot("somebody has removed the machine", reference)
     return seen
 
 
-async def told_address(api: Api, machine: Seen) -> str:
+async def told_address(api: Api, machine: VsphereMachine) -> str:
     """What its tools tell, as soon as they do."""
     until = asyncio.get_running_loop().time() + ADDRESS
     while True:
@@ -96,7 +96,7 @@ async def told_address(api: Api, machine: Seen) -> str:
         await asyncio.sleep(_PAUSE)
 
 
-async def remove(api: Api, clone: Seen) -> None:
+async def remove(api: Api, clone: VsphereMachine) -> None:
     await api.settled(clone.reference)
     now = await api.seen(clone.reference)
     if now is not None and now.power == "on":
@@ -105,7 +105,7 @@ async def remove(api: Api, clone: Seen) -> None:
         await api.remove(now.reference)
 
 
-async def give_back(api: Api, now: Seen, loan: Loan, leave: Callable[[], Awaitable[None]]) -> None:
+async def give_back(api: Api, now: VsphereMachine, loan: Loan, leave: Callable[[], Awaitable[None]]) -> None:
     """As it was found; `leave` takes away what is ours in the guest, before it is stopped.
 
     HostCannot while it runs for somebody else, and once for what somebody else has changed.
@@ -122,10 +122,10 @@ async def give_back(api: Api, now: Seen, loan: Loan, leave: Callable[[], Awaitab
     if way.stop:
         await leave()
         await api.stop(now.reference)
-    if way.change != Wanted():
+    if way.change != Reconfiguration():
         await api.configure(await _must_see(api, now.reference), way.change)
     if way.start:
         await api.start(now.reference)
-    await api.configure(await _must_see(api, now.reference), Wanted(mark=""))
+    await api.configure(await _must_see(api, now.reference), Reconfiguration(mark=""))
     if way.left:
         raise HostCannot(f"not all is as it was: {'; '.join(way.left)}", now.name, "see whether that is right")

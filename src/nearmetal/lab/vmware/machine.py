@@ -36,7 +36,7 @@ class Shape(Frozen):
     """Model of its network card; "" for none or for several."""
 
 
-class Seen(Frozen):
+class VsphereMachine(Frozen):
     """What vSphere tells of a machine."""
 
     reference: str
@@ -57,7 +57,7 @@ class Seen(Frozen):
     """Who has borrowed it; "" for nobody."""
 
 
-class Wanted(Frozen):
+class Reconfiguration(Frozen):
     """A change of a machine's configuration; None and "" for what stays."""
 
     vcpus: int | None = None
@@ -79,10 +79,10 @@ def asked(spec: MachineSpec, found: Shape) -> Shape:
     )
 
 
-def change(now: Shape, then: Shape, mark: str) -> Wanted:
+def change(now: Shape, then: Shape, mark: str) -> Reconfiguration:
     """What makes the one of the other."""
     differs = {key: value for key, value in then.model_dump().items() if getattr(now, key) != value}
-    return Wanted(**differs, mark=mark)
+    return Reconfiguration(**differs, mark=mark)
 
 
 def differences(found: Shape, wanted: Shape) -> list[str]:
@@ -135,7 +135,7 @@ def wishes(spec: MachineSpec) -> Iterator[Finding]:
 
 
 def objections(
-    seen: Seen, spec: MachineSpec, provision: Provision, is_cloned: bool, has_address: bool
+    seen: VsphereMachine, spec: MachineSpec, provision: Provision, is_cloned: bool, has_address: bool
 ) -> list[Finding]:
     """Whether this machine can be used in this way, or cloned."""
     name = f"the machine {seen.name!r}"
@@ -169,7 +169,7 @@ def objections(
     ]
 
 
-def _clonable(seen: Seen, provision: Provision) -> Finding:
+def _clonable(seen: VsphereMachine, provision: Provision) -> Finding:
     return finding(
         f"clones of {seen.name!r}",
         provision == "boot" and (seen.is_template or seen.power == "off"),
@@ -181,7 +181,7 @@ def _clonable(seen: Seen, provision: Provision) -> Finding:
 _STOP = 'stop it for the study, or allow nearmetal to: provision = "restart"'
 
 
-def _power(seen: Seen, wanted: Shape, provision: Provision) -> Finding:
+def _power(seen: VsphereMachine, wanted: Shape, provision: Provision) -> Finding:
     """Whether its power is what the provision wants, and one that stays as it is is as the study asks."""
     name = f"the machine {seen.name!r}"
     if seen.power == "suspended":
@@ -215,7 +215,7 @@ class Return:
     """How a machine becomes what it was."""
 
     stop: bool
-    change: Wanted
+    change: Reconfiguration
     """Without the mark, which is taken away last."""
     start: bool
     runs: bool
@@ -224,7 +224,7 @@ class Return:
     """What somebody else has changed meanwhile, in words: it is theirs."""
 
 
-def back(loan: Loan, now: Seen) -> Return | None:
+def back(loan: Loan, now: VsphereMachine) -> Return | None:
     """None for a machine that is not on this loan: it was never changed, or has been put back."""
     if now.mark != loan.mark:
         return None
@@ -240,7 +240,7 @@ def back(loan: Loan, now: Seen) -> Return | None:
     stop = is_on and loan.started and (bool(values) or not loan.was_on)
     return Return(
         stop=stop,
-        change=Wanted.model_validate(values),
+        change=Reconfiguration.model_validate(values),
         start=loan.was_on and (stop or not is_on),
         runs=bool(values) and is_on and not stop,
         left=tuple(left),

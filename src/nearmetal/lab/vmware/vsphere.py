@@ -9,7 +9,7 @@ from typing import Any
 from nearmetal.errors import HostCannot
 from nearmetal.lab.vmware import described
 from nearmetal.lab.vmware.account import Account
-from nearmetal.lab.vmware.machine import Power, Seen, Wanted
+from nearmetal.lab.vmware.machine import Power, Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.session import PAUSE, Session
 
 CLONING = 3600.0
@@ -36,10 +36,10 @@ class Vsphere:
             "tell where a machine is", lambda instance: _place(instance, _machine(instance, reference))
         )
 
-    async def seen(self, reference: str) -> Seen | None:
+    async def seen(self, reference: str) -> VsphereMachine | None:
         from pyVmomi import vmodl
 
-        def look(instance: Any) -> Seen | None:
+        def look(instance: Any) -> VsphereMachine | None:
             try:
                 return described.seen(reference, _read(instance, _machine(instance, reference), described.READ))
             except vmodl.fault.ManagedObjectNotFound:
@@ -65,7 +65,7 @@ class Vsphere:
 
     # ── What is done ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def clone(self, template: str, name: str, change: Wanted) -> str:
+    async def clone(self, template: str, name: str, change: Reconfiguration) -> str:
         def begin(instance: Any) -> Any:
             source = _machine(instance, template)
             spec = described.clone_spec(source, _pool(instance, source), change)
@@ -74,7 +74,7 @@ class Vsphere:
         made: str = (await self._session.done(f"clone {name}", begin, CLONING))._GetMoId()
         return made
 
-    async def configure(self, machine: Seen, change: Wanted) -> None:
+    async def configure(self, machine: VsphereMachine, change: Reconfiguration) -> None:
         def begin(instance: Any) -> Any:
             found = _machine(instance, machine.reference)
             version = None if machine.mark else machine.version

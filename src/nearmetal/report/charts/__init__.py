@@ -9,7 +9,7 @@ from nearmetal.report.charts.axes import TOO_FAR as TOO_FAR
 from nearmetal.report.charts.axes import Axis as Axis
 from nearmetal.report.charts.axes import difference_axis as difference_axis
 from nearmetal.report.charts.axes import ratio_axis as ratio_axis
-from nearmetal.report.charts.forest import Arm as Arm
+from nearmetal.report.charts.forest import ForestRow as ForestRow
 from nearmetal.report.charts.forest import Group as Group
 from nearmetal.report.charts.forest import draw_forest as draw_forest
 from nearmetal.report.charts.grammar import HALF as HALF

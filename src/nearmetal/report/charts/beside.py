@@ -14,7 +14,7 @@ _BESIDE = 600
 
 
 @dataclass(frozen=True)
-class Pair:
+class FigurePair:
     """One comparison: measured here, and published. Those of one heading stand together."""
 
     heading: str
@@ -28,7 +28,7 @@ class Pair:
     """The treatment's name, if the label is another."""
 
 
-def draw_beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
+def draw_beside(title: str, pairs: Sequence[FigurePair], width: int) -> Spec:
     """One row a comparison on a logarithmic axis of ratios to the reference."""
     wide = width >= _BESIDE
     places = Rows.from_names([(pair.label, pair.figure) for pair in pairs], width - 12, beside=wide)
@@ -86,7 +86,7 @@ def draw_beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
     return make_chart(title, "", places.plot, height, drawn, width - 12)
 
 
-def _make_row(pair: Pair) -> Row:
+def _make_row(pair: FigurePair) -> Row:
     low, high = pair.interval or (None, None)
     return {
         "colour": pair.colour,

@@ -17,7 +17,7 @@ _MOST = sys.float_info.max
 
 
 @dataclass(frozen=True)
-class Arm:
+class ForestRow:
     """One row of a forest: an estimate, its interval, and what is written beside it."""
 
     label: str
@@ -44,7 +44,7 @@ class Group:
 
     heading: str
     better: Literal["higher", "lower"] | None
-    arms: tuple[Arm, ...]
+    arms: tuple[ForestRow, ...]
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ _STRIP = 15.0
 """Pixels below an estimate for the dots of its blocks."""
 
 
-def _place_dots(arm: Arm, y: float, axis: Axis) -> list[Row]:
+def _place_dots(arm: ForestRow, y: float, axis: Axis) -> list[Row]:
     least, most = axis.domain
     climb = [4 - 8 * place / max(1, len(arm.values) - 1) for place in range(len(arm.values))]
     tips = arm.tips or ("",) * len(arm.values)
@@ -171,7 +171,7 @@ def _place_dots(arm: Arm, y: float, axis: Axis) -> list[Row]:
     ]
 
 
-def _own_band(arm: Arm, y: float, axis: Axis, strip: float) -> list[Row]:
+def _own_band(arm: ForestRow, y: float, axis: Axis, strip: float) -> list[Row]:
     """The margin of a row that has its own, as far as the axis goes; apart from its neighbours', which are others."""
     if arm.margin is None:
         return []
@@ -179,7 +179,7 @@ def _own_band(arm: Arm, y: float, axis: Axis, strip: float) -> list[Row]:
     return [{"top": y - 10, "bottom": y + 10 + strip, "low": max(low, least), "high": min(high, most)}]
 
 
-def _place_arm(arm: Arm, axis: Axis) -> Row:
+def _place_arm(arm: ForestRow, axis: Axis) -> Row:
     """A row as data, cut where it leaves the axis."""
     least, most = axis.domain
     estimate = min(max(arm.estimate, -_MOST), _MOST)

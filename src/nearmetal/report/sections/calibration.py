@@ -6,7 +6,7 @@ from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
-from nearmetal.store.calibration import Alike, Calibration, InjectedDifference, Noise
+from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 
 _CAPTION = (
     "What is known beforehand, and what was found. What is alike is called different where its interval excludes that "
@@ -77,7 +77,7 @@ def _make_answers(found: Calibration, report: ReportInput) -> Table:
     return Table("calibration", _CAPTION, columns, rows)
 
 
-def _make_row(one: Alike | InjectedDifference, report: ReportInput) -> tuple[Value, ...]:
+def _make_row(one: AAComparison | InjectedDifference, report: ReportInput) -> tuple[Value, ...]:
     ends = one.interval or (None, None)
     return (
         words.name_workload(one.workload),
@@ -93,16 +93,16 @@ def _make_row(one: Alike | InjectedDifference, report: ReportInput) -> tuple[Val
     )
 
 
-def _make_value(value: float | None, one: Alike | InjectedDifference) -> Value:
+def _make_value(value: float | None, one: AAComparison | InjectedDifference) -> Value:
     if value is None:
         return None
     return value if one.scale == "ratio" else Quantity(value, one.unit)
 
 
-def _make_answer(one: Alike | InjectedDifference) -> Badge:
+def _make_answer(one: AAComparison | InjectedDifference) -> Badge:
     if one.is_right is None:
         return Badge(words.explain_reason(one.reason or ""), "unknown")
-    if isinstance(one, Alike):
+    if isinstance(one, AAComparison):
         return Badge("not called different", "same") if one.is_right else Badge("called different", "worse")
     return Badge("in the interval", "same") if one.is_right else Badge("outside the interval", "worse")
 

@@ -15,7 +15,7 @@ _LEAD = (
 )
 
 
-class Cost:
+class CostSection:
     name = "cost"
     title = "What it costs the host"
     order = 30
@@ -58,4 +58,4 @@ def _select_cells(cells: Sequence[Cell], workload: str, response: str) -> list[C
     return [cell for cell in cells if cell.workload == workload and cell.response == response]
 
 
-plugin = Cost()
+plugin = CostSection()

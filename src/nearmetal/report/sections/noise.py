@@ -22,7 +22,7 @@ _LEAD = (
 )
 
 
-class Noise:
+class NoiseSection:
     name = "noise"
     title = "What the CPUs did besides"
     order = 36
@@ -161,4 +161,4 @@ def _make_outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
     return Table("noise-hosts", caption, columns, rows, folded=len(rows) > LONG)
 
 
-plugin = Noise()
+plugin = NoiseSection()

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from nearmetal.analysis.clients import (
     FEWEST,
+    ClientValues,
     OddClient,
-    Told,
     fewest_blocks,
     held,
     level,
@@ -71,7 +71,7 @@ class _LookedAt:
 
 def _looked_at(report: ReportInput) -> Iterator[_LookedAt]:
     """What the warnings of the run are about too, of trials that count."""
-    of: dict[tuple[Key, str], dict[str, Told]] = {}
+    of: dict[tuple[Key, str], dict[str, ClientValues]] = {}
     for cell in report.analysis.cells:
         where = key_of(cell.treatment), cell.workload
         if where not in of:

@@ -8,8 +8,8 @@ from nearmetal.report.blocks import Block, Column, Section, Table, Terms, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published as studies
 from nearmetal.studies.published import PublishedStudy as Study
-from nearmetal.studies.published import Statement
-from nearmetal.studies.published import Table as Printed
+from nearmetal.studies.published import PublishedTable as Printed
+from nearmetal.studies.published import TextFigure
 
 _LEAD = (
     "The published study that this one replicates, in its own figures. They were measured on other machines at another "
@@ -85,7 +85,7 @@ def _show_printed(values: Iterable[float], spread: float | None) -> str:
     return text if spread is None else f"{text} ± {spread:g}"
 
 
-def _make_statements(statements: Iterable[Statement]) -> Table:
+def _make_statements(statements: Iterable[TextFigure]) -> Table:
     columns = (
         Column("what"),
         Column("of"),

@@ -26,7 +26,7 @@ _LEAD = (
 )
 
 
-class Saturation:
+class SaturationSection:
     name = "saturation"
     title = "Where the server is saturated"
     order = 18
@@ -241,4 +241,4 @@ def _make_steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
     return Table("ramps", caption, columns, align_decimals(rows), folded=True)
 
 
-plugin = Saturation()
+plugin = SaturationSection()

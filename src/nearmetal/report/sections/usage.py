@@ -32,7 +32,7 @@ _LEAD = (
 )
 
 
-class Usage:
+class UsageSection:
     name = "usage"
     title = "What was used meanwhile"
     order = 35
@@ -181,4 +181,4 @@ def _describe_cost(used: Sequence[UsedResources]) -> str:
     )
 
 
-plugin = Usage()
+plugin = UsageSection()

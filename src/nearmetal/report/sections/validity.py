@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nearmetal.analysis.alike import Alike, grouped
+from nearmetal.analysis.alike import WarningGroup, grouped
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.in_short import in_short
@@ -134,7 +134,7 @@ def _make_warnings(report: ReportInput) -> Table:
     )
 
 
-def _make_row(group: Alike[Any], times: int, of: int, what: str, about: Counter[str]) -> tuple[Value, ...]:
+def _make_row(group: WarningGroup[Any], times: int, of: int, what: str, about: Counter[str]) -> tuple[Value, ...]:
     return (
         group.code,
         f"{times:,} of {figures.format_count(of, what)}",

@@ -351,13 +351,13 @@ def _show_block(value: float, contrast: Contrast) -> str:
     return figures.format_quantity(value, contrast.unit)
 
 
-def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> charts.Arm:
+def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> charts.ForestRow:
     ends = _list_ends(contrast, divisor)
     low, high = ends[1:] if len(ends) == 3 else (None, None)
     # All ratios of a study have one margin, which is the axis's.
     margin = None if contrast.scale == "ratio" else contrast.equivalence
     of_blocks = _of_blocks(contrast) if has_dots else {}
-    return charts.Arm(
+    return charts.ForestRow(
         label=label,
         figure=f"{words.format_estimate(contrast)} {words.SIGNS[words.badge_verdict(contrast).tone]}".rstrip(),
         colour=report.colour(contrast.treatment),

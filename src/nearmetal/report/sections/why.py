@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nearmetal.analysis.attribution import Attributed
+from nearmetal.analysis.attribution import TraitContrast
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import OF_CPUS
 from nearmetal.model import Assignment
@@ -110,7 +110,7 @@ def _make_statement(one: Explanation, report: ReportInput) -> Statement:
     return Statement(about, text, words.badge_verdict(one.contrast), _write_detail(one.found, report))
 
 
-def _write_detail(found: Sequence[Attributed], report: ReportInput) -> str:
+def _write_detail(found: Sequence[TraitContrast], report: ReportInput) -> str:
     """How many figures differ, and how many would if none did: no interval is corrected for how many there are."""
     told = [one for one in found if one.interval is not None]
     if not told:
@@ -162,7 +162,7 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
     ]
 
 
-def _show_compared(one: Attributed) -> tuple[Value, Value, Value]:
+def _show_compared(one: TraitContrast) -> tuple[Value, Value, Value]:
     unit = one.trait.unit
     return one.trait.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
 
@@ -187,7 +187,7 @@ def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
     return Table("why", "What goes along with each verdict", columns, rows, where="data")
 
 
-def _make_row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Value, ...]:
+def _make_row(contrast: Contrast, one: TraitContrast, report: ReportInput) -> tuple[Value, ...]:
     named = (words.name_workload(contrast.workload), report.labels.name_versus(contrast))
     return (*named, *_show_compared(one), *list_values(one), badge_difference(one))
 

@@ -17,7 +17,7 @@ from nearmetal.model import Frozen, Level
 _FOLDER = resources.files(__package__)
 
 
-class Source(Frozen):
+class Publication(Frozen):
     """Where the figures stand."""
 
     title: str
@@ -52,7 +52,7 @@ class Figure(Frozen):
         return sum(self.values) / len(self.values)
 
 
-class Table(Frozen):
+class PublishedTable(Frozen):
     """One table of the source."""
 
     name: str
@@ -74,7 +74,7 @@ class Table(Frozen):
         return None
 
 
-class Statement(Frozen):
+class TextFigure(Frozen):
     """A figure that stands in the running text: a value, or a range with both ends."""
 
     what: str
@@ -87,7 +87,7 @@ class Statement(Frozen):
     remark: str = ""
 
     @model_validator(mode="after")
-    def _in_order(self) -> "Statement":
+    def _in_order(self) -> "TextFigure":
         if self.low > self.high:
             raise ValueError(f"{self.what}: from {self.low} to {self.high} is no range")
         return self
@@ -118,7 +118,7 @@ class PublishedStudy(Frozen):
     """The study of ours that replicates it."""
     more_studies: tuple[str, ...] = ()
     """Others that replicate parts of it."""
-    source: Source
+    source: Publication
     assumptions: tuple[str, ...]
     """Ours, where the source does not say."""
     oddities: tuple[str, ...]
@@ -127,8 +127,8 @@ class PublishedStudy(Frozen):
     """Its own, in our words."""
     units: Mapping[str, Unit]
     environments: Mapping[str, Counterpart]
-    tables: tuple[Table, ...] = ()
-    statements: tuple[Statement, ...] = ()
+    tables: tuple[PublishedTable, ...] = ()
+    statements: tuple[TextFigure, ...] = ()
     claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
@@ -161,11 +161,11 @@ class PublishedStudy(Frozen):
             raise ValueError(f"the table {table!r} has no figure at {dict(of if one is None else against)}")
         return one.mean / other.mean
 
-    def find_table(self, name: str) -> Table:
+    def find_table(self, name: str) -> PublishedTable:
         """The table of that name. KeyError."""
         return {table.name: table for table in self.tables}[name]
 
-    def convert_to_si(self, table: Table, figure: Figure) -> tuple[float, ...]:
+    def convert_to_si(self, table: PublishedTable, figure: Figure) -> tuple[float, ...]:
         """The values in the SI unit that we take the printed one for."""
         size = self.units[figure.unit or table.unit].size
         return tuple(value * size for value in figure.values)
