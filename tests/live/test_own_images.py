@@ -17,12 +17,14 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from tests.command_line import called
+from tests.conftest import WORKER
 
 from . import cloud_image, laboratory
 
 pytestmark = pytest.mark.live
 
-REFERENCE = "nearmetal-tests/own:1"
+REFERENCE = f"nearmetal-tests/own:{WORKER}"
+"""Of this test process: others share the engine."""
 STUDY = """\
 name = "own"
 [factors]
@@ -133,9 +135,9 @@ def short(
             link = tarfile.TarInfo(f"bin/{name}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(link)
-    client.client.import_image_from_file(str(root), repository="nearmetal-tests/short", tag="1")
-    yield "nearmetal-tests/short:1", lacking
-    client.client.remove_image("nearmetal-tests/short:1", force=True)
+    client.client.import_image_from_file(str(root), repository="nearmetal-tests/short", tag=str(WORKER))
+    yield f"nearmetal-tests/short:{WORKER}", lacking
+    client.client.remove_image(f"nearmetal-tests/short:{WORKER}", force=True)
 
 
 def test_an_image_without_what_gets_us_in_does_not_come_up(short: tuple[str, tuple[str, ...]]) -> None:
