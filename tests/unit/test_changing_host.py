@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.changes.host import HERE, change_host
+from nearmetal.lab.changes.host import HERE, change_host, release_host
 from nearmetal.lab.changes.ledger import Ledger, held
 from nearmetal.model import Change
 
@@ -42,6 +42,20 @@ def test_whose_owner_was_killed_still_holds(tmp_path: Path) -> None:
 
     assert _run_apart(die) == 0
     with held(tmp_path / "two.jsonl") as two, pytest.raises(HostCannot):
+        change(two)
+
+
+def test_the_file_goes_when_all_is_put_back(tmp_path: Path) -> None:
+    file = tmp_path / "nearmetal-changes"
+    with held(tmp_path / "one.jsonl") as one, held(tmp_path / "two.jsonl") as two:
+        number = change(one)
+        release_host(one.path)
+        assert file.exists()
+        one.undone(number)
+        release_host(two.path)
+        assert file.exists()
+        release_host(one.path)
+        assert not file.exists()
         change(two)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from nearmetal.errors import HostCannot, MachineGone, message_of
-from nearmetal.lab.changes.host import change_host, is_shared
+from nearmetal.lab.changes.host import change_host, is_shared, release_host
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.left import Left
@@ -133,6 +133,8 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
             unnoted = error
     if unnoted is not None:
         raise NotNoted(unnoted, outcomes)
+    if any(is_shared(one.change) for one in outcomes):
+        release_host(ledger.path)
     return outcomes
 
 

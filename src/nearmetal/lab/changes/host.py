@@ -2,7 +2,7 @@
 
 Each puts back what it found. Two at once, of different homes, would find each other's values, and leave the last of
 them. So a file of the host's names the ledger that changed such values last, and nobody else changes any while it holds
-some. It outlives its owner, so that after a `kill -9` the host is put right first. The file goes with the boot.
+some. It outlives its owner, so that after a `kill -9` the host is put right first. It goes when all is put back.
 """
 
 import contextlib
@@ -39,18 +39,45 @@ def change_host(ledger: Path) -> Iterator[None]:
 
     Where this user may not have the file, or another user made it, nobody is kept out.
     """
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):
-            descriptor = _open_note()
-            held.callback(os.close, descriptor)
-            if _is_ours(descriptor):
-                _take(descriptor, ledger.resolve())
+    with _hold_note() as descriptor:
+        if descriptor is not None:
+            _take(descriptor, ledger.resolve())
         yield
 
 
-def _open_note() -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    return os.open(others.folder() / _FILE, flags, 0o600)
+def release_host(ledger: Path) -> None:
+    """Take the file away, if it names this ledger, which holds no such value any more."""
+    with _hold_note() as descriptor:
+        if descriptor is not None and _read_holder(descriptor) == ledger.resolve() and not _holds_some(ledger):
+            _path().unlink(missing_ok=True)
+
+
+def _path() -> Path:
+    return others.folder() / _FILE
+
+
+@contextmanager
+def _hold_note() -> Iterator[int | None]:
+    """The file, and its lock; None where it cannot be had. HostCannot if another has it for long."""
+    until = time.monotonic() + _LONGEST
+    while True:
+        try:
+            descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        except OSError:
+            yield None
+            return
+        try:
+            if not _is_ours(descriptor):
+                yield None
+                return
+            if try_lock(descriptor) and _lies_there(descriptor):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+        if time.monotonic() > until:
+            raise HostCannot("another nearmetal is changing this host", remedy="wait until it ends")
+        time.sleep(_AGAIN)
 
 
 def _is_ours(descriptor: int) -> bool:
@@ -58,19 +85,25 @@ def _is_ours(descriptor: int) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
 
 
+def _lies_there(descriptor: int) -> bool:
+    """Who had the lock before may have taken the file away."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), _path().stat())
+    return False
+
+
 def _take(descriptor: int, ledger: Path) -> None:
-    until = time.monotonic() + _LONGEST
-    while not try_lock(descriptor):
-        if time.monotonic() > until:
-            raise HostCannot("another nearmetal is changing this host", remedy="wait until it ends")
-        time.sleep(_AGAIN)
-    holder = Path(os.fsdecode(os.pread(descriptor, 4096, 0)))
+    holder = _read_holder(descriptor)
     if holder not in (Path(), ledger) and _holds_some(holder):
         what = "another nearmetal has changed this host, and is to put back what it found"
         remedy = "wait until it ends; with its NEARMETAL_HOME, `nearmetal isolate off` or `nearmetal clean` ends it"
         raise HostCannot(what, str(holder), remedy)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, os.fsencode(ledger), 0)
+
+
+def _read_holder(descriptor: int) -> Path:
+    return Path(os.fsdecode(os.pread(descriptor, 4096, 0)))
 
 
 def _holds_some(ledger: Path) -> bool:
