@@ -55,7 +55,6 @@ def read_study(
     blocks: int | None = None,
     seed: int | None = None,
     quick: bool = False,
-    available: bool = False,
     lab: Path | None = None,
 ) -> OpenedStudy:
     """A study by its path or built-in name, or as it comes through stdin, with what the command line sets.

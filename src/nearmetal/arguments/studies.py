@@ -67,7 +67,7 @@ def studies(name: str | None, as_json: bool) -> None:
 @click.option("--ask", is_flag=True, help="Ask hosts, engines and plugins of others whether it can run.")
 @click.option("--pilot", is_flag=True, help="Measure first how much boots and trials vary here.")
 @json_option("plan.v1")
-def plan(study: str, ask: bool, pilot: bool, as_json: bool, **options: Any) -> int:
+def plan(study: str, ask: bool, pilot: bool, available: bool, as_json: bool, **options: Any) -> int:
     """Show what a study would run, and how long.
 
     And what it would compare, and how small a difference it would find. Changes nothing, touches no other machine, and
@@ -81,9 +81,9 @@ def plan(study: str, ask: bool, pilot: bool, as_json: bool, **options: Any) -> i
     if pilot:
         from nearmetal.commands.pilot import make_pilot
 
-        if not make_pilot(opened, options["available"], as_json):
+        if not make_pilot(opened, available, as_json):
             return ExitCode.INTERRUPTED
-    return command.show_plan(opened, options["available"], as_json, ask or pilot)
+    return command.show_plan(opened, available, as_json, ask or pilot)
 
 
 _scheduler_option = click.option(
@@ -103,6 +103,7 @@ _scheduler_option = click.option(
 def run(
     study: str,
     output: Path | None,
+    available: bool,
     is_quiet: bool,
     gates: Any,
     form: Any,
@@ -121,7 +122,7 @@ def run(
     from nearmetal.commands import run as command
     from nearmetal.opened_study import read_study
 
-    return command.run(read_study(study, **options), output, options["available"], form, gates, is_quiet, scheduler)
+    return command.run(read_study(study, **options), output, available, form, gates, is_quiet, scheduler)
 
 
 @click.command()
