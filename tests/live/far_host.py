@@ -55,8 +55,11 @@ class FarHost:
 
     def run(self, *argv: str) -> str:
         """What a command says there."""
-        command = [str(probe.path()), "launch", "--enter", str(self.first), "--", *argv]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(self.command(*argv), capture_output=True, text=True, check=True).stdout
+
+    def command(self, *argv: str) -> list[str]:
+        """What runs a command there."""
+        return [str(probe.path()), "launch", "--enter", str(self.first), "--", *argv]
 
     def cut_sessions(self) -> None:
         """Kill what serves its SSH connections; one that ends by itself meanwhile is as good."""

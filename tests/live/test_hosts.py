@@ -3,8 +3,10 @@
 import asyncio
 import csv
 import json
+import os
 import random
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -221,6 +223,56 @@ async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path) -> 
     assert record.readback["resources"]["accel"] in ("kvm", "tcg")
     assert record.readback["trunk"]["by"] == "vxlan"
     assert record.responses["throughput"].value > 0
+    assert pair_with_qemu.left() == []
+
+
+@pytest.fixture
+def engine_there(pair_with_qemu: Pair, tmp_path: Path) -> Iterator[FarHost]:
+    """The far host with a Docker engine of its own at the usual place."""
+    far = pair_with_qemu.far
+    parent = f"nearmetal-engine-of-tests-{os.getpid()}"
+    daemon = far.command(
+        *("dockerd", "--host", "unix:///run/docker.sock", "--data-root", "/var/lib/nearmetal/docker"),
+        *("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
+        *("--cgroup-parent", f"/{parent}"),
+    )
+    log = tmp_path / "dockerd.log"
+    with log.open("wb") as said, subprocess.Popen(daemon, stdout=said, stderr=said) as process:
+        try:
+            far.run("timeout", "60", "sh", "-c", "until docker version >/dev/null 2>&1; do sleep 0.2; done")
+            yield far
+        finally:
+            far.run("sh", "-c", "kill $(cat /run/docker.pid)")
+            process.wait(60)
+    subprocess.run(["find", "/sys/fs/cgroup", "-depth", "-path", f"*/{parent}*", "-type", "d", "-delete"], check=True)
+
+
+@pytest.mark.long
+async def test_a_container_on_another_host(engine_there: FarHost, pair_with_qemu: Pair, tmp_path: Path) -> None:
+    """By that host's engine, which takes the image over through the connection; killed, it leaves nothing there."""
+    text = STUDY.replace('environment = ["host"]', 'environment = ["host", "docker"]').replace(
+        'levels = ["local", "far"]', 'levels = ["far"]'
+    )
+    text = text.replace('hosts = "local", ', "")
+    study, run = str(written(tmp_path, pair_with_qemu, text)), tmp_path / "run"
+    status, _, stderr = await pair_with_qemu.nearmetal("run", study, "-o", str(run), limit=600)
+    assert status == 0, stderr
+    host, docker = sorted(found_in(run), key=lambda one: one.trial.treatment["environment"] == "docker")
+    assert docker.status is TrialStatus.OK, docker.reason
+    assert (host.site, docker.site) == ("far", "far")
+    assert docker.responses.keys() == host.responses.keys()
+    assert docker.readback["trunk"] == host.readback["trunk"]
+    assert docker.responses["cpu_per_event"].value > 0
+    assert pair_with_qemu.left() == []
+    longer = text.replace('duration = "0.5s"', 'duration = "60s"').replace('["host", "docker"]', '["docker"]')
+    longer = longer.replace('environment = "host"', 'environment = "docker"')
+    study, killed = str(written(tmp_path, pair_with_qemu, longer)), tmp_path / "killed"
+    await pair_with_qemu.nearmetal(
+        *("run", study, "-o", str(killed)), kill_when=lambda: len(engine_there.run("docker", "ps", "--quiet").split())
+    )
+    status, said, stderr = await pair_with_qemu.nearmetal("clean")
+    assert status == 0, f"{said}{stderr}"
+    assert engine_there.run("docker", "ps", "--all", "--quiet") == ""
     assert pair_with_qemu.left() == []
 
 

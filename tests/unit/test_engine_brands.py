@@ -18,6 +18,7 @@ from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.environments.podman import PodmanEnvironment
 from nearmetal.errors import HostCannot
 from nearmetal.lab.containers import api
+from nearmetal.lab.containers.api import BRANDS, Brand
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, EnvironmentSpec, Finding, HostSpec, MachineSpec
 from tests.unit.test_missing import KeepingFree
@@ -99,8 +100,8 @@ async def test_the_other_one_is_told_before_anything_is_made(
 @pytest.mark.parametrize(
     ("told", "detail"),
     [
-        ({"KernelVersion": "6.10.14-linuxkit"}, f"release 6.10.14-linuxkit (here: {os.uname().release})"),
-        ({"KernelVersion": os.uname().release, "MemTotal": 4096}, "bytes of memory 4096 (here: "),
+        ({"KernelVersion": "6.10.14-linuxkit"}, f"release 6.10.14-linuxkit (host: {os.uname().release})"),
+        ({"KernelVersion": os.uname().release, "MemTotal": 4096}, "bytes of memory 4096 (host: "),
     ],
 )
 @pytest.mark.parametrize(("kind", "component"), [("docker", "Engine"), ("podman", "Podman Engine")])
@@ -110,9 +111,9 @@ async def test_an_engine_on_another_kernel_is_refused_before_anything_is_made(
     async with answering(tmp_path / "s", component, **told) as address:
         finding = await found(kind, address)
         assert (finding.ok, finding.fatal) == (False, True)
-        assert "on another kernel than this host's" in finding.detail
+        assert "on another kernel than its host's" in finding.detail
         assert detail in finding.detail
-        assert "run nearmetal on the host of its containers" in finding.remedy
+        assert "place them on the host of that engine" in finding.remedy
         environment: Environment = plugins.load("environments", kind)
         spec = EnvironmentSpec.model_validate({"kind": kind, "engine": address})
         with pytest.raises(HostCannot, match="another kernel"):
@@ -136,12 +137,24 @@ async def test_an_engine_whose_process_is_seen_from_here_is_of_these(tmp_path: P
         await listening.wait()
 
 
+@pytest.mark.parametrize("brand", BRANDS)
+def test_the_environment_names_engines_of_this_host_alone(brand: Brand, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, far = LocalSite(), LocalSite()
+    far.name, far.spec = "far", HostSpec(ssh="root@far")
+    monkeypatch.setenv(brand.variable, "unix:///here")
+    assert (brand.address({}, here), brand.address({}, far)) == ("unix:///here", brand.usual)
+    assert brand.address({"engine": "unix:///named"}, far) == "unix:///named"
+
+
 @pytest.mark.parametrize("kind", ["docker", "podman"])
-async def test_on_another_host_it_is_called_by_its_own_name(kind: str) -> None:
+async def test_a_sandbox_on_another_host_is_refused(tmp_path: Path, kind: str) -> None:
+    """Whether it lives is seen on its own host alone."""
     far = LocalSite()
     far.name, far.spec = "far", HostSpec(ssh="root@far")
-    (found,) = await plugins.load("environments", kind).check(EnvironmentSpec(kind=kind), MachineSpec(), far)
-    assert (found.what, found.ok) == (f"{kind} on far", False)
+    async with answering(tmp_path / "s", "Podman Engine" if kind == "podman" else "Engine") as address:
+        spec = EnvironmentSpec.model_validate({"kind": kind, "engine": address, "runtime": "runsc"})
+        findings = await plugins.load("environments", kind).check(spec, MachineSpec(), far)
+    assert "containers with a kernel of their own on far" in [one.what for one in findings if not one.ok]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from nearmetal.lab import doctor
 from nearmetal.lab.api import NETWORK_TOOLS
 from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.packages import MANAGERS, choose_manager, describe_install
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import MachineSpec
 
 _APT = """#!/bin/sh
 echo "$*" >>{log}
@@ -129,16 +131,17 @@ def test_an_unknown_environment_is_refused(words: tuple[str, ...], capfd: pytest
 
 
 @pytest.mark.parametrize(("flag", "packages"), [("Y\n", {"apparmor"}), ("N\n", set()), (None, set())])
-def test_a_kernel_with_apparmor_takes_its_parser(
+async def test_a_kernel_with_apparmor_takes_its_parser(
     flag: str | None, packages: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Debian's kernel has it on, and an engine without the parser starts no container."""
     file = tmp_path / "enabled"
     if flag is not None:
         file.write_text(flag)
-    monkeypatch.setattr("nearmetal.environments.docker._APPARMOR", file)
-    assert set(DockerEnvironment()._list_tools().values()) - set(NETWORK_TOOLS.values()) == packages
-    assert "apparmor_parser" not in PodmanEnvironment()._list_tools()
+    monkeypatch.setattr("nearmetal.environments.docker._APPARMOR", str(file))
+    tools = await DockerEnvironment()._list_tools(MachineSpec(), LocalSite())
+    assert set(tools.values()) - set(NETWORK_TOOLS.values()) == packages
+    assert "apparmor_parser" not in await PodmanEnvironment()._list_tools(MachineSpec(), LocalSite())
 
 
 def test_what_a_manager_has_no_package_for_is_named() -> None:

@@ -1,8 +1,10 @@
 """A Docker container, made of the lab's image, on the lab's switch instead of a network of the engine's.
 
-Options in [environments.NAME]: `engine`, the URL of its socket (else DOCKER_HOST, else the usual one); `runtime`,
-one that the engine knows ("runc", "runsc", …; else the engine's default); and `storage_driver`, the one that the engine
-has to have ("overlay2", "vfs", …): an engine has one for all its containers.
+Options in [environments.NAME]: `engine`, the URL of its socket on the machine's host (else on this host DOCKER_HOST,
+else the usual one); `runtime`, one that the engine knows ("runc", "runsc", …; else the engine's default); and
+`storage_driver`, the one that the engine has to have ("overlay2", "vfs", …): an engine has one for all its containers.
+
+The engine of another host is spoken to by that host's SSH connection, and its containers are made as here.
 
 A container lives as long as its standard input, whose other end the creating process holds: its first process, the
 probe's `hold --until-eof`, ends with it. So none outlives its controller, whatever happens to that. Security is the
@@ -16,16 +18,13 @@ keeper is also what the networks are made of that engines give their containers 
 
 import asyncio
 import contextlib
-import os
-import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, HostCannot, NotProvisioned
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.containers import config as container_config
@@ -36,12 +35,11 @@ from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import enough_cpus, finding, placed, program, provided
+from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.networks import network
-from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
@@ -64,7 +62,7 @@ _AWAY = 60.0
 """Seconds in which an engine that answered before may come back."""
 _BETWEEN = 0.2
 """Seconds from asking it once to asking it again."""
-_APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
+_APPARMOR = "/sys/module/apparmor/parameters/enabled"
 _NOT_FOUND = 404
 _NOT_YET = (409, 500)
 """What Docker says while a container is being removed, and Podman while it is ending."""
@@ -93,10 +91,12 @@ class DockerEnvironment:
         """By an engine's address."""
         self._importing = threading.Lock()
 
-    async def _find_engine(self, address: str) -> ContainerEngine:
-        if address not in self._engines:
-            self._engines[address] = await ContainerEngine.connect(address, self.brand)
-        return self._engines[address]
+    async def _find_engine(self, address: str, site: Site) -> ContainerEngine:
+        """By its address on a site. One on another host is found again when the connection to that was made anew."""
+        here = await site.open_socket(address.removeprefix("unix://")) if address.startswith("unix://") else address
+        if here not in self._engines:
+            self._engines[here] = await ContainerEngine.connect(address, self.brand, site)
+        return self._engines[here]
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
         """BadInput for what no container can have."""
@@ -113,13 +113,11 @@ class DockerEnvironment:
         )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        if site.spec is not None:
-            return [_only_here(self.kind, site)]
+        user = (await must(site, "id", "-u")).decode().strip()
         return [
-            *await self._check_engine(spec.options, machine),
-            finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
-            *(program(name, package) for name, package in self._list_tools().items()),
-            *([program("iptables", "iptables")] if machine.network == "bridge" else []),
+            *await self._check_engine(spec.options, machine, site),
+            finding("root", user == "0", "putting a container on the switch takes root", "run nearmetal as root"),
+            *await programs(site, await self._list_tools(machine, site)),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
             *await self._check_image(spec.options, machine, site),
@@ -128,31 +126,37 @@ class DockerEnvironment:
             *await shares.findings(machine, site),
         ]
 
-    def _list_tools(self) -> Mapping[str, str]:
-        """Programs that it takes on this host, and Debian's packages that have them.
+    async def _list_tools(self, machine: MachineSpec, site: Site) -> Mapping[str, str]:
+        """Programs that it takes on a host, and Debian's packages that have them.
 
         Docker's engine starts no container without AppArmor's parser if the kernel has AppArmor on; its package only
         recommends it.
         """
-        has_apparmor = self.brand is DOCKER and _read_flag(_APPARMOR) == "Y"
-        return {**network.TOOLS, **({"apparmor_parser": "apparmor"} if has_apparmor else {})}
+        tools = dict(network.TOOLS)
+        if self.brand is DOCKER and (await site.exec(["cat", _APPARMOR])).text.strip() == "Y":
+            tools["apparmor_parser"] = "apparmor"
+        if machine.network == "bridge":
+            tools["iptables"] = "iptables"
+        return tools
 
-    def _engine_lacking(self, error: HostCannot) -> Finding:
+    async def _engine_lacking(self, error: HostCannot, site: Site) -> Finding:
         """Not installed, or not running."""
         found = Finding(what=self.brand.called, ok=False, detail=placed(error), remedy=error.remedy)
-        if shutil.which(self.brand.server):
+        (server,) = await programs(site, {self.brand.server: self.brand.package})
+        if server.ok:
             return found
-        remedy = f"{describe_install(find_manager(), self.brand.package)}; or {error.remedy}"
-        return found.model_copy(update={"remedy": remedy, "packages": (self.brand.package,)})
+        return found.model_copy(update={"remedy": f"{server.remedy}; or {error.remedy}", "packages": server.packages})
 
-    async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec) -> list[Finding]:
+    async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
         try:
-            engine = await self._find_engine(self.brand.address(options))
+            engine = await self._find_engine(self.brand.address(options, site), site)
             await engine.refuse_other()
-            await engine.refuse_elsewhere()
+            await engine.refuse_elsewhere(site)
             info = await engine.call(engine.client.info)
         except HostCannot as error:
-            return [self._engine_lacking(error)]
+            return [await self._engine_lacking(error, site)]
+        if is_sandboxed(options.get("runtime") or info["DefaultRuntime"]) and site.spec is not None:
+            return [_sandboxed_elsewhere(site)]
         runtime = options.get("runtime") or info["DefaultRuntime"]
         known = self.runtimes(info)
         return [
@@ -185,7 +189,7 @@ class DockerEnvironment:
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the engine, and of what it says it is made of, itself left out."""
-        engine = await self._find_engine(self.brand.address(options))
+        engine = await self._find_engine(self.brand.address(options, site), site)
         version = await engine.call(engine.client.version)
         parts = {one["Name"]: one["Version"] for one in version.get("Components") or ()}
         return {
@@ -198,7 +202,7 @@ class DockerEnvironment:
         if not machine.brings_image:
             return []
         try:
-            engine = await self._find_engine(self.brand.address(options))
+            engine = await self._find_engine(self.brand.address(options, site), site)
             return [
                 await engine.call(container_image.lacking, engine.client, machine.image, site.arch, self.brand.client)
             ]
@@ -219,17 +223,15 @@ class DockerEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
-        engine = await self._find_engine(self.brand.address(spec.options))
+        engine = await self._find_engine(self.brand.address(spec.options, site), site)
         await engine.refuse_other()
-        await engine.refuse_elsewhere()
+        await engine.refuse_elsewhere(site)
         await engine.call(self._provide_image, engine.client, machine)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        if site.name != "local":
-            raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
-        engine = await self._find_engine(self.brand.address(order.options))
+        engine = await self._find_engine(self.brand.address(order.options, site), site)
         await self._require_engine(engine, site)
-        await engine.refuse_elsewhere()
+        await engine.refuse_elsewhere(site)
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         mode = order.spec.network if order.port else networks.STRAIGHT
@@ -246,7 +248,7 @@ class DockerEnvironment:
                 kept, id = await self._keep_network(engine, order, tag, site)
                 net = f"container:{id}" if sandboxed or mode == "host" else net
             details, first = await self._start_container(
-                engine, container_config.machine(engine.client, order, tag, net), site
+                engine, container_config.machine(engine.client, order, tag, net, site.probe), site
             )
             runtime = await self.runtime_of(engine, details)
         except EngineRefusal as error:
@@ -282,7 +284,7 @@ class DockerEnvironment:
         does all the same, for its time to ready would tell of the engine's.
         """
         try:
-            await ping(engine.address, self.brand)
+            await ping(engine.address, self.brand, engine.socket_here)
         except HostCannot as error:
             async with meanwhile(site.say, lambda: f"still waiting for the {self.brand.called} to answer again"):
                 after = await _back_after(engine)
@@ -299,7 +301,7 @@ class DockerEnvironment:
         self, engine: ContainerEngine, order: Order, tag: str, site: Site
     ) -> tuple[FirstProcess, str]:
         """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
-        config = container_config.keeper(engine.client, order, tag, self.keepers_runtime)
+        config = container_config.keeper(engine.client, order, tag, self.keepers_runtime, site.probe)
         details, first = await self._start_container(engine, config, site)
         if order.port:
             await networks.plug_keeper(order.spec.network, order.port, first.pid, site)
@@ -318,8 +320,9 @@ class DockerEnvironment:
         first = await FirstProcess.of(pid, site) if pid else None
         if first is None:
             raise NotProvisioned(f"it ended at once: {await _last_words(engine, id)}", config["name"])
-        if not is_sandboxed(details["HostConfig"].get("Runtime") or "runc") and not _is_in_group_of(pid, id):
-            raise NotProvisioned(f"process {pid} of this host is none of the container's", config["name"])
+        is_seen = not is_sandboxed(details["HostConfig"].get("Runtime") or "runc")
+        if is_seen and not await _is_in_group_of(pid, id, site):
+            raise NotProvisioned(f"process {pid} of its host is none of the container's", config["name"])
         return details, first
 
     def _provide_image(self, client: Any, spec: MachineSpec) -> str:
@@ -331,7 +334,7 @@ class DockerEnvironment:
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         made = SandboxedContainer if handle.data.get("sandboxed") else Container
-        attached = made(handle, site, await self._find_engine(handle.data["engine"]))
+        attached = made(handle, site, await self._find_engine(handle.data["engine"], site))
         if not await attached.first.is_alive(site):
             last = await _last_words(attached.engine, handle.data["container"])
             raise NotProvisioned(f"the container is not running: {last}", handle.name)
@@ -342,6 +345,10 @@ class DockerEnvironment:
     async def open_door(self, handle: Handle) -> Door:
         """The engine's own client. What that has started goes on when it is killed, and the engine may be away."""
         address = handle.data["engine"]
+        if handle.site != "local":
+            raise HostCannot(
+                "a container on another host has no door here", handle.site, f"{self.brand.client} exec there"
+            )
         try:
             await ping(address, self.brand)
         except HostCannot as error:
@@ -360,17 +367,17 @@ class DockerEnvironment:
         for name in _list_containers(handle):
             if lifeline := self._lifelines.pop(name, None):
                 lifeline.close()
-            await self._remove_containers(handle.data["engine"], name)
+            await self._remove_containers(handle.data["engine"], name, site)
         await network.unplug(handle.port, site)
         # What was captured outside of it.
         await must(site, "rm", "-rf", "--", lab_machine.folder(handle.name, site))
 
-    async def _remove_containers(self, address: str, name: str) -> None:
+    async def _remove_containers(self, address: str, name: str, site: Site) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""
         deadline = asyncio.get_running_loop().time() + LIMITS.stop
         while True:
             try:
-                return await _remove_container(await self._find_engine(address), name)
+                return await _remove_container(await self._find_engine(address, site), name)
             except HostCannot as error:
                 if not is_own(address):
                     raise
@@ -384,11 +391,11 @@ class DockerEnvironment:
             await asyncio.sleep(0.05)
 
 
-def _is_in_group_of(pid: int, container: str) -> bool:
+async def _is_in_group_of(pid: int, container: str, site: Site) -> bool:
     """Whether a process is in a control group that an engine made for a container; true if it has ended."""
     try:
-        return container in Path(f"/proc/{pid}/cgroup").read_text()
-    except OSError:
+        return container in (await site.get(f"/proc/{pid}/cgroup")).decode("utf-8", "replace")
+    except ToolFailed:
         return True
 
 
@@ -398,7 +405,7 @@ async def _back_after(engine: ContainerEngine) -> float | None:
     while time.monotonic() - began < _AWAY:
         await asyncio.sleep(_BETWEEN)
         with contextlib.suppress(HostCannot):
-            await ping(engine.address, engine.brand)
+            await ping(engine.address, engine.brand, engine.socket_here)
             return time.monotonic() - began
     return None
 
@@ -439,20 +446,13 @@ async def _remove_container(engine: ContainerEngine, name: str) -> None:
     raise HostCannot(f"the container could not be removed: {said}", name, f"{engine.brand.client} rm --force {name}")
 
 
-def _only_here(kind: str, site: Site) -> Finding:
+def _sandboxed_elsewhere(site: Site) -> Finding:
     return Finding(
-        what=f"{kind} on {site.name}",
+        what=f"containers with a kernel of their own on {site.name}",
         ok=False,
-        detail="containers are made on the host that nearmetal runs on, so far",
+        detail="nearmetal has to be on their host, to see whether they live",
         remedy='place them with host = "local", or run nearmetal there',
     )
 
 
 plugin = DockerEnvironment()
-
-
-def _read_flag(file: Path) -> str:
-    try:
-        return file.read_text("ascii").strip()
-    except OSError:
-        return ""

@@ -4,17 +4,13 @@ Options in [environments.NAME]: `engine`, the URL of its socket (else CONTAINER_
 `runtime`, which must be the one that the service was started with: it takes no other for a container.
 """
 
-import asyncio
-import contextlib
-import os
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar
 
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine
+from nearmetal.lab.site import must
 from nearmetal.model import Handle, Site
 
 
@@ -39,7 +35,7 @@ class PodmanEnvironment(DockerEnvironment):
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await super().destroy(handle, site)
-        await asyncio.to_thread(_end_monitors, handle.name)
+        await _end_monitors(handle.name, site)
 
 
 def _inspect_container(client: Any, container: str) -> Any:
@@ -48,20 +44,18 @@ def _inspect_container(client: Any, container: str) -> Any:
     return answer.json()
 
 
-def _end_monitors(container: str) -> None:
+async def _end_monitors(container: str, site: Site) -> None:
     """Podman has a process for each command, which it lets wait for five minutes when the command has ended, although
     its container is gone by then."""
-    for pid in _list_monitors(container):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    running = (await must(site, "ps", "-e", "-o", "pid=,comm=,args=")).decode("utf-8", "replace")
+    if found := list_monitors(running, container):
+        await site.exec(["kill", "-KILL", *found])  # those that have ended meanwhile are no loss
 
 
-def _list_monitors(container: str) -> Iterator[int]:
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            if Path(os.fsdecode(words[0])).name == "conmon" and (b"-n", container.encode()) in pairwise(words):
-                yield int(process.name)
+def list_monitors(running: str, container: str) -> list[str]:
+    """The process ids of a container's monitors, from `ps -o pid=,comm=,args=`. Pure."""
+    lines = [line.split() for line in running.splitlines()]
+    return [words[0] for words in lines if words[1] == "conmon" and ("-n", container) in pairwise(words)]
 
 
 plugin = PodmanEnvironment()

@@ -154,6 +154,10 @@ class Site(Commands, Protocol):
         """The path on the controller's host of a socket that leads to the one at this path there."""
         ...
 
+    async def open_socket(self, path: str) -> str:
+        """The path here of a Unix socket of the site: as `socket`, for as long as the site is open. MachineLost."""
+        ...
+
     async def place(self, file: Path, sha256: str) -> str:
         """Have a file of the controller's host there; its path there. A file with these contents is sent only once."""
         ...

@@ -12,10 +12,11 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from nearmetal.errors import MALFORMED, HostCannot, NearmetalError
+from nearmetal.lab.site import memory
+from nearmetal.model import Site
 
 _STDERR = 2
 _TIMEOUT = 60
@@ -57,9 +58,10 @@ class Brand:
     package: str
     """Debian's package that has it."""
 
-    def address(self, options: Mapping[str, Any]) -> str:
-        """The engine that [environments.NAME] or the environment names, else the usual one."""
-        return str(options.get("engine") or os.environ.get(self.variable) or self.usual)
+    def address(self, options: Mapping[str, Any], site: Site | None = None) -> str:
+        """The engine that [environments.NAME] names, or for this host the environment, else the usual one."""
+        variable = os.environ.get(self.variable) if site is None or site.spec is None else None
+        return str(options.get("engine") or variable or self.usual)
 
     @property
     def remedy(self) -> str:
@@ -93,11 +95,14 @@ PODMAN = Brand(
 BRANDS = (DOCKER, PODMAN)
 
 
-async def ping(address: str, brand: Brand) -> None:
-    """HostCannot when no engine answers there. Without the SDK, whose import takes longer than many a command."""
+async def ping(address: str, brand: Brand, socket_here: str | None = None) -> None:
+    """HostCannot when no engine answers there. Without the SDK, whose import takes longer than many a command.
+
+    `socket_here`: the path by which the socket of an engine on another host is reached.
+    """
     try:
         async with asyncio.timeout(_TIMEOUT):
-            reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix://"))
+            reader, writer = await asyncio.open_unix_connection(socket_here or address.removeprefix("unix://"))
             try:
                 writer.write(b"GET /_ping HTTP/1.0\r\n\r\n")
                 answer = await reader.read()
@@ -110,10 +115,12 @@ async def ping(address: str, brand: Brand) -> None:
 
 
 class ContainerEngine:
-    """One engine on this host, reached by its Unix socket."""
+    """One engine on the host of its machines, reached by its Unix socket."""
 
-    def __init__(self, address: str, client: Any, brand: Brand = DOCKER) -> None:
+    def __init__(self, address: str, client: Any, brand: Brand = DOCKER, socket_here: str | None = None) -> None:
         self.address = address
+        """As that host has it."""
+        self.socket_here = socket_here or address.removeprefix("unix://")
         self.brand = brand
         self.client = client
         """The SDK's low-level client; blocking, so to be used through `call`."""
@@ -121,18 +128,20 @@ class ContainerEngine:
         """Whether it was found to be on this kernel."""
 
     @classmethod
-    async def connect(cls, address: str, brand: Brand = DOCKER) -> "ContainerEngine":
-        """HostCannot when no engine answers there."""
+    async def connect(cls, address: str, brand: Brand = DOCKER, site: Site | None = None) -> "ContainerEngine":
+        """HostCannot when no engine answers there: on a site, or else on this host."""
         if address.startswith("/"):
             remedy = f'write engine = "unix://{address}", or set {brand.variable} so'
             raise HostCannot(f"the {brand.called} is named by its socket's URL, not by its path", address, remedy)
         if not address.startswith("unix://"):
             raise HostCannot(
-                f"the {brand.called} must be on this host, because its containers are put on the lab's switch",
+                f"the {brand.called} must be on the host of its machines, because they are put on the lab's switch",
                 address,
-                f'name its socket: engine = "{brand.usual}", or set {brand.variable} so',
+                f'name its socket there: engine = "{brand.usual}", or set {brand.variable} so',
             )
-        return cls(address, await asyncio.to_thread(_client, address, brand), brand)
+        path = address.removeprefix("unix://")
+        here = await site.open_socket(path) if site else path
+        return cls(address, await asyncio.to_thread(_client, address, here, brand), brand, here)
 
     async def refuse_other(self) -> None:
         """HostCannot where an engine of the other brand answers: much of their API is alike, and not all of it."""
@@ -147,21 +156,22 @@ class ContainerEngine:
                 f"or name a {self.brand.called}: {self.brand.variable}, or engine in [environments.NAME]",
             )
 
-    async def refuse_elsewhere(self) -> None:
-        """HostCannot if its containers run on another kernel: their process ids would name programs of this host.
+    async def refuse_elsewhere(self, site: Site) -> None:
+        """HostCannot if its containers run on another kernel: their process ids would name programs of the site.
 
-        Docker Desktop, and a socket forwarded from another host, answer on a socket of this host all the same.
+        Docker Desktop, and a socket forwarded from another host, answer on a socket of the site all the same.
         """
         if self._is_here:
             return
-        if differences := _compare_kernels(await self.call(self.client.info)):
+        if differences := await _compare_kernels(await self.call(self.client.info), site):
             raise HostCannot(
-                f"the {self.brand.called} runs its containers on another kernel than this host's: {differences}",
+                f"the {self.brand.called} runs its containers on another kernel than its host's: {differences}",
                 self.address,
-                "run nearmetal on the host of its containers, or name an engine of this host: "
+                "place them on the host of that engine, or name an engine of this one: "
                 f"{self.brand.variable}, or engine in [environments.NAME]",
             )
-        if await asyncio.to_thread(_is_of_other_processes, self.address.removeprefix("unix://")):
+        # Who answers on another host is not seen from here; its containers' processes are looked for there.
+        if site.spec is None and await asyncio.to_thread(_is_of_other_processes, self.socket_here):
             raise HostCannot(
                 f"the {self.brand.called} counts processes otherwise than nearmetal does, which runs in a container",
                 self.address,
@@ -185,7 +195,7 @@ class ContainerEngine:
     async def stream(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Ask for a stream: what is written goes to standard input, what is read are `frames`."""
         try:
-            reader, writer = await asyncio.open_unix_connection(self.address.removeprefix("unix://"))
+            reader, writer = await asyncio.open_unix_connection(self.socket_here)
         except OSError as error:
             raise silent(self.address, error, self.brand) from error
         content = json.dumps(body).encode()
@@ -208,19 +218,17 @@ class ContainerEngine:
         return reader, writer
 
 
-def _compare_kernels(info: Mapping[str, Any]) -> str:
-    """What of the kernel that an engine is on is unlike this one; "" if nothing is. What it does not tell is alike."""
+async def _compare_kernels(info: Mapping[str, Any], site: Site) -> str:
+    """What of the kernel that an engine is on is unlike the site's; "" if nothing is. What it does not tell is alike.
+
+    Two kernels of one release hardly ever have the same number of pages.
+    """
+    release = (await site.get("/proc/sys/kernel/osrelease")).decode().strip()
     pairs = (
-        ("release", info.get("KernelVersion"), os.uname().release),
-        ("bytes of memory", info.get("MemTotal"), _total_memory()),
+        ("release", info.get("KernelVersion"), release),
+        ("bytes of memory", info.get("MemTotal"), await memory(site, "MemTotal")),
     )
-    return ", ".join(f"{what} {there} (here: {here})" for what, there, here in pairs if there and there != here)
-
-
-def _total_memory() -> int:
-    """As engines count it: two kernels of one release hardly ever have the same number of pages."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:"))
+    return ", ".join(f"{what} {there} (host: {host})" for what, there, host in pairs if there and there != host)
 
 
 def _is_of_other_processes(path: str) -> bool:
@@ -280,12 +288,12 @@ def _within(error: BaseException) -> Iterator[BaseException]:
         waiting += [part for part in (one.__cause__, one.__context__, *one.args) if isinstance(part, BaseException)]
 
 
-def _client(address: str, brand: Brand) -> Any:
+def _client(address: str, socket_here: str, brand: Brand) -> Any:
     import docker
     from docker.errors import DockerException
 
     try:
-        return docker.APIClient(base_url=address, version="auto", timeout=_TIMEOUT)
+        return docker.APIClient(base_url=f"unix://{socket_here}", version="auto", timeout=_TIMEOUT)
     except DockerException as error:
         raise silent(address, error, brand) from error
 

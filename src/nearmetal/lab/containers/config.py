@@ -18,8 +18,11 @@ _TMPFS = {"/run": "rw,exec,nosuid,nodev,mode=755", "/tmp": "rw,exec,nosuid,nodev
 """As in the other environments; the engine's own default would forbid programs there."""
 
 
-def machine(client: Any, order: Order, tag: str, network: str) -> dict[str, Any]:
-    """`network` is NO_NETWORK, or names the container whose namespace is taken over."""
+def machine(client: Any, order: Order, tag: str, network: str, probe_there: str) -> dict[str, Any]:
+    """`network` is NO_NETWORK, or names the container whose namespace is taken over.
+
+    `probe_there`: the probe's path on the engine's host.
+    """
     own = network == NO_NETWORK
     return {
         **_holding(order.name, tag),
@@ -33,7 +36,7 @@ def machine(client: Any, order: Order, tag: str, network: str) -> dict[str, Any]
             mem_limit=order.spec.memory,
             memswap_limit=order.spec.memory,
             tmpfs=_TMPFS,
-            mounts=[_probe(), *_shared(order)],
+            mounts=[_probe(probe_there), *_shared(order)],
             cap_add=["NET_ADMIN"],
             cap_drop=_NEVER_NEEDED,
             pids_limit=PROCESSES,
@@ -42,7 +45,7 @@ def machine(client: Any, order: Order, tag: str, network: str) -> dict[str, Any]
     }
 
 
-def keeper(client: Any, order: Order, tag: str, runtime: str | None) -> dict[str, Any]:
+def keeper(client: Any, order: Order, tag: str, runtime: str | None, probe_there: str) -> dict[str, Any]:
     """It does nothing, on the machine's CPUs, and is not part of what the machine costs."""
     return {
         **_holding(keeper_of(order.name), tag),
@@ -50,7 +53,7 @@ def keeper(client: Any, order: Order, tag: str, runtime: str | None) -> dict[str
         "host_config": client.create_host_config(
             network_mode=NO_NETWORK,
             cpuset_cpus=order.cpus or None,
-            mounts=[_probe()],
+            mounts=[_probe(probe_there)],
             cap_drop=["ALL"],
             pids_limit=_OF_KEEPER,
             runtime=runtime,
@@ -83,10 +86,10 @@ def _hostname(order: Order) -> str:
     return order.name[:63]
 
 
-def _probe() -> Any:
+def _probe(path: str) -> Any:
     from docker.types import Mount
 
-    return Mount(probe.INSIDE, str(probe.path()), type="bind", read_only=True)
+    return Mount(probe.INSIDE, path, type="bind", read_only=True)
 
 
 def _shared(order: Order) -> list[Any]:

@@ -69,6 +69,9 @@ class SshSite(SshCommands):
         self._more: list[asyncssh.SSHClientConnection] = []
         self._forwarded: dict[int, asyncssh.SSHListener] = {}
         """By the port there."""
+        self._sockets: dict[str, tuple[asyncssh.SSHClientConnection, str]] = {}
+        """By the socket's path there: the connection that leads to it, and its path here."""
+        self._to_sockets = contextlib.AsyncExitStack()
         self._placed: set[str] = set()
         """Hashes of files that were seen there."""
         self._connecting = asyncio.Lock()
@@ -175,6 +178,7 @@ class SshSite(SshCommands):
         """Let go of it; what still runs there ends."""
         for port in list(self._forwarded):
             await self.withdraw(port)
+        await self._to_sockets.aclose()
         for connection in (*self._more, *([self._connection] if self._connection else [])):
             connection.abort()
             await connection.wait_closed()
@@ -206,6 +210,13 @@ class SshSite(SshCommands):
                 yield f"{short}/socket"
             finally:
                 await _closed(listener)
+
+    async def open_socket(self, path: str) -> str:
+        connection, here = self._sockets.get(path, (None, ""))
+        if connection is not self.connection:
+            here = await self._to_sockets.enter_async_context(self.socket(path))
+            self._sockets[path] = (self.connection, here)
+        return here
 
     # ── Send ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
