@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where disks and what came of steps lie: 4 GB")
     parser.add_argument("--port", type=int, default=2722, help="of this host's loopback, for SSH")
     parser.add_argument("--leave-up", action="store_true", help="do not power it off at the end")
-    parser.add_argument("--resend", action="store_true", help="build the wheel again, and take all steps again")
+    parser.add_argument("--resend", action="store_true", help="build the wheel anew; take all again, or those named")
     asked = parser.parse_args()
     machine = Ordinary(asked.folder.resolve() / asked.suite, asked.suite, asked.port)
     machine.build()
@@ -31,8 +31,12 @@ def main() -> int:
     done.mkdir(exist_ok=True)
     sent = done / "send.txt"
     if asked.resend or not sent.exists():
+        again = (
+            ["send", next(iter(steps.STEPS)), *asked.steps] if asked.steps and sent.exists() else [*steps.STEPS, "send"]
+        )
         for kept in done.iterdir():
-            kept.unlink()
+            if kept.name.partition(".")[0] in again:
+                kept.unlink()
         sent.write_text(steps.send(machine, steps.python_here()) + "\n")
     try:
         machine.boot()
@@ -58,13 +62,14 @@ def take(machine: Ordinary, done: Path, again: Sequence[str]) -> int:
         try:
             came = step(machine)
         except StepFailed as failed:
-            failed_before.write_text(f"FAILED after {time.monotonic() - began:.0f} s\n{failed}\n")
+            when = f"after {time.monotonic() - began:.0f} s, at {steps.describe_commit()}"
+            failed_before.write_text(f"FAILED {when}\n{failed}\n")
             print(f"== {name}: {failed_before.read_text()}", flush=True)
             failures.append(name)
             if name == next(iter(steps.STEPS)):
                 break
             continue
-        kept.write_text(f"ok after {time.monotonic() - began:.0f} s\n{came}\n")
+        kept.write_text(f"ok after {time.monotonic() - began:.0f} s, at {steps.describe_commit()}\n{came}\n")
         print(f"== {name}: {kept.read_text()}", flush=True)
     if failures:
         print(f"failed: {', '.join(failures)}", flush=True)

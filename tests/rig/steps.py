@@ -11,6 +11,7 @@ from typing import Any
 
 from nearmetal.config import Paths
 from nearmetal.lab import image
+from nearmetal.lab.qemu.arguments import VHOST
 
 from .ordinary import PAYLOAD, Ordinary, StepFailed, run
 
@@ -101,7 +102,15 @@ def examine(machine: Ordinary) -> str:
 
 def measure_by_kvm(machine: Ordinary) -> str:
     """The study quickstart on the host, in their Docker engine and in a KVM guest."""
-    return _measure(machine, "kvm", 12, "--blocks 2 --set machine.accel=kvm")
+    said = _measure(machine, "kvm", 12, "--blocks 2 --set machine.accel=kvm --set machine.share=/usr/share:/mnt")
+    return f"{_describe_monitors(_records(machine, 'kvm'))}\n{said}"
+
+
+def restore_by_kvm(machine: Ordinary) -> str:
+    """The study quickstart on the host and in a KVM guest that is restored from a snapshot."""
+    restored = """--set 'environments.qemu={kind="qemu", provision="restore"}'"""
+    said = _measure(machine, "restored", 4, f"--blocks 1 --set machine.accel=kvm {restored} {_levels('qemu')}")
+    return f"{_describe_monitors(_records(machine, 'restored'))}\n{said}"
 
 
 def measure_in_docker(machine: Ordinary) -> str:
@@ -165,9 +174,9 @@ def kill_and_clean(machine: Ordinary) -> str:
     )
     _must(
         machine,
-        f"for n in $(seq 300); do pid=$(pgrep -f 'nearmetal run quickstart' | head -1); "
-        f"pgrep -f qemu-system >/dev/null && break; sleep 1; done; sleep 3; "
-        f"pgrep -f qemu-system >/dev/null || {{ cat {folder}.out; exit 1; }}; kill -9 $pid; sleep 2",
+        f"for n in $(seq 300); do pgrep -f [q]emu-system >/dev/null && break; sleep 1; done; sleep 3; "
+        f"pgrep -f [q]emu-system >/dev/null || {{ cat {folder}.out; exit 1; }}; "
+        f"kill -9 $(pgrep -f '[n]earmetal run quickstart'); sleep 2",
         _LONG,
     )
     cleaned = _must(machine, f"{PROGRAM} clean", _LONG)
@@ -190,6 +199,7 @@ STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "faults": suffer_faults,
     "docker": measure_in_docker,
     "kvm": measure_by_kvm,
+    "restored": restore_by_kvm,
     "isolate": isolate_cpu,
     "links": shape_links,
     "clean": kill_and_clean,
@@ -251,6 +261,18 @@ def _records(machine: Ordinary, name: str) -> list[dict[str, Any]]:
     return [one for one in found if "status" in one and "trial" in one]
 
 
+def _describe_monitors(records: list[dict[str, Any]]) -> str:
+    """What ran the guests, and with which power. StepFailed unless the host's kernel carried their packets."""
+    found = {
+        (one["accel"], one["vmm_power"], one["vmm_packets"])
+        for record in records
+        if "vmm_power" in (one := record["readback"]["resources"])
+    }
+    if not found or any(carrier != "vhost" for _, _, carrier in found):
+        raise StepFailed(f"{VHOST} is there, and who carried packets was: {found}")
+    return "\n".join(f"by {accel}, QEMU {power}; packets by {carrier}" for accel, power, carrier in sorted(found))
+
+
 def _all_ok(records: list[dict[str, Any]], wanted: int) -> None:
     bad = [f"{one['trial']}: {one['status']}: {one.get('reason')}" for one in records if one["status"] != "ok"]
     if bad or len(records) != wanted:
@@ -263,3 +285,9 @@ def _last(text: str, lines: int = 12) -> str:
 
 def python_here() -> Path:
     return Path(sys.executable)
+
+
+def describe_commit() -> str:
+    """Of the checkout that the wheel is built from."""
+    asked = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    return asked.stdout.strip() or "no commit"

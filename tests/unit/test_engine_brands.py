@@ -137,6 +137,20 @@ async def test_an_engine_whose_process_is_seen_from_here_is_of_these(tmp_path: P
         await listening.wait()
 
 
+@pytest.mark.parametrize(("controllers", "ok"), [(b"cpuset cpu memory pids\n", True), (b"memory pids\n", False)])
+async def test_what_systemd_would_give_it_an_engine_can_limit(tmp_path: Path, controllers: bytes, ok: bool) -> None:
+    """Podman 4 tells of its own group, to which systemd gives a controller when a container asks for it."""
+
+    class OfVersion2(LocalSite):
+        async def get(self, path: str) -> bytes:
+            return controllers if path == "/sys/fs/cgroup/cgroup.controllers" else await super().get(path)
+
+    async with answering(tmp_path / "s", "Podman Engine", MemoryLimit=False, CPUSet=False) as address:
+        spec = EnvironmentSpec.model_validate({"kind": "podman", "engine": address})
+        findings = await plugins.load("environments", "podman").check(spec, MachineSpec(), OfVersion2())
+    assert [one.ok for one in findings if one.what == "limits"] == [ok]
+
+
 @pytest.mark.parametrize("brand", BRANDS)
 def test_the_environment_names_engines_of_this_host_alone(brand: Brand, monkeypatch: pytest.MonkeyPatch) -> None:
     here, far = LocalSite(), LocalSite()

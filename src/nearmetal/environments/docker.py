@@ -181,7 +181,7 @@ class DockerEnvironment:
             ),
             finding(
                 "limits",
-                info["MemoryLimit"] and info["CPUSet"],
+                (info["MemoryLimit"] and info["CPUSet"]) or await _can_delegate(site),
                 "the engine cannot limit memory or choose CPUs",
                 "boot with the control groups memory and cpuset",
             ),
@@ -389,6 +389,17 @@ class DockerEnvironment:
                 if asyncio.get_running_loop().time() > deadline:
                     raise failure from None
             await asyncio.sleep(0.05)
+
+
+async def _can_delegate(site: Site) -> bool:
+    """Whether systemd can have control groups of version 2 limit memory and choose CPUs.
+
+    Podman tells of the controllers of its own group, which systemd gives it as soon as a container asks for them.
+    """
+    try:
+        return {b"memory", b"cpuset"} <= set((await site.get("/sys/fs/cgroup/cgroup.controllers")).split())
+    except ToolFailed:
+        return False
 
 
 async def _is_in_group_of(pid: int, container: str, site: Site) -> bool:

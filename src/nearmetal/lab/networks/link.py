@@ -28,6 +28,8 @@ _LONGEST_QUEUE = 1000
 """Frames that wait for a wire's rate, in whatever shapes it; more are lost, as in a switch."""
 _IN_FLIGHT = 65_536
 """Frames that a wire with a delay and no rate can carry at once."""
+_TAP_QUEUE = 30_000
+"""Frames that a relay's tap holds for it; Linux 6.1 lets no tap hold 32,768."""
 _FRAME = 1514
 """Bytes of the longest frame: a wire carries nothing that the network card has yet to cut."""
 _BURST = 16 * _FRAME
@@ -153,7 +155,7 @@ class Link:
         if self.by == "relay":
             # A tap holds 500 frames, or loses them while the relay does not get to run: nobody asked for that.
             made = "tuntap add dev {0} mode tap\nlink set {0} txqueuelen {1} up\n"
-            taps = "".join(made.format(end, _IN_FLIGHT) for end in (near, far))
+            taps = "".join(made.format(end, _TAP_QUEUE) for end in (near, far))
             await network.batch(self._site, self._namespace, taps)
             self._taps += (near, far)
             await self._relay(near, far, cpus, relay(self._spec, self._seed + number))
