@@ -41,7 +41,10 @@ def test_the_manifest_tells_the_truth(lab_image: Image) -> None:
     manifest = lab_image.manifest
     with lab_image.tarball.open("rb") as tarball:
         assert hashlib.file_digest(tarball, "sha256").hexdigest() == lab_image.digest == manifest["digest"]
-    assert {"lighttpd", "iperf3", "sysbench", "openssh-server", "ethtool"} <= set(manifest["packages"])
+    assert {"lighttpd", "iperf3", "sysbench", "openssh-server", "busybox-static"} <= set(manifest["packages"])
+    assert set(manifest["debs"]) == set(manifest["packages"])
+    assert any(name.startswith("linux-image-") for name in lab_image.packages)
+    assert {len(package.sha256) for package in lab_image.packages.values()} == {64}
     php = (lab_image.root / "usr/bin/php-cgi8.2").read_bytes()
     assert manifest["binaries"]["/usr/bin/php-cgi"] == hashlib.sha256(php).hexdigest()
 

@@ -72,6 +72,7 @@ from nearmetal.model.record import TrialRecord as TrialRecord
 from nearmetal.model.record import TrialStatus as TrialStatus
 from nearmetal.model.record import Warned as Warned
 from nearmetal.model.resolved import CAPTURE_KEYS as CAPTURE_KEYS
+from nearmetal.model.resolved import DebianPackage as DebianPackage
 from nearmetal.model.resolved import PluginVersion as PluginVersion
 from nearmetal.model.resolved import Resolved as Resolved
 from nearmetal.model.resolved import ResolvedClients as ResolvedClients

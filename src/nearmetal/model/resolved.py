@@ -20,6 +20,14 @@ CAPTURE_KEYS = ("capture.snap", "capture.inside")
 SettingTarget = Literal["table", "treatment", "placeholder", "observer", "service", "sysctl"]
 
 
+class DebianPackage(Frozen):
+    """A package that an image was made of."""
+
+    version: str
+    sha256: str
+    """Of its .deb, in hexadecimal, as in the signed lists of Debian's archive."""
+
+
 class PluginVersion(Frozen):
     """Which package provided a plugin when the run was planned, and at which version."""
 

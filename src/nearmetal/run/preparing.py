@@ -8,6 +8,7 @@ from nearmetal.asked import image_beside
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.image.image import Image
 from nearmetal.lab.lab import OpenSite
 from nearmetal.model import SAME, Resolved, Study
 from nearmetal.resolve import resolve_environment
@@ -38,8 +39,8 @@ async def build_image(study: Study, say: Callable[[str], None]) -> None:
         await build(Recipe(), Paths.default().cache, say)
 
 
-def prepare_images(resolved: Iterable[Resolved]) -> dict[str, str]:
-    """The digests of all images of ours that machines are made of, by name."""
+def find_images(resolved: Iterable[Resolved]) -> dict[str, Image]:
+    """All images of ours that machines are made of, by name."""
     names: set[str] = set()
     for one in resolved:
         names |= {one.server.image, image_beside(one.server)}
@@ -47,7 +48,7 @@ def prepare_images(resolved: Iterable[Resolved]) -> dict[str, str]:
     found = {}
     for name in sorted(names):
         with suppress(HostCannot):  # the user's own, or of no machine of ours
-            found[name] = lab_machine.image(name).digest
+            found[name] = lab_machine.image(name)
     return found
 
 

@@ -318,6 +318,7 @@ async def _kept_free() -> str:
 
 
 async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
+    images = preparing.find_images(plan.resolved)
     return Manifest(
         run=request.folder.name,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -331,7 +332,8 @@ async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_si
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
         versions=await collect_versions(request.study, plan, open_site),
-        images=preparing.prepare_images(plan.resolved),
+        images={name: image.digest for name, image in images.items()},
+        packages={name: image.packages for name, image in images.items() if image.packages},
         host=await host_facts(),
         kept_free=await _kept_free(),
         sizing=request.sizing,

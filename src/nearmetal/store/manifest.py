@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from nearmetal.levels import format_assignment
 from nearmetal.model import (
     ContrastPlan,
+    DebianPackage,
     Document,
     Frozen,
     KernelTable,
@@ -300,6 +301,8 @@ class Manifest(Document):
     versions: Mapping[str, str]
     images: Mapping[str, str] = {}
     """Of ours that machines are made of: names to digests. All its boots have these, whatever is built meanwhile."""
+    packages: Mapping[str, Mapping[str, DebianPackage]] = {}
+    """Of Debian, that these images were made of, by name of image and package; none of an image of the user's own."""
     host: Mapping[str, Any]
     """The probe's `facts.v1` of the host."""
     kept_free: str = ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
+from nearmetal.model import DebianPackage
 
 from . import apt, tools
 from .recipe import FILES, Recipe
@@ -28,11 +29,15 @@ _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/
 async def debian(
     recipe: Recipe, root: Path, kernel: Path, environment: dict[str, str], progress: Callable[[str], None]
 ) -> None:
-    """Make `root` from the recipe's packages; put the packages of the kernel and of busybox into `kernel`."""
+    """Make `root` from the recipe's packages; put the packages of the kernel and of busybox into `kernel`.
+
+    `read_packages` reads there what both were made of.
+    """
     sources, options = await apt.host_sources(recipe.suite, root.parent, environment)
     listed = kernel / "sources.list"
     listed.write_text(sources, "utf-8")
     fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), KERNEL, "busybox-static"))
+    list_packages = shlex.join(("sh", str(FILES / "list-packages"), str(kernel)))
     argv = (
         "mmdebstrap",
         "--mode=root",
@@ -45,6 +50,7 @@ async def debian(
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED),
         *(f"--aptopt={option}" for option in options),
         f"--customize-hook={fetch}",
+        f'--customize-hook={list_packages} "$1"',
         recipe.suite,
         str(root),
         str(listed),
@@ -101,3 +107,17 @@ async def unpack(packages: Path, out: Path, environment: Mapping[str, str]) -> N
         )
         if status != 0:
             raise ToolFailed(f"dpkg-deb failed: {text.strip()}", package.name)
+
+
+def read_packages(kernel: Path) -> dict[str, DebianPackage]:
+    """What `debian` made root and kernel of, by package name. ToolFailed if apt's lists have no hash of one."""
+    found = {}
+    for stanza in (kernel / "packages").read_text("utf-8").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines())
+        if not fields:
+            continue
+        name = fields["Package"]
+        if "SHA256" not in fields:
+            raise ToolFailed(f"apt's lists have no SHA-256 of the package {name}", remedy="run: apt-get update")
+        found[name] = DebianPackage(version=fields["Version"], sha256=fields["SHA256"])
+    return dict(sorted(found.items()))

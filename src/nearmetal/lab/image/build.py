@@ -105,7 +105,17 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
     await pack(image, environment)
     await disk.make(image.root, image.disk, environment)
     digest = await asyncio.to_thread(sha256, image.tarball)
-    await _write_manifest(image, recipe, digest, release, environment)
+    made_of = bootstrap.read_packages(packages)
+    write_manifest(
+        image,
+        digest=digest,
+        suite=recipe.suite,
+        architecture=recipe.architecture,
+        kernel=release,
+        packages={name: package.version for name, package in made_of.items()},
+        debs={name: package.sha256 for name, package in made_of.items()},
+        binaries={name: sha256(_inside(image.root, name)) for name in BINARIES},
+    )
 
 
 def tools_environment() -> dict[str, str]:
@@ -130,25 +140,6 @@ async def pack(image: Image, environment: dict[str, str]) -> None:
     )  # fmt: skip
     if status != 0:
         raise ToolFailed(f"tar failed: {text.strip()}", str(image.tarball))
-
-
-async def _write_manifest(image: Image, recipe: Recipe, digest: str, release: str, environment: dict[str, str]) -> None:
-    status, text = await tools.run(
-        ("chroot", str(image.root), "dpkg-query", "--show", "--showformat=${Package} ${Version}\\n"),
-        environment=environment,
-        folder=image.folder,
-    )
-    if status != 0:
-        raise ToolFailed(f"dpkg-query failed: {text.strip()}", str(image.root))
-    write_manifest(
-        image,
-        digest=digest,
-        suite=recipe.suite,
-        architecture=recipe.architecture,
-        kernel=release,
-        packages=dict(line.split(" ") for line in text.splitlines()),
-        binaries={name: sha256(_inside(image.root, name)) for name in BINARIES},
-    )
 
 
 def write_manifest(image: Image, **facts: Any) -> None:

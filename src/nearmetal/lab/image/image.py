@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import MALFORMED
+from nearmetal.model import DebianPackage
 
 SCHEMA = "image.v1"
 
@@ -57,9 +58,19 @@ class Image:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """What is in it: `packages` (name to version), `sizes` (bytes), `binaries` (path to SHA-256), `kernel`."""
+        """What is in it: `packages` (name to version), `debs` (name to SHA-256), `sizes` (bytes), `binaries` (path to
+        SHA-256), `kernel`."""
         document: dict[str, Any] = json.loads(self.manifest_path.read_text("utf-8"))
         return document
+
+    @property
+    def packages(self) -> dict[str, DebianPackage]:
+        """What it was made of, by name; empty for an image of a user's own, or of an earlier version of nearmetal."""
+        versions = self.manifest["packages"]
+        return {
+            name: DebianPackage(version=versions[name], sha256=digest)
+            for name, digest in self.manifest.get("debs", {}).items()
+        }
 
     @property
     def made(self) -> datetime:
