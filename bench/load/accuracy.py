@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import peers
-from bed import PORT, Bed, GeneratorFailed, serving
+from bed import Bed, serving
+from pacing import URL, pacing
 from relay import relay
-
-URL = f"http://127.0.0.1:{PORT}/"
-RATE = 10_000
 
 
 def load(bed: Bed, probe: str, *options: str) -> dict[str, Any]:
@@ -31,69 +27,6 @@ def accuracy(bed: Bed, probe: str, floors: Path | None, seconds: float, rounds: 
             relay(probe, seconds, bed.priority),
             many_connections(bed, probe, seconds),
         ]
-    )
-
-
-def pacers(probe: str, floors: Path | None, seconds: float) -> dict[str, list[str]]:
-    """Who can hold a rate, and how each is asked to."""
-    count = str(int(RATE * seconds))
-    ours = [probe, "load", URL, "--json", "--mode", "open", "--rate", str(RATE), "--duration", f"{seconds}s"]
-    calls = {"nearmetal": ours, "nearmetal --spin": [*ours, "--spin"]}
-    if floors is not None and (floors / "openloop").exists():
-        calls["openloop"] = [str(floors / "openloop"), "127.0.0.1", str(PORT), str(RATE), str(seconds), "64"]
-    if path := peers.found("httperf"):
-        server = ["--hog", "--server", "127.0.0.1", "--port", str(PORT), "--uri", "/"]
-        calls["httperf"] = [path, *server, "--rate", str(RATE), "--num-conns", count]
-    if path := peers.found("fortio"):
-        calls["fortio"] = [path, "load", "-c", "64", "-qps", str(RATE), "-t", f"{seconds}s", "-nocatchup", URL]
-    if path := peers.found("oha"):
-        calls["oha"] = [path, "--no-tui", "-c", "64", "-q", str(RATE), "-z", f"{seconds:.0f}s", URL]
-    return calls
-
-
-def pacing(bed: Bed, probe: str, floors: Path | None, seconds: float, rounds: int) -> bool:
-    print(f"\nspacing of arrivals at the server, {RATE} a second (ideal: 100 us each)")
-    print(f"  {'':<18} {'p50':>9} {'p99':>10} {'max':>11} {'CV':>7} {'rate':>10}   medians of {rounds} rounds")
-    calls = pacers(probe, floors, seconds)
-    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in calls}
-    with serving(bed, probe, "--arrivals") as server:
-        for _ in range(rounds):
-            for name, argv in calls.items():
-                server.report()
-                try:
-                    bed.run(argv)
-                except GeneratorFailed as failed:
-                    print(f"LEFT OUT of a round: {name}: {failed}", flush=True)
-                    continue
-                seen[name].append(server.report()["arrivals"])
-    for name in filter(seen.get, calls):
-        p50, p99, most, variation, rate = spacing(seen[name])
-        print(
-            f"  {name:<18} {p50:>6.1f} us {p99:>7.1f} us {most:>8.1f} us {variation:>7.3f} {rate:>8.1f}/s",
-            flush=True,
-        )
-    met = any(even(seen[name]) for name in ("nearmetal", "nearmetal --spin"))
-    print(f"  goal, with --spin or without: p99 <= 150 us, CV <= 0.6, rate within 0.05 %: {'met' if met else 'MISSED'}")
-    return met
-
-
-def even(rounds: list[dict[str, Any]]) -> bool:
-    _, p99, _, variation, rate = spacing(rounds)
-    return p99 <= 150 and variation <= 0.6 and abs(rate / RATE - 1) <= 0.0005
-
-
-def spacing(rounds: list[dict[str, Any]]) -> tuple[float, float, float, float, float]:
-    """Medians over the rounds: p50, p99 and max in microseconds, coefficient of variation, rate per second."""
-
-    def median(of: Callable[[dict[str, Any]], float]) -> float:
-        return statistics.median(of(arrivals) for arrivals in rounds)
-
-    return (
-        median(lambda arrivals: arrivals["spacing_ns"]["p50"] / 1e3),
-        median(lambda arrivals: arrivals["spacing_ns"]["p99"] / 1e3),
-        median(lambda arrivals: arrivals["spacing_ns"]["max"] / 1e3),
-        median(lambda arrivals: arrivals["spacing_cv"]),
-        median(lambda arrivals: arrivals["rate"]),
     )
 
 
