@@ -18,12 +18,14 @@ from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab.changes.ledger import ledgers_folder, outstanding
 from nearmetal.lab.clean import clean
+from nearmetal.lab.containers import config
 from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.image import Image
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.qemu import privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import standstill
@@ -118,6 +120,23 @@ async def test_limits_are_what_was_ordered(make: Make, notes: Notes) -> None:
     assert cost.memory_bytes is not None and 0 < cost.memory_bytes < 64 * MEBIBYTE
     assert notes.handles[machine.name].data["runtime"] == "runc"
     assert notes.handles[machine.name].image.storage_driver
+
+
+_KEPT = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
+         "NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "NET_RAW": 13, "SYS_CHROOT": 18}  # fmt: skip
+"""Capabilities that a machine's programs may have at most, by their numbers in linux/capability.h."""
+
+
+async def test_a_container_has_the_capabilities_and_processes_that_it_may_have(make: Make) -> None:
+    machine = await make()
+    status = privilege.read_status((await machine.exec(["cat", "/proc/self/status"])).text)
+    for name in ("CapEff", "CapBnd"):
+        beyond = int(status[name], 16) & ~sum(1 << number for number in _KEPT.values())
+        assert beyond == 0, f"{name} has {beyond:x} beyond what it may have"
+    assert int(status["CapEff"], 16) >> _KEPT["NET_ADMIN"] & 1
+    # Version 2 of control groups has no folder for each controller.
+    limit = await machine.exec(["sh", "-c", "cat /sys/fs/cgroup/pids.max || cat /sys/fs/cgroup/pids/pids.max"])
+    assert int(limit.text) == config.PROCESSES
 
 
 async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: str) -> None:

@@ -11,6 +11,7 @@ from nearmetal.model import EnvironmentSpec, MachineSpec
 from .test_docker import (
     test_a_command_over_its_time_is_killed_with_its_children,
     test_a_command_tells_its_status_and_both_streams,
+    test_a_container_has_the_capabilities_and_processes_that_it_may_have,
     test_a_container_that_is_killed_is_lost,
     test_a_creation_that_fails_is_told_and_can_be_removed,
     test_a_pause_is_told_although_its_clock_goes_on,
@@ -27,6 +28,7 @@ from .test_docker import (
 __all__ = [
     "test_a_command_over_its_time_is_killed_with_its_children",
     "test_a_command_tells_its_status_and_both_streams",
+    "test_a_container_has_the_capabilities_and_processes_that_it_may_have",
     "test_a_container_that_is_killed_is_lost",
     "test_a_creation_that_fails_is_told_and_can_be_removed",
     "test_a_pause_is_told_although_its_clock_goes_on",
