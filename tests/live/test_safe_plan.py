@@ -1,10 +1,12 @@
 """`plan` of a stranger's study: nothing of it runs, and nobody is contacted.
 
 It is planned in a network namespace without an interface, with tripwires in place of programs, and with servers on the
-sockets that the study names.
+sockets that the study names. strace notes what is started and who is contacted.
 """
 
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.live
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace: apt-get install strace"),
+]
 
 _STUDY = """
 name = "hostile"
@@ -55,6 +60,18 @@ match = "rate ([0-9]+)"
 blocks = 6
 """
 _PROGRAMS = ("ssh", "scp", "vagrant", "ruby", "virsh", "docker", "podman", "qemu-system-x86_64", "qemu-img", "evil")
+_LOOKING = {"cat", "grep", "id", "sh", "test"}
+"""What `plan` starts to look at this host."""
+
+
+def assert_only_looked(calls: str, python: str) -> None:
+    """Whether these system calls, as strace has them, start nothing but `python` and what looks at this host, and
+    connect to nobody but the C library's cache of names."""
+    begun = re.findall(r'execve(?:at)?\((?:AT_FDCWD, )?"([^"]*)".* = 0$', calls, re.MULTILINE)
+    assert begun[0] == python
+    assert {Path(program).name for program in begun[1:]} <= _LOOKING
+    contacted = re.findall(r"(?:connect|sendto|sendmsg)\(.*sa_family=.*", calls)
+    assert [call for call in contacted if "/nscd/socket" not in call and "AF_NETLINK" not in call] == []
 
 
 @contextmanager
@@ -88,6 +105,8 @@ def test_a_strangers_study_is_previewed_without_running_or_contacting_anything(t
             return subprocess.run(
                 [
                     *(("unshare", "--net") if alone else ()),
+                    *("strace", "-f", "-qq", "--seccomp-bpf", "-o", str(tmp_path / "calls")),
+                    *("-e", "trace=execve,execveat,connect,sendto,sendmsg"),
                     sys.executable,
                     "-m",
                     "nearmetal",
@@ -106,6 +125,7 @@ def test_a_strangers_study_is_previewed_without_running_or_contacting_anything(t
             told = " ".join(seen.stdout.split())
             assert seen.returncode == 0, seen.stdout + seen.stderr
             assert not trips.exists(), trips.read_text()
+            assert_only_looked((tmp_path / "calls").read_text(), sys.executable)
             for server in (ssh, engine):
                 with pytest.raises(BlockingIOError):
                     server.accept()
