@@ -66,7 +66,7 @@ pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(
         RUNSC is None,
-        reason=f"no runsc in PATH or {TOOLS}: GOBIN={TOOLS} CGO_ENABLED=0 go install gvisor.dev/gvisor/runsc@latest",
+        reason=f"no runsc in PATH or {TOOLS}: make runsc",
     ),
 ]
 
