@@ -45,6 +45,14 @@ class Dashboard:
         connection.request("GET", path, headers={**own, **(headers or {})})
         return connection.getresponse()
 
+    def order(self, path: str, headers: Mapping[str, str] | None = None) -> HTTPResponse:
+        """As the page itself asks a run for something."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        self.connections.append(connection)
+        own = {"Cookie": self.cookie, "Origin": f"http://127.0.0.1:{self.port}"}
+        connection.request("POST", path, headers={**own, **(headers or {})})
+        return connection.getresponse()
+
     def enter(self) -> None:
         answer = self.ask(f"/?token={self.token}")
         assert answer.status == 200

@@ -133,6 +133,8 @@ class Watcher:
         self._is_made = self._is_left = False
 
     def _on_Step(self, event: Step) -> None:
+        if event.name == "paused":
+            self._console.print("paused by the dashboard" if event.state == "begins" else "going on")
         if self._bar and event.state == "begins":
             what = " · ".join(word for word in (self._place, self._treatment, self._workload, event.name) if word)
             room = max(8, self._console.width - self._console.width // 6 - 34)

@@ -1,5 +1,6 @@
 """The dashboard beside a run that another process measures: what a browser is told, from its beginning to its end."""
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from nearmetal.dashboard import page
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import read_records
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE, Dashboard, dashboard
 from tests.golden.make_run import FOLDER
@@ -123,6 +125,71 @@ def test_a_run_that_another_process_measures_is_not_measured_twice(tmp_path: Pat
     assert refused.returncode == 3
     assert "this run is measured by another process" in refused.stderr
     assert called("resume", str(folder.path)).returncode == 0
+
+
+def test_a_run_pauses_goes_on_and_stops_as_the_page_asks(folder: Path, tmp_path: Path, served: Dashboard) -> None:
+    study = tmp_path / "long.toml"
+    study.write_text(mock_run.STUDY.replace("blocks = 2", "blocks = 60"))
+    running = held_after(folder, 2, "run", study, "-o", folder)
+    place = f"/runs/{number_of(folder)}"
+    try:
+        for wish in ("pause", "resume", "pause"):
+            before = _records(folder)
+            assert served.order(f"{place}/ask/{wish}").status == 204
+            running.send_signal(signal.SIGCONT)
+            if wish == "pause":
+                paused = served.until(f"{place}/events", "live", "paused: nothing is measured")
+                assert re.findall(r'data-ask="(\w+)"', paused) == ["resume", "stop"]
+                done = _records(folder)
+                assert done <= before + 2, "the trial that went on, and no other"
+                time.sleep(1.2)
+                assert _records(folder) == done
+            else:
+                while _records(folder) < before + 3:
+                    assert running.poll() is None
+                    time.sleep(0.01)
+        assert "Values so far" in served.page(place)
+        assert served.order(f"{place}/ask/stop").status == 204
+        assert running.wait(PATIENCE) == 4
+    finally:
+        running.kill()
+        running.wait()
+    assert not {"live.json", "request"} & {file.name for file in folder.iterdir()}
+    refused = served.order(f"{place}/ask/resume")
+    assert refused.status == 409
+    assert f"nearmetal resume {folder}" in refused.read().decode()
+    records = list(read_records(folder / "journal.jsonl"))
+    told = [record for record in records if any(one.code == "interrupted" for one in record.warnings)]
+    assert told, "those after a pause within their block say so"
+    assert {record.status for record in records} == {"ok"}
+    assert called("clean", "--json").stdout.count("removed") == 1
+
+
+def test_nobody_else_can_ask_a_run_for_anything(folder: Path) -> None:
+    shutil.copytree(FOLDER, folder)
+    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_bytes(b"".join(lines[:40]))
+    note = {"step": "measure", "since_ns": 1, "block": 0, "attempt": 0, "treatment": {"environment": "base"}}
+    (folder / "live.json").write_text(json.dumps(note))
+    place = f"/runs/{number_of(folder)}/ask/stop"
+    with dashboard(str(folder)) as alone, hold_journal(folder / "journal.jsonl"):
+        for other in (
+            {"Cookie": ""},
+            {"Cookie": "nearmetal-1=guess"},
+            {"Origin": "http://evil.example"},
+            {"Origin": f"http://127.0.0.1:{alone.port + 1}"},
+            {"Origin": "null"},
+            {"Origin": ""},
+            {"Host": "evil.example", "Origin": "http://evil.example"},
+        ):
+            assert alone.order(place, other).status == 403, other
+        assert alone.ask(place).status == 404, "a link changes nothing"
+        assert alone.order(place.replace("stop", "start")).status == 404
+        assert alone.order(place.replace(number_of(folder), "000000000000")).status == 404
+        assert not (folder / "request").exists()
+        assert alone.order(place).status == 204
+        assert (folder / "request").read_text() == "stop\n"
+        assert alone.order(place.replace("stop", "resume")).status == 409, "it is stopping"
 
 
 def test_only_what_is_known_has_an_address(study: Path, folder: Path, served: Dashboard, tmp_path: Path) -> None:

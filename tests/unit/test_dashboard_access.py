@@ -25,7 +25,14 @@ async def inside(scope: Scope, receive: Receive, send: Send) -> None:
     await PlainTextResponse("what is inside")(scope, receive, send)
 
 
-def asked(path: str = "/", query: str = "", host: str | None = OURS, cookie: str = "") -> Answer:
+def asked(
+    path: str = "/",
+    query: str = "",
+    host: str | None = OURS,
+    cookie: str = "",
+    method: str = "GET",
+    origin: str | None = None,
+) -> Answer:
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -37,7 +44,9 @@ def asked(path: str = "/", query: str = "", host: str | None = OURS, cookie: str
     headers = [(b"cookie", cookie.encode("latin-1"))] if cookie else []
     if host is not None:
         headers.append((b"host", host.encode()))
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": headers}
+    if origin is not None:
+        headers.append((b"origin", origin.encode()))
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
     asyncio.run(Access(inside, TOKEN, 8000)(scope, receive, send))
     head, *rest = sent
     return Answer(
@@ -107,6 +116,27 @@ def test_another_name_is_refused_whatever_it_carries(host: str | None) -> None:
     refused = asked(host=host, query=f"token={TOKEN}")
     assert refused.status == 403
     assert "set-cookie" not in refused.headers
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (f"http://{OURS}", 200),
+        (None, 403),
+        ("", 403),
+        ("null", 403),
+        (f"https://{OURS}", 403),
+        ("http://127.0.0.1:8001", 403),
+        ("http://localhost:8000", 403),
+        ("http://evil.example", 403),
+    ],
+)
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_only_its_own_page_can_ask_for_a_change(method: str, origin: str | None, status: int) -> None:
+    """Another port of this host is the same site to a browser, and gets the cookie; its origin is another."""
+    cookie = f"nearmetal-8000={TOKEN}"
+    assert asked(method=method, cookie=cookie, origin=origin).status == status
+    assert asked(method=method, origin=origin).status == 403, "without the token"
 
 
 def test_going_on_leads_nowhere_else() -> None:

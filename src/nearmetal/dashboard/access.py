@@ -12,6 +12,8 @@ _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 """What a browser may call this server, with any port: it may have come through a tunnel. A page elsewhere that has
 made its name lead here still calls it by that name."""
 
+_READING = ("GET", "HEAD")
+"""Methods that change nothing."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -60,7 +62,7 @@ class Access:
         if given is not None:
             return self._redirect_without_token(scope["path"]) if self._is_token(given[0]) else _wrong_token()
         if self._is_token(self._of_cookie(headers.get("cookie", ""))):
-            return None
+            return None if scope["method"] in _READING or _is_own_page(headers) else _refuse_order()
         return _refuse_access(
             "Who are you?",
             "Open the whole address that <code>nearmetal dashboard</code> printed, with its <code>?token=</code>. "
@@ -93,6 +95,15 @@ def _is_ours(host: str) -> bool:
     if not name:
         name, port = port, ""
     return name.lower() in _HOSTS and (not port or port.isdecimal())
+
+
+def _is_own_page(headers: Headers) -> bool:
+    """Whether a page of this server asks. Other ports of this host are the same site, and get the cookie."""
+    return headers.get("origin", "") == f"http://{headers.get('host', '')}"
+
+
+def _refuse_order() -> HTMLResponse:
+    return _refuse_access("Another page asks", "Only the dashboard's own pages can ask a run for anything.")
 
 
 def _wrong_token() -> HTMLResponse:

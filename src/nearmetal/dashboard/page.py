@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Fate, RunHistory
 from nearmetal.dashboard.glance import GridRow, Problem
+from nearmetal.dashboard.going import Going, list_values
 from nearmetal.dashboard.live import Parts
 from nearmetal.errors import NearmetalError
 from nearmetal.report import page as report_page
@@ -50,6 +51,8 @@ class RunSnapshot:
     has_report: bool
     warned: Sequence[Problem]
     """By the latest analysis."""
+    has_note: bool = False
+    """Whether the run notes its steps: then they are told in a part of their own."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def render_parts(seen: RunSnapshot) -> Parts:
             since=0.0 if now is None else max(0.0, (time.time_ns() - now.since_ns) / 1e9),
         ),
         **render_troubles(course, seen.labels, seen.warned),
+        "values": _render_values(course, seen.labels) if is_measured else "",
         "grid": _render(
             "grid.html.j2",
             grid=grid,
@@ -106,6 +110,17 @@ def render_parts(seen: RunSnapshot) -> Parts:
             for place, strip in enumerate(strips)
         },
     }
+
+
+def render_live(going: Going | None, path: Path) -> Parts:
+    """The step that goes on, and what can be asked of the run; nothing of a run that notes no steps."""
+    return {"live": "" if going is None else _render("live.html.j2", going=going, quoted=quote(str(path)))}
+
+
+def _render_values(course: RunHistory, labels: Labels) -> str:
+    workloads = list(list_values(course, labels))
+    is_long = sum(len(rows) for _, rows in workloads) > LONG
+    return _render("values.html.j2", workloads=workloads, is_long=is_long) if workloads else ""
 
 
 def render_troubles(course: RunHistory, labels: Labels, warned: Sequence[Problem]) -> Parts:
@@ -156,6 +171,8 @@ def render_unreadable(path: Path, error: NearmetalError | OSError) -> Parts:
     return {
         "title": _make_title("cannot be read", path.name),
         "state": text,
+        "live": "",
+        "values": "",
         "troubles": "",
         "grid": "",
         "verdicts": "",

@@ -4,10 +4,12 @@ import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 from nearmetal.dashboard import glance, page
 from nearmetal.dashboard.course import RunHistory
-from nearmetal.dashboard.following import Follower
+from nearmetal.dashboard.following import Follower, mark_file
+from nearmetal.dashboard.going import Going, describe_step
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.so_far import so_far
 from nearmetal.errors import BadInput, NearmetalError
@@ -17,6 +19,7 @@ from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.live import LiveNote, Wish, read_wish, write_wish
 from nearmetal.store.manifest import Manifest
 
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
@@ -48,6 +51,7 @@ class RunView:
         self.course: RunHistory | None = None
         self._follower = Follower(self.folder.journal)
         self._seen: object = None
+        self._noted: object = None
         self._expect = expect
         self._expected: float | None = None
         self._compared: object = None
@@ -66,7 +70,8 @@ class RunView:
 
     def render_state(self) -> Parts:
         """How far it is, what goes on and what went wrong; nothing where nothing has changed since the last time."""
-        seen = (self.is_measured, self.has_report, self.folder.path.is_dir())
+        has_note = self.folder.live.is_file()
+        seen = (self.is_measured, self.has_report, self.folder.path.is_dir(), has_note)
         if seen == self._seen and self.course is not None and not self._follower.has_changed():
             return {}
         self._seen = seen
@@ -75,6 +80,34 @@ class RunView:
         except (OSError, NearmetalError) as error:
             return page.render_unreadable(self.folder.path, error)
         return self._render_parts(course, seen[0])
+
+    def render_live(self) -> Parts:
+        """The step that goes on; nothing where nothing has changed since the last time."""
+        seen = (mark_file(self.folder.live), mark_file(self.folder.request), self.is_measured)
+        if self.course is None or seen == self._noted:
+            return {}
+        self._noted = seen
+        return page.render_live(self._read_going(self.course) if seen[2] else None, self.folder.path)
+
+    def _read_going(self, course: RunHistory) -> Going | None:
+        note = LiveNote.read(self.folder)
+        if note is None:
+            return None
+        wish = read_wish(self.folder.request)
+        return describe_step(note, wish, course, Labels.of_plan(course.plan), time.time_ns())
+
+    def ask(self, wish: Wish | None) -> None:
+        """Have the run pause after its trial, stop, or go on. BadInput if it does not take that, OSError."""
+        where, resume = str(self.folder.path), f"nearmetal resume {quote(str(self.folder.path))}"
+        if not self.is_measured:
+            what = "nothing measures this run now"
+            raise BadInput(what, where, f"`{resume}` goes on with it, if it has not ended and nothing else measures")
+        if LiveNote.read(self.folder) is None:
+            what = "this run takes no orders now"
+            raise BadInput(what, where, "try again at its next step; the blocks of a fleet end by Ctrl-C alone")
+        if read_wish(self.folder.request) == "stop":
+            raise BadInput("this run was asked to stop", where, f"`{resume}` goes on when it has ended")
+        write_wish(self.folder, wish)
 
     def render_verdicts(self) -> Parts:
         """What the blocks say that have ended since the last time."""
@@ -147,5 +180,6 @@ class RunView:
                 time_left=glance.time_left(course, self._expected, time.time_ns()) if is_measured else "",
                 has_report=self.has_report,
                 warned=self._warned,
+                has_note=is_measured and self.folder.live.is_file(),
             )
         )

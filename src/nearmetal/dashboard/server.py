@@ -6,14 +6,14 @@ import json
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from nearmetal.dashboard import page
@@ -21,8 +21,9 @@ from nearmetal.dashboard.access import Access
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.live import Live, Parts
 from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
-from nearmetal.errors import HostCannot
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report.page import make_policy
+from nearmetal.store.live import Wish
 
 HOST = "127.0.0.1"
 _RETRY = "retry: 2000\n\n"
@@ -35,6 +36,7 @@ reports have, and no other: whoever wrote the run's folder may have written the 
 is by "same origin", its way back to the run takes the cookie along."""
 _KEPT = 8
 """Runs that are kept in memory when nobody looks at them: a large one takes tens of megabytes."""
+_WISHES: Mapping[str, Wish | None] = {"pause": "pause", "stop": "stop", "resume": None}
 _LINGER = 3
 """Seconds in which answers that have begun may end."""
 
@@ -71,6 +73,7 @@ class Dashboard:
                 Route("/runs/{number}", self._run),
                 Route("/runs/{number}/events", self._run_events),
                 Route("/runs/{number}/report", self._report),
+                Route("/runs/{number}/ask/{wish}", self._ask, methods=["POST"]),
                 Route("/style.css", _serve_style),
                 Route("/live.js", _serve_script),
             ],
@@ -115,6 +118,18 @@ class Dashboard:
         back = page.report(content, request.path_params["number"])
         return HTMLResponse(back, headers={"Content-Security-Policy": f"{make_policy()}; {_SANDBOX}"})
 
+    async def _ask(self, request: Request) -> Response:
+        """204 once the run was asked; 409, with the reason, if it does not take that."""
+        found = self._find_run(request)
+        wish = request.path_params["wish"]
+        if found is None or wish not in _WISHES:
+            return _not_found()
+        try:
+            found[0].ask(_WISHES[wish])
+        except (BadInput, OSError) as error:
+            return PlainTextResponse(_explain_refusal(error), 409)
+        return Response(status_code=204)
+
     def _serve_events(self, request: Request, live: Live) -> Response:
         told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""
         seen = int(told) if told.isdecimal() and len(told) < 16 else -1
@@ -130,7 +145,7 @@ class Dashboard:
                 return None
             self._forget_oldest()
             view = RunView(path, self._expect)
-            self._views[number] = (view, self._make_live(view.render_state, view.render_verdicts))
+            self._views[number] = (view, self._make_live(view.render_state, view.render_live, view.render_verdicts))
         return self._views[number]
 
     def _forget_oldest(self) -> None:
@@ -160,6 +175,12 @@ async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:
             else:
                 version, parts = change
                 yield f"id: {version}\ndata: {json.dumps(parts)}\n\n"
+
+
+def _explain_refusal(error: BadInput | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"The run's folder cannot be written: {os.strerror(error.errno or 0)}."
+    return f"{error.what[:1].upper()}{error.what[1:]}: {error.remedy}."
 
 
 def _not_found() -> Response:

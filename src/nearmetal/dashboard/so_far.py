@@ -7,9 +7,9 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.dashboard.course import RunHistory
-from nearmetal.model import Warned
+from nearmetal.model import Look, Warned
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Chart, Notice, Section, Table
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Section, Table
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.verdicts import Verdicts
 from nearmetal.store.folder import RunFolder
@@ -35,6 +35,9 @@ def so_far(manifest: Manifest, course: RunHistory, folder: RunFolder) -> tuple[S
     blocks = sorted(kept, key=lambda block: not isinstance(block, Chart))
     if not course.is_over:
         blocks.insert(0, _make_caveat(course))
+        if course.plan.looks:
+            boundaries = _list_boundaries(alone, course)
+            blocks += [boundaries] if boundaries.rows else []
     title = "Verdicts" if course.is_over else "Verdicts so far"
     return Section("verdicts", title, section.lead, tuple(blocks)), report
 
@@ -72,7 +75,8 @@ def _make_caveat(course: RunHistory) -> Notice:
     planned = figures.format_count(course.plan.blocks, "block")
     return Notice(
         f"There is no verdict before the last of {planned}. Until then an interval shows how the measurement firms up "
-        f"and decides nothing: who stops a run when its interval looks good is wrong more often than {alpha}."
+        f"and decides nothing: who stops a run when its interval looks good is wrong more often than {alpha}. "
+        f"After the last block a comparison is different if its p is at most {course.plan.level:.2g}."
     )
 
 
@@ -82,8 +86,33 @@ def _list_looks(course: RunHistory) -> str:
 
 def _next(course: RunHistory) -> str:
     taken = {look["blocks"] for look in course.looks}
-    coming = next((look.blocks for look in course.plan.looks if look.blocks not in taken), None)
-    return "" if coming is None else f"The next look is after block {coming}."
+    coming = next((look for look in course.plan.looks if look.blocks not in taken), None)
+    if coming is None:
+        return ""
+    return f"The next look is after block {coming.blocks}: {_describe_boundary(coming)}."
+
+
+def _describe_boundary(look: Look) -> str:
+    if look.boundary is None:
+        return "it can decide nothing"
+    return f"different from p ≤ {look.level:.2g} on, |W+ − W−| ≥ {look.boundary}"
+
+
+def _list_boundaries(report: ReportInput, course: RunHistory) -> Table:
+    """Each comparison at its latest look, beside what that look asked for."""
+    columns = (Column("comparison"), Column("after block", True), Column("p then", True), Column("different if"))
+    rows = [
+        (
+            f"{words.name_workload(contrast.workload)}, {report.labels.name_versus(contrast)}",
+            look.blocks,
+            f"{contrast.p:.2g}",
+            f"p ≤ {look.level:.2g}" if look.boundary is not None else "never",
+        )
+        for contrast in report.analysis.contrasts
+        if contrast.primary and contrast.look is not None and contrast.p is not None
+        for look in course.plan.looks[contrast.look - 1 : contrast.look]
+    ]
+    return Table("boundaries", "At its latest look", columns, tuple(rows), folded=len(rows) > LONG)
 
 
 def _nothing_yet(course: RunHistory, primary: Sequence[Contrast]) -> Section:

@@ -17,6 +17,7 @@ from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.booted import BootTask
 from nearmetal.run.events import BlockSink, BlockStarted
+from nearmetal.run.live import wait_while_paused
 from nearmetal.store import damage
 
 
@@ -44,6 +45,8 @@ class BlockTask(Document):
     """The folder for the files of its trials."""
     files: str = ""
     """The folder of the files that the study carries into machines, each called by its SHA-256."""
+    request: str = ""
+    """The file by which the run is asked to pause; "" if nobody can ask."""
 
     @field_validator("block")
     @classmethod
@@ -69,12 +72,14 @@ class BlockRunner(Protocol):
 async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
     """Run what is left of a block's attempt on this lab. Everything that comes of it is an event."""
     places = {identify_assignment(one.assignment): place for place, one in enumerate(task.resolved)}
+    is_broken = bool(task.done)
     left = sum(trial.id not in task.done for trial in task.block.trials)
     sink.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
     with pinned(task.images):
         await _hold_hosts(task, lab)
         for boot in task.block.boots:
             heed_cancellation()
+            is_broken |= await wait_while_paused(task.request, sink)
             trials: tuple[TrialPlan, ...] = tuple(trial for trial in boot.trials if trial.id not in task.done)
             place = places[identify_assignment(boot.treatment)]
             if trials:
@@ -89,9 +94,10 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
                     kernel_table=task.kernel_table,
                     files=Path(task.files),
                     made_of=task.made_of.get(place),
-                    resumed=bool(task.done),
+                    resumed=is_broken,
+                    request=task.request,
                 )
-                await run_boot(boot_task, lab, sink)
+                is_broken |= await run_boot(boot_task, lab, sink)
 
 
 async def _hold_hosts(task: BlockTask, lab: Lab) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
@@ -22,6 +23,7 @@ from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, re
 from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockSink, TrialEnded
 from nearmetal.say import Say
+from nearmetal.store.live import read_wish
 
 SILENT = 12 * BEAT
 """Seconds without a sign of life after which a block's process hangs: its loop is held up by something."""
@@ -52,6 +54,7 @@ class BlockProcesses:
         except BaseException as error:
             # Told to end, or the disk of the journal is full: first it is to put right what it made.
             _send_signal(process.pid, signal.SIGTERM)
+            heard.is_ending = True
             if not isinstance(error, asyncio.CancelledError):
                 heard.ignore_rest()
             with contextlib.suppress(TimeoutError):
@@ -174,6 +177,8 @@ class _BlockListener:
         self._writer: asyncio.WriteTransport | None = None
         self._reading: asyncio.Future[bytes] | None = None
         self._is_muted = False
+        self.is_ending = False
+        """Whether the process was told to end."""
         self.is_open = False
         self.is_finished = False
         self.failed: BlockFailed | None = None
@@ -228,10 +233,18 @@ class _BlockListener:
                 self.is_finished, self.modules = True, event.modules
             elif isinstance(event, BlockFailed):
                 self.failed = event
-            elif not isinstance(event, Beat):
+            elif isinstance(event, Beat):
+                self._heed_stop()
+            else:
                 if isinstance(event, TrialEnded):
                     self._ended.add(event.record.trial.id)
                 self._sink.emit(event)
+
+    def _heed_stop(self) -> None:
+        """CancelledError if the run was asked to stop: what Ctrl-C does."""
+        if not self.is_ending and self._task.request and read_wish(Path(self._task.request)) == "stop":
+            self._say("asked by the dashboard to stop: what was made or changed is put right first")
+            raise asyncio.CancelledError
 
     def record_lost(self, why: str) -> None:
         """A record for each trial that the process has not told of."""

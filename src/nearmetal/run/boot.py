@@ -38,13 +38,13 @@ from nearmetal.model import (
     TrialPlan,
     TrialRecord,
     TrialStatus,
-    Warned,
 )
 from nearmetal.run import looking, making
 from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, find_blamed, find_fault
 from nearmetal.run.booted import BootTask, ProvisionedBoot
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
 from nearmetal.run.kernels import align_kernels
+from nearmetal.run.live import wait_while_paused
 from nearmetal.run.services import ServiceSet
 from nearmetal.run.trial import TrialTask, keep_artifacts, run_trial
 
@@ -52,8 +52,9 @@ _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 """Errors of a disk that end the run: what it has recorded stands, and it can go on once that is mended."""
 
 
-async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
-    """Run what is left of a boot. Its events, a record per trial among them, are the outcome."""
+async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> bool:
+    """Run what is left of a boot. Its events, a record per trial among them, are the outcome; whether it was paused."""
+    was_paused = False
     booted = ProvisionedBoot(
         task.resolved, services=ServiceSet(task.resolved.services, task.files, task.resolved.assignment)
     )
@@ -65,6 +66,9 @@ async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
             heed_cancellation()
             sink.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), sink)))
             left.pop(0)
+            if left and await wait_while_paused(task.request, sink):
+                was_paused = True
+                booted.note_interruption()
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         if (disk := _of_a_disk(error)) is not None:
             raise disk from None
@@ -75,6 +79,7 @@ async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> None:
     sink.emit(
         BootEnded(block=task.block, attempt=task.attempt, treatment=task.boot.treatment, phases_ns=dict(booted.phases))
     )
+    return was_paused
 
 
 def _of_a_disk(error: Exception) -> OSError | None:
@@ -96,7 +101,7 @@ def heed_cancellation() -> None:
 
 async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None:
     if task.resumed:
-        booted.warnings.append(Warned(code="interrupted", text="the run was interrupted within this boot's block"))
+        booted.note_interruption()
     with _emit_step(booted, sink, "create"):
         share = await making.share_out(booted, lab)
         environment = booted.asked.environment

@@ -46,7 +46,9 @@ class BootTask:
     made_of: str | None = None
     """What its treatment's earlier boots were made of, where there were any that told."""
     resumed: bool = False
-    """An interruption fell into this boot: what is left of it runs in a boot of its own, and says so."""
+    """An interruption fell into this block: what is left of it runs later, and says so."""
+    request: str = ""
+    """The file by which the run is asked to pause; "" if nobody can ask."""
 
 
 @dataclass
@@ -84,6 +86,12 @@ class ProvisionedBoot:
 
     def find_handle(self, machine: Machine) -> Handle:
         return next(handle for handle in self.handles if handle.name == machine.name)
+
+    def note_interruption(self) -> None:
+        """Have its trials from now on say that their block is not of one piece."""
+        if all(warned.code != "interrupted" for warned in self.warnings):
+            text = "the run was interrupted or paused within this boot's block"
+            self.warnings.append(Warned(code="interrupted", text=text))
 
     def note_readback(self, name: str, readback: Readback) -> None:
         """Keep what was read back. Invalid when it is not as declared."""

@@ -154,6 +154,7 @@ async def _run_block_until_whole(
                 hosts=hosts,
                 artifacts=folder.artifacts.absolute(),
                 files=folder.files.absolute(),
+                request=str(folder.request.absolute()),
             )
             await blocks.run(task, stream)
             stream.emit(BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
@@ -172,6 +173,7 @@ def plan_task(
     made_of: "_MadeOf | None" = None,
     images: Mapping[str, str] = MappingProxyType({}),
     hosts: Mapping[str, HostSpec] = MappingProxyType({}),
+    request: str = "",
 ) -> BlockTask:
     """What the process of a block's attempt is given: as far as it has come, without what is withdrawn."""
     so_far = progress or Progress()
@@ -190,6 +192,7 @@ def plan_task(
         mtu=choose_mtu(plan.resolved),
         artifacts=str(artifacts),
         files=str(files),
+        request=request,
     )
 
 

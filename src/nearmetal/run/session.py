@@ -31,6 +31,7 @@ from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_
 from nearmetal.run import preparing, runner
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
+from nearmetal.run.live import LiveNotes
 from nearmetal.run.missing import Missing, cannot_run, foresee_locally
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
@@ -40,6 +41,7 @@ from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.live import forget_live
 from nearmetal.store.manifest import Manifest
 from nearmetal.study_files import FileReader
 
@@ -99,7 +101,12 @@ class OnThisHost:
                 listeners: Listeners,
                 changed: Mapping[str, tuple[str, str]],
             ) -> Progress:
-                return await runner.run(folder, BlockProcesses(say, lock), hosts, listeners, changed)
+                forget_live(folder)
+                try:
+                    notes = LiveNotes(folder)
+                    return await runner.run(folder, BlockProcesses(say, lock), hosts, (*listeners, notes), changed)
+                finally:
+                    forget_live(folder)
 
             yield run_blocks
 

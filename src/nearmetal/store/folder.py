@@ -43,6 +43,10 @@ class RunFolder:
         """Contents of the files that the study carries into machines, each called by its SHA-256."""
         self.report = path / "report"
         self.page = path / "report.html"
+        self.live = path / "live.json"
+        """The step that goes on, while it is measured."""
+        self.request = path / "request"
+        """What it was asked to do meanwhile."""
         self._manifest = path / "manifest.json"
         self._known: Manifest | None = None
 

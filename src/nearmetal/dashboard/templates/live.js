@@ -1,6 +1,7 @@
 "use strict";
 /* Puts in place what the server pushes, and counts seconds in between. Without it the page loads itself anew. */
 (() => {
+  document.body.classList.add("scripted");
   const foot = document.getElementById("link"), away = document.getElementById("away");
   let source, seen = document.body.dataset.version;
 
@@ -88,6 +89,22 @@
     lost(`Nothing was heard of it for ${SILENCE} s: it is asked again.`);
     follow();
   };
+
+  /* What the page asks of a run. The answer is seen when the run's own note of it is pushed. */
+  const ask = async (button) => {
+    const what = button.dataset.ask;
+    const warning = "Stop the run? What was made or changed is put right, and `nearmetal resume` goes on.";
+    if (what === "stop" && !confirm(warning)) return;
+    const say = (text) => { const place = document.getElementById("asked"); if (place) place.textContent = text; };
+    try {
+      const answer = await fetch(`${location.pathname.replace(/\/$/, "")}/ask/${what}`, { method: "POST" });
+      say(answer.ok ? "" : await answer.text());
+    } catch { say("The dashboard does not answer."); }
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("button[data-ask]");
+    if (button) ask(button);
+  });
 
   /* A square's words, for those who cannot hover over it. */
   const say = (square) => {
