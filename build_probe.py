@@ -1,9 +1,13 @@
-"""Build hook: compile the probe and ship it in the package, where `nearmetal/lab/probe.py` looks for it."""
+"""Build hook: compile the probe and ship it in the package, where `nearmetal/lab/probe.py` looks for it.
+
+And write the man pages, which pip and pipx place where `man` looks.
+"""
 
 import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,17 @@ class ProbeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["pure_python"] = False
         # A static program needs no C library, and the package no particular Python.
         build_data["tag"] = f"py3-none-manylinux_2_17_{platform.machine()}"
+        build_data["shared_data"][str(self._write_man())] = "share/man/man1"
+
+    def _write_man(self) -> Path:
+        """A page for each command, from the commands themselves: of all packages that takes click alone."""
+        sys.path[:0] = [str(Path(self.root)), str(Path(self.root) / "src")]
+        from docs_site.command_line import write_man
+
+        folder = Path(self.root) / "build" / "man" / "man1"
+        shutil.rmtree(folder, ignore_errors=True)
+        write_man(folder)
+        return folder
 
     def _compile(self) -> Path:
         if not shutil.which("cargo") or not shutil.which("rustc"):

@@ -110,6 +110,8 @@ def check_installed(python: str, wheel: Path) -> None:
         (there / "study.toml").write_text(STUDY)
         said = run(str(inside / "nearmetal"), "run", "study.toml", "-o", "run", "--json", cwd=there)
         contrast = json.loads(said)["contrasts"][0]
+        if not (there / "venv" / "share" / "man" / "man1" / "nearmetal-run.1").is_file():
+            raise ValueError("its man pages are not installed")
         run(str(inside / "nearmetal"), "report", "run", cwd=there)
         size = sum(file.stat().st_size for file in (there / "venv").rglob("*") if file.is_file()) / 1e6
         print(f"== {python}: installed with {size:.0f} MB, and a run of the mock is {contrast['verdict']}")

@@ -31,7 +31,7 @@ CODES = (
 
 _HEAD = """# Command line
 
-`nearmetal COMMAND --help` prints the same text. `make docs` writes man pages of it to `build/man`.
+`nearmetal COMMAND --help` prints the same text, and so does a man page: `man nearmetal-run`.
 
 `--json` prints one document as the last line of standard output; everything for people goes to standard error.
 [json.md](../json.md) has the documents.
