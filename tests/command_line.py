@@ -1,8 +1,9 @@
 """`nearmetal WORDS`, with what it said and its exit code: in this process, or in one of its own.
 
 Starting a process and importing what it needs takes half a second of a CPU, and tests ask hundreds of times. So what a
-command says and returns is asked here; signals, pipes, terminals, encodings, and that a command finds all that it
-imports when it is the first, are asked of processes.
+command says and returns is asked here. What it does to its process, or starts from it, is asked of one that is forked.
+Only signals, pipes, terminals, encodings, and whether a command finds all that it imports when it is the first, are
+asked of processes that start.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal import cli
+from tests import fork_server
 
 Ended = subprocess.CompletedProcess[str]
 
@@ -43,6 +45,22 @@ def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] 
     said = [stream.buffer.getvalue().decode() for stream in (out, err)]
     assert _BREAKS not in said[1]
     return Ended(["nearmetal", *words], int(ended.value.code or 0), *said)
+
+
+def forked(
+    *words: str,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    broken: bool = False,
+    patience: float = 120,
+) -> Ended:
+    """In a process of its own, which need not import. The rest as of `started`."""
+    ended = fork_server.run(
+        *words, cwd=cwd, environment={**os.environ, **_COLUMNS, **(environment or {})}, patience=patience
+    )
+    said = [stream.decode() for stream in (ended.stdout, ended.stderr)]
+    assert (_BREAKS in said[1]) == broken
+    return Ended(ended.args, ended.returncode, *said)
 
 
 def started(

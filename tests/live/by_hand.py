@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
-from . import forked
+from tests import fork_server
 
 
 def command(*words: str) -> list[str]:
@@ -13,7 +13,7 @@ def command(*words: str) -> list[str]:
 
 
 def nearmetal(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    return forked.run(*words, given=given, patience=240)
+    return fork_server.run(*words, given=given, patience=240)
 
 
 def done(*words: str, given: bytes = b"") -> bytes:

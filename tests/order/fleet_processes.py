@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,16 +16,16 @@ from nearmetal.run import session
 from nearmetal.run.events import Event
 from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
+from tests import fork_server
 from tests.order import mock_run
 
-_FRESH = multiprocessing.get_context("forkserver")
-_FRESH.set_forkserver_preload(["tests.order.fleet_processes", "distributed", "nearmetal.fleet.controller"])
+fork_server.preload(__name__, "distributed", "nearmetal.fleet.controller")
 
 
 def start_scheduler() -> tuple[BaseProcess, str]:
     """And its address."""
-    ours, theirs = _FRESH.Pipe()
-    process = _FRESH.Process(target=_schedule, args=(theirs,), daemon=True)
+    ours, theirs = fork_server.FORKING.Pipe()
+    process = fork_server.FORKING.Process(target=_schedule, args=(theirs,), daemon=True)
     process.start()
     assert ours.poll(60)
     return process, ours.recv()
@@ -45,7 +44,7 @@ def _schedule(told: Connection) -> None:
 
 
 def start_worker(address: str, name: str) -> BaseProcess:
-    process = _FRESH.Process(target=_work, args=(os.environ["NEARMETAL_HOME"], address, name))
+    process = fork_server.FORKING.Process(target=_work, args=(os.environ["NEARMETAL_HOME"], address, name))
     process.start()
     return process
 
@@ -59,7 +58,7 @@ def _work(home: str, address: str, name: str) -> None:
 def start_controller(folder: Path, text: str, scheduler: str, event: str = "", count: int = 0) -> BaseProcess:
     """Begins a run, or goes on with it. With an event, it kills itself when that comes so many times."""
     arguments = (os.environ["NEARMETAL_HOME"], folder, text, scheduler, event, count)
-    process = _FRESH.Process(target=_control, args=arguments)
+    process = fork_server.FORKING.Process(target=_control, args=arguments)
     process.start()
     return process
 

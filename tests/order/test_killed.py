@@ -1,7 +1,6 @@
 """kill -9 of the controller at every step: no finished trial is lost or run twice, and nothing stays behind."""
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -13,12 +12,10 @@ from nearmetal.model import TrialStatus
 from nearmetal.run.events import Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from tests import fork_server
 from tests.order import mock_run
 
-FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload(["tests.order.mock_run"])
-"""Controllers are processes of their own, forked from one that has imported what they need and has done nothing yet:
-there are thirty of them, and importing it takes longer than what they do."""
+fork_server.preload(__name__)
 
 
 def controller(home: str, folder: Path, text: str, step: int) -> None:
@@ -65,7 +62,7 @@ blocks = 1
 
 
 def run_and_kill(folder: Path, text: str, step: int) -> None:
-    killed = FRESH.Process(target=controller, args=(os.environ["NEARMETAL_HOME"], folder, text, step))
+    killed = fork_server.FORKING.Process(target=controller, args=(os.environ["NEARMETAL_HOME"], folder, text, step))
     killed.start()
     killed.join(60)
     assert killed.exitcode == -signal.SIGKILL

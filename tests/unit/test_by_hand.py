@@ -29,7 +29,7 @@ from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import kept
 from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Site
 from nearmetal.say import Say
-from tests.command_line import called, started
+from tests.command_line import called, forked
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
 from tests.unit.test_missing import KeepingFree
@@ -56,11 +56,11 @@ def nothing_stays_up(home: Path) -> Iterator[None]:
 
 
 def test_a_machine_is_up_until_down() -> None:
-    told = json.loads(started("up", "mock", "--name", "one", "--set", "machine.memory=1GiB", "--json").stdout)
+    told = json.loads(forked("up", "mock", "--name", "one", "--set", "machine.memory=1GiB", "--json").stdout)
     assert (told["schema"], told["name"], told["state"]) == ("up.v1", "one", "up")
     assert told["machine"]["memory"] == 2**30
     assert [(one["name"], one["state"], one["environment"]) for one in listed()] == [("one", "up", "mock")]
-    ended = started("down", "one", "--json")
+    ended = forked("down", "one", "--json")
     assert (ended.returncode, json.loads(ended.stdout)) == (0, {"schema": "down.v1", "name": "one", "left": []})
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))
@@ -69,7 +69,7 @@ def test_a_machine_is_up_until_down() -> None:
 
 def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path) -> None:
     """But for machines that are pretended: they use no CPU."""
-    assert started("up", "mock", "--name", "idle").returncode == 0
+    assert forked("up", "mock", "--name", "idle").returncode == 0
     busy = kept.everything()[0].model_copy(update={"name": "busy", "environment": "host"})
     (kept.folder() / "busy.json").write_text(busy.model_dump_json())
     (tmp_path / "study.toml").write_text(mock_run.STUDY)
@@ -95,7 +95,7 @@ def test_what_down_could_not_remove_is_told_scripts_too(
 
 
 async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert started("up", "mock", "--name", "slow").returncode == 0
+    assert forked("up", "mock", "--name", "slow").returncode == 0
     monkeypatch.setattr(say, "_AT_FIRST", 0.05)
     keeper, said = kept.find("slow").keeper, list[str]()
     os.kill(keeper, signal.SIGSTOP)
@@ -145,8 +145,8 @@ def test_what_is_waited_for_is_told_while_one_comes_up_slowly() -> None:
 
 
 def test_names_are_found_by_themselves_and_refused_when_taken() -> None:
-    assert started("up", "mock").returncode == 0
-    assert started("up", "mock").returncode == 0
+    assert forked("up", "mock").returncode == 0
+    assert forked("up", "mock").returncode == 0
     assert [one["name"] for one in listed()] == ["mock", "mock-2"]
     assert "nearmetal down mock-2" in refused(2, "up", "mock", "--name", "mock-2")
 
@@ -237,7 +237,7 @@ def test_what_this_host_cannot_give_is_refused_before_an_image_is_built(tmp_path
     with lock_file(store.images(cache)) as another_build:
         assert try_lock(another_build)
         words = ("up", "host", "--set", f"machine.{wish}")
-        ended = started(*words, environment={"NEARMETAL_HOME": str(cache.parent)}, patience=20)
+        ended = forked(*words, environment={"NEARMETAL_HOME": str(cache.parent)}, patience=20)
     assert ended.returncode == 3
     assert said in ended.stderr
     assert "waiting" not in ended.stdout + ended.stderr
@@ -254,15 +254,15 @@ def test_a_keeper_that_does_not_come_to_its_end_is_told(tmp_path: Path, monkeypa
 
 
 def test_a_command_s_own_status_is_passed_on_and_ours_is_125() -> None:
-    started("up", "mock")
-    assert started("exec", "mock", "--", "true").returncode == 0
-    assert started("exec", "mock", "--", "no-such-program").returncode == 127
+    forked("up", "mock")
+    assert forked("exec", "mock", "--", "true").returncode == 0
+    assert forked("exec", "mock", "--", "no-such-program").returncode == 127
     refused(125, "exec", "mocc", "--", "true")
     assert "no terminal" not in refused(125, "exec", "../mock", "true")
 
 
 def test_that_nobody_reads_it_is_no_failure_of_ours() -> None:
-    started("up", "mock")
+    forked("up", "mock")
     shell = 'head -c 4M /dev/zero | "$@" | head -c 1; exit ${PIPESTATUS[1]}'
     words = ["bash", "-c", shell, "bash", sys.executable, "-m", "nearmetal", "exec", "mock", "--", "cat"]
     ended = subprocess.run(words, capture_output=True, timeout=60)
@@ -270,9 +270,9 @@ def test_that_nobody_reads_it_is_no_failure_of_ours() -> None:
 
 
 def test_a_file_there_and_back(tmp_path: Path) -> None:
-    started("up", "mock")
+    forked("up", "mock")
     (tmp_path / "there").write_bytes(bytes(range(256)))
-    assert started("cp", str(tmp_path / "there"), "mock:/etc/x").returncode == 0
+    assert forked("cp", str(tmp_path / "there"), "mock:/etc/x").returncode == 0
     assert called("cp", "mock:/etc/x", str(tmp_path / "back")).returncode == 0
     assert (tmp_path / "back").read_bytes() == bytes(range(256))
     refused(3, "cp", "mock:/etc/y", str(tmp_path / "y"))
@@ -300,13 +300,13 @@ def lead_here(monkeypatch: pytest.MonkeyPatch, *by: str, own_failures: tuple[int
 @pytest.fixture
 def door_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pretended machine that is up, and whose way in leads to this host: what is copied by one goes both ways."""
-    started("up", "mock")
+    forked("up", "mock")
     lead_here(monkeypatch)
 
 
 def test_a_kind_gives_exec_and_ssh_its_own_way_in(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also a kind of somebody else's: nothing here knows any by name."""
-    started("up", "mock")
+    forked("up", "mock")
     told = tmp_path / "told"
     lead_here(monkeypatch, "sh", "-c", f'echo "$@" >>{told}; exec "$@"', "way")
     assert called("exec", "mock", "--", "sh", "-c", "exit 7").returncode == 7
@@ -315,7 +315,7 @@ def test_a_kind_gives_exec_and_ssh_its_own_way_in(home: Path, tmp_path: Path, mo
 
 
 def test_a_status_by_which_a_way_in_fails_itself_is_asked_about(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started("up", "mock")
+    forked("up", "mock")
     lead_here(monkeypatch, "sh", "-c", "echo no route >&2; exit 255")
     assert called("exec", "mock", "--", "true").returncode == 255, "it may be the program's"
     lead_here(monkeypatch, "sh", "-c", "echo no route >&2; exit 255", own_failures=(255,))
@@ -325,7 +325,7 @@ def test_a_status_by_which_a_way_in_fails_itself_is_asked_about(home: Path, monk
 
 
 def test_what_leads_there_may_be_away(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started("up", "mock")
+    forked("up", "mock")
 
     async def open_door(handle: Handle) -> Door:
         raise HostCannot("no engine answers", "socket", "start its engine")
@@ -431,7 +431,7 @@ def test_a_place_of_this_host_that_cannot_be_is_named(door_here: None, tmp_path:
 
 def test_an_image_of_which_a_machine_is_up_stays() -> None:
     folder = finished(Paths.default().cache, Recipe(name="mine"))
-    started("up", "mock", "--set", "machine.image=mine")
+    forked("up", "mock", "--set", "machine.image=mine")
     assert "mock is up" in refused(3, "image", "rm", "mine")
     assert (folder / "manifest.json").exists()
     called("down", "mock")
@@ -450,7 +450,7 @@ def test_where_a_path_is() -> None:
 
 @pytest.mark.parametrize("by", [["clean"], ["down", "mock"]])
 def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
-    started("up", "mock")
+    forked("up", "mock")
     (one,) = listed()
     os.kill(one["keeper"], signal.SIGKILL)
     deadline = time.monotonic() + 10
@@ -459,21 +459,21 @@ def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
     assert "its keeper died" in refused(125, "exec", "mock", "--", "true")
     assert "there is a machine 'mock' already" in refused(2, "up", "mock", "--name", "mock")  # not that it is up
     assert "nearmetal down mock" in refused(3, "cp", "mock:/etc/x", "/nowhere")
-    assert started(*by).returncode == 0
+    assert forked(*by).returncode == 0
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))
     assert not list(Paths.default().state.glob("mock/local/*.json"))
 
 
 def test_what_is_told_of_machines_meets_its_schema() -> None:
-    up = json.loads(started("up", "mock", "--name", "one", "--json").stdout)
+    up = json.loads(forked("up", "mock", "--name", "one", "--json").stdout)
     jsonschema.validate(up, schemas.list_documents()["up.v1"])
-    jsonschema.validate(json.loads(started("ls", "--json").stdout), schemas.list_documents()["ls.v1"])
+    jsonschema.validate(json.loads(forked("ls", "--json").stdout), schemas.list_documents()["ls.v1"])
     assert {name: value for name, value in up.items() if name != "schema"} == listed()[0]
 
 
 def test_a_machine_that_is_on_no_switch_has_its_address_elsewhere() -> None:
-    told = started("up", "mock", "--name", "one").stdout
+    told = forked("up", "mock", "--name", "one").stdout
     assert "is its address\n" in told
     assert "lab's switch" not in told
     (one,) = listed()

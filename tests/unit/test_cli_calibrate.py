@@ -23,7 +23,7 @@ from nearmetal.say import Say
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from tests import calibrated
-from tests.command_line import called, started
+from tests.command_line import called, forked
 
 pytestmark = pytest.mark.usefixtures("one_picture")
 
@@ -63,7 +63,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_it_runs_tells_and_can_be_told_again_from_the_folder_alone(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     settings = [word for given in QUIET for word in ("--set", given)]
-    ended = started("calibrate", "mock", "--quick", "-o", str(folder), *settings, "--json", "--gate")
+    ended = forked("calibrate", "mock", "--quick", "-o", str(folder), *settings, "--json", "--gate")
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout.splitlines()[-1])
     jsonschema.validate(document, schemas.list_documents()["calibrate.v1"])

@@ -18,7 +18,7 @@ from nearmetal.commands import isolate_prove as isolate_prove_commands
 from nearmetal.isolate import prove, standing, tiers
 from nearmetal.lab.changes.ledger import held
 from nearmetal.model import Change
-from tests.command_line import Ended, called, started
+from tests.command_line import Ended, called, forked
 
 from .isolate_host import BOOT_ID, Pretended
 
@@ -37,7 +37,7 @@ def document(*words: str, ask: Callable[..., Ended] = called) -> dict[str, objec
 
 @several
 def test_a_plan_tells_cpus_changes_and_who_is_there() -> None:
-    plan = document("plan", ask=started)
+    plan = document("plan", ask=forked)
     assert plan["schema"] == "isolate.plan.v1"
     topology = plan["topology"]
     assert isinstance(topology, list)
@@ -64,10 +64,10 @@ def test_cpus_that_cannot_be_isolated_are_refused_before_anything_is_done(verb: 
 
 
 def test_nothing_stands_and_nothing_is_undone() -> None:
-    status = document("status", ask=started)
+    status = document("status", ask=forked)
     assert (status["on"], status["cpus"], status["changes"]) == (False, "", [])
     assert document("off") == {"schema": "isolate.off.v1", "restored": [], "left": [], "failed": [], "reboot": False}
-    assert started("isolate", "off").stdout == "nothing is isolated\n"
+    assert forked("isolate", "off").stdout == "nothing is isolated\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may undo")

@@ -30,7 +30,7 @@ from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
 from tests import journals
-from tests.command_line import called, started
+from tests.command_line import called, forked, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.order.in_process import InProcess
@@ -140,16 +140,16 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
     ended = started("run", str(study), "-o", str(folder))
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^4 trials ok in \d+ s$", ended.stdout, re.MULTILINE), ended.stdout
-    again = started("resume", str(folder))
+    again = forked("resume", str(folder))
     assert again.returncode == 0
     assert again.stdout.startswith("nothing is left to do"), again.stdout
     journal = folder / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-8]))
     went_on = called("resume", str(folder))
     assert re.search(r"^4 trials ok; going on took \d+ s$", went_on.stdout, re.MULTILINE), went_on.stdout
-    assert "4 trials ok" in started("show", str(folder)).stdout
+    assert "4 trials ok" in forked("show", str(folder)).stdout
 
-    known = started("ls", cwd=tmp_path)
+    known = forked("ls", cwd=tmp_path)
     assert f"{folder}  order  " in known.stdout
     assert called("ls", cwd=tmp_path, environment={"COLUMNS": "20"}).stdout == known.stdout
     assert json.loads(called("ls", "--json", cwd=tmp_path).stdout)["runs"][0]["trials"] == 4
@@ -378,7 +378,7 @@ LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
 
 
 def test_a_plan_that_run_would_refuse_is_told_by_the_exit_code(study: Path) -> None:
-    whole = started("plan", str(study))
+    whole = forked("plan", str(study))
     assert whole.returncode == 0
     assert re.search(r"^the whole takes about \d+ s$", whole.stdout, re.MULTILINE), whole.stdout
 
@@ -411,7 +411,7 @@ def test_of_two_images_of_a_name_the_current_one_is_told(tmp_path: Path, monkeyp
 
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "other"))
     cache = tmp_path / "other" / "cache"
-    assert "no image is built" in started("image", "ls").stdout
+    assert "no image is built" in forked("image", "ls").stdout
     for number, recipe in enumerate((Recipe(), Recipe(packages=("curl",)))):
         os.utime(finished(cache, recipe, f"{number}" * 64) / "manifest.json", (1e9 + number, 1e9 + number))
     lines = [line.split() for line in called("image", "ls").stdout.splitlines()]

@@ -13,7 +13,7 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.image import Image, Recipe, build, hold, ls, newest, rm, store
 from nearmetal.lab.lock import lock_file, try_lock
-from tests.command_line import started
+from tests.command_line import forked
 
 PARTS = {"rootfs.tar": b"tar", "root.qcow2": b"disk", "vmlinux": b"kernel", "initrd": b"initrd"}
 
@@ -163,7 +163,7 @@ def test_no_name_is_refused_without_waiting(tmp_path: Path) -> None:
     cache = tmp_path / "bare" / "cache"
     with lock_file(store.images(cache)) as building:
         assert try_lock(building)
-        ended = started("image", "rm", "", environment={"NEARMETAL_HOME": str(cache.parent)}, patience=20)
+        ended = forked("image", "rm", "", environment={"NEARMETAL_HOME": str(cache.parent)}, patience=20)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "remedy: " in ended.stderr
 

@@ -13,7 +13,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import HostCannot
 from nearmetal.plugins import Group
-from tests.command_line import started
+from tests.command_line import forked, started
 
 STUDY = """
 name = "theirs"
@@ -61,7 +61,7 @@ def study(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("command", ["plan", "run", "up"])
 def test_who_uses_it_is_told_whose_it_is(package: dict[str, str], study: str, command: str) -> None:
-    ended = started(command, "lame" if command == "up" else study, environment=package)
+    ended = forked(command, "lame" if command == "up" else study, environment=package)
     assert ended.returncode == 3, ended.stderr
     assert "'lame' in environments, of the package theirs, cannot be loaded" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -70,7 +70,7 @@ def test_who_uses_it_is_told_whose_it_is(package: dict[str, str], study: str, co
 
 
 def test_nobody_else_is_troubled(package: dict[str, str]) -> None:
-    ended = started("plan", "quickstart", "--json", environment=package)
+    ended = forked("plan", "quickstart", "--json", environment=package)
     assert ended.returncode in (0, 3)
     assert json.loads(ended.stdout)["schema"] == "plan.v1"
 

@@ -18,7 +18,7 @@ from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.write import render, write
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run
-from tests.command_line import started
+from tests.command_line import forked
 from tests.one_engine import one_engine
 from tests.unit.report_page import Tags
 
@@ -179,7 +179,7 @@ def test_a_section_that_cannot_be_imported_is_told_on_the_command_line(folder: R
     (package / "theirs.py").write_text("1 / 0\n")
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(folder.path, copy.path)
-    ended = started(
+    ended = forked(
         "report", str(copy.path), environment={"PYTHONPATH": f"{package}:{':'.join(sys.path)}"}, broken=True
     )
     assert ended.returncode == 0, ended.stderr

@@ -5,12 +5,12 @@ import shutil
 import pytest
 
 from nearmetal import search_path
-from tests.command_line import started
+from tests.command_line import forked
 
 
 @pytest.mark.skipif(shutil.which("sysctl", path="/usr/sbin:/sbin") is None, reason="there is no sysctl")
 def test_what_lies_in_sbin_is_found_by_who_has_no_sbin_in_their_path() -> None:
-    ended = started("isolate", "status", environment={"PATH": "/usr/bin:/bin"})
+    ended = forked("isolate", "status", environment={"PATH": "/usr/bin:/bin"})
     assert "sysctl" not in ended.stderr
     assert "kept free by nearmetal" in ended.stdout
 
