@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """What took long says nothing of what is right: guests are emulated beside these tests."""
-settings.register_profile("repeatable", _UNHURRIED, derandomize=True)
-settings.register_profile("exploring", _UNHURRIED)
-settings.load_profile("repeatable")  # what fails for one fails for all; --hypothesis-profile=exploring looks further
+# What fails for one fails for all. The same examples each time find only what a change breaks, for which a hundred, or
+# a few times as many where a test says so, will do: --hypothesis-profile=exploring, in `make long-test`, looks further.
+settings.register_profile("repeatable", _UNHURRIED, derandomize=True, max_examples=100)
+settings.register_profile("exploring", _UNHURRIED, max_examples=500)
+settings.load_profile("repeatable")
 
 pytest.register_assert_rewrite(*(f"tests.live.{name}" for name in ("laboratory", "placed", "remains", "snapshot")))
 

@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 from nearmetal import factors, study
 from tests.unit.study_text import GOOD, refused
 
@@ -38,6 +40,9 @@ def test_a_level_list_of_a_hundred_thousand_is_counted_and_refused() -> None:
     assert "more than" in refused(GOOD.replace("[1, 4]", str(list(range(1, 300_001))))).what
 
 
-def test_more_factors_than_calls_may_be_nested_are_read_without_recursion() -> None:
-    count = sys.getrecursionlimit() + 10
+def test_more_factors_than_calls_may_be_nested_are_read_without_recursion(request: pytest.FixtureRequest) -> None:
+    deepest = sys.getrecursionlimit()
+    count = 400
+    sys.setrecursionlimit(count - 10)  # fewer than Python's thousand: the time grows with the square of the factors
+    request.addfinalizer(lambda: sys.setrecursionlimit(deepest))
     assert len(study.read(many(count, 1), "s.toml").factors) == count + 1
