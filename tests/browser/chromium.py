@@ -1,8 +1,6 @@
 """The browser that pages are looked at with."""
 
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -23,10 +21,3 @@ QUIET = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-
-
-def chromium(profile: Path, *arguments: str) -> str:
-    """Run the browser with a new, empty profile; what it printed."""
-    command = [str(CHROMIUM), *QUIET, f"--user-data-dir={profile}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    return done.stdout

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from playwright import sync_api
@@ -51,6 +50,10 @@ class Page:
         if press:
             self._page.mouse.click(*at)
 
+    def picture(self) -> bytes:
+        """What the window shows, as a PNG."""
+        return self._page.screenshot()
+
     def click(self, selector: str) -> None:
         self._page.click(selector)
 
@@ -59,11 +62,21 @@ class Page:
 
 
 @contextmanager
-def browser(profile: Path) -> Iterator[Page]:
-    """With a new, empty profile; it ends when it is left. The one that is installed, and not the library's own."""
+def start_browser() -> Iterator[sync_api.Browser]:
+    """It ends when it is left. The one that is installed, and not the library's own."""
     with sync_api.sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(profile, executable_path=CHROMIUM, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         try:
-            yield Page(context.pages[0])
+            yield browser
         finally:
-            context.close()
+            browser.close()
+
+
+@contextmanager
+def open_tab(browser: sync_api.Browser) -> Iterator[Page]:
+    """With a new, empty profile."""
+    context = browser.new_context(reduced_motion="reduce")  # without a GPU a dot that beats takes most of a CPU
+    try:
+        yield Page(context.new_page())
+    finally:
+        context.close()

@@ -2,9 +2,8 @@
 
 import html
 import json
-import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ import pytest
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
-from tests.browser.chromium import NEEDED, chromium
-from tests.browser.driven import Page, browser
+from tests.browser.chromium import NEEDED
+from tests.browser.driven import Page
 from tests.unit import test_report_usage as usage
 
 pytestmark = [NEEDED, pytest.mark.usefixtures("one_engine")]
@@ -41,23 +40,25 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1"))
 
 
-def measured(page: Path, width: int, folder: Path, *arguments: str) -> dict[str, object]:
+def measured(page: Path, width: int, folder: Path, tab: Page) -> dict[str, object]:
     """What the page measures in a window of a width."""
     around = folder / "around.html"
     around.write_text(
         f'<!DOCTYPE html><title></title><iframe style="border:0;width:{width}px;height:900px" '
         f'srcdoc="{html.escape(page.read_text())}"></iframe><script>onload = () => {{{MEASURE}}}</script>'
     )
-    dom = chromium(folder / "profile", "--dump-dom", f"--window-size={width + 40},1000", *arguments, around.as_uri())
-    title = re.search(r"<title>(.*?)</title>", dom)
-    assert title is not None
-    told: dict[str, object] = json.loads(html.unescape(title[1]))
+    tab.wide(width + 40)
+    tab.open(around.as_uri())
+    tab.until("document.title")
+    told: dict[str, object] = json.loads(tab.value("document.title"))
     return told
 
 
 @pytest.mark.parametrize("width", [360, 768, 1400])
-def test_nothing_is_wider_than_the_screen_and_every_picture_is_drawn(width: int, page: Path, tmp_path: Path) -> None:
-    told = measured(page, width, tmp_path)
+def test_nothing_is_wider_than_the_screen_and_every_picture_is_drawn(
+    width: int, page: Path, tmp_path: Path, tab: Page
+) -> None:
+    told = measured(page, width, tmp_path, tab)
     assert told["width"] == width
     assert told["scroll"] == width
     assert told["wide"] == 0
@@ -68,13 +69,13 @@ def test_nothing_is_wider_than_the_screen_and_every_picture_is_drawn(width: int,
     assert told["headings"][0] == "The answer"
 
 
-def test_names_as_long_as_they_may_be_do_not_break_a_phone(tmp_path: Path) -> None:
+def test_names_as_long_as_they_may_be_do_not_break_a_phone(tmp_path: Path, tab: Page) -> None:
     made = plausible_run.make(tmp_path / "run", blocks=6)
     long = "x" * 100
     journals.rewrite_run(
         made.path, lambda text: text.replace('"docker"', json.dumps(long)).replace('"web"', json.dumps(long[::-1]))
     )
-    told = measured(write(RunFolder.open(made.path)), 360, tmp_path)
+    told = measured(write(RunFolder.open(made.path)), 360, tmp_path, tab)
     assert told["scroll"] == 360
     assert told["wide"] == 0
 
@@ -86,27 +87,25 @@ const cut = (one) => one.scrollWidth > one.clientWidth;
 """
 
 
-def test_on_a_desktop_the_last_column_of_the_widest_tables_is_not_cut(tmp_path: Path) -> None:
+def test_on_a_desktop_the_last_column_of_the_widest_tables_is_not_cut(tmp_path: Path, tab: Page) -> None:
     folder = usage.made(tmp_path / "run")
     journals.rewrite_run(
         folder.path, lambda text: text.replace('"web"', '"web-kept-alive"').replace('"docker"', '"docker-2"')
     )
     written = write(folder)
     assert written.read_text().count("%idle") == 2
-    with browser(tmp_path / "profile") as page:
-        page.wide(1200)
-        page.open(written.as_uri())
-        page.until("document.querySelector('footer')")
-        assert page.value(CUT) == []
+    tab.wide(1200)
+    tab.open(written.as_uri())
+    tab.until("document.querySelector('footer')")
+    assert tab.value(CUT) == []
 
 
 @pytest.mark.parametrize(("width", "height"), [(1400, 2400), (500, 2400)])
-def test_the_page_renders_to_a_picture(width: int, height: int, page: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "page.png"
-    chromium(
-        tmp_path / "profile", f"--screenshot={picture}", f"--window-size={width},{height}", page.resolve().as_uri()
-    )
-    content = picture.read_bytes()
+def test_the_page_renders_to_a_picture(width: int, height: int, page: Path, tab: Page) -> None:
+    tab.wide(width, height)
+    tab.open(page.as_uri())
+    tab.until("document.readyState === 'complete'")
+    content = tab.picture()
     assert struct.unpack(">II", content[16:24]) == (width, height)
     assert len(content) > 50_000, "a page without text and charts compresses to less"
 
@@ -138,12 +137,11 @@ def are_all(marks: str, test: str) -> str:
 
 
 @pytest.fixture
-def answering(page: Path, tmp_path: Path) -> Iterator[Page]:
-    with browser(tmp_path / "profile") as tab:
-        tab.wide(1400)
-        tab.open(page.as_uri())
-        tab.until("!document.getElementById('sift').hidden")
-        yield tab
+def answering(page: Path, tab: Page) -> Page:
+    tab.wide(1400)
+    tab.open(page.as_uri())
+    tab.until("!document.getElementById('sift').hidden")
+    return tab
 
 
 def test_pointing_at_a_dot_tells_its_value_and_marks_its_like_in_every_chart(answering: Page) -> None:
@@ -185,10 +183,9 @@ def test_charts_are_filtered_by_level_and_by_block_and_all_of_it_comes_back(answ
     assert not answering.value("document.querySelectorAll('.out').length")
 
 
-def test_a_script_that_somebody_put_into_the_page_does_not_run(page: Path, tmp_path: Path) -> None:
+def test_a_script_that_somebody_put_into_the_page_does_not_run(page: Path, tmp_path: Path, tab: Page) -> None:
     changed = tmp_path / "changed.html"
     changed.write_text(page.read_text().replace("</footer>", "</footer><script>document.title = 'theirs'</script>"))
-    with browser(tmp_path / "profile") as tab:
-        tab.open(changed.as_uri())
-        tab.until("!document.getElementById('sift').hidden")
-        assert tab.value("document.title") != "theirs"
+    tab.open(changed.as_uri())
+    tab.until("!document.getElementById('sift').hidden")
+    assert tab.value("document.title") != "theirs"
