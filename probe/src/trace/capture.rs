@@ -283,10 +283,10 @@ fn begin_format<S: Source>(window: &mut Window<S>) -> Result<Format, String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     window.have_bytes(4).map_err(unreadable)?;
     let magic: [u8; 4] = match window.available_bytes() {
-        [] => return Err("the file is empty: not even a capture's header is there".to_owned()),
+        [] => return Err("the file is empty: not even a capture's header is there; end the capture before you copy its file".to_owned()),
         bytes => *bytes
             .first_chunk()
-            .ok_or("the file is cut within its header")?,
+            .ok_or(pcap::CUT_HEADER)?,
     };
     match magic {
         [0x0a, 0x0d, 0x0d, 0x0a] => Ok(Format::Pcapng(Box::default())),

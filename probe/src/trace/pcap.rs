@@ -8,6 +8,8 @@ use super::source::Source;
 use super::window::Window;
 
 const FILE_HEADER: usize = 24;
+pub const CUT_HEADER: &str =
+    "the file is cut within its header; end the capture before you copy its file";
 pub const RECORD_HEADER: usize = 16;
 /// The most that tcpdump and its like capture of a packet; a longer one is damage.
 pub const LONGEST_CAPTURED: u32 = 262_144;
@@ -51,7 +53,7 @@ impl Pcap {
             _ => return Ok(Err(not_a_capture(&magic))),
         };
         if !window.have_bytes(FILE_HEADER)? {
-            return Ok(Err("the file is cut within its header".to_owned()));
+            return Ok(Err(CUT_HEADER.to_owned()));
         }
         let header = window.available_bytes();
         let snap_length = order.u32(header, 16).unwrap_or_default();

@@ -33,7 +33,9 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
             warnings.push(format!("{file}: {problem}"));
         }
         if capture.packets == 0 && capture.problem.is_none() {
-            warnings.push(format!("{file}: holds no packet"));
+            warnings.push(format!(
+                "{file}: holds no packet; capture where they pass (ip route get ADDRESS, tcpdump -i NAME)"
+            ));
         }
         if capture.untimed_packets > 0 {
             let which = match capture.untimed_packets == capture.packets {
@@ -104,7 +106,17 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
         ));
     }
     if document.packets > 0 && document.connections == 0 && !document.are_strangers() {
-        warnings.push("none of the packets is TCP that can be followed".to_owned());
+        let remedy = match document.ignored.contains_key(&Foreign::CutHeader.name()) {
+            true => format!(
+                "headers are cut, capture {HOLDS_OPTIONS} bytes of each (tcpdump -s {HOLDS_OPTIONS})"
+            ),
+            false => {
+                "capture where it passes (ip route get ADDRESS, tcpdump -i NAME tcp)".to_owned()
+            }
+        };
+        warnings.push(format!(
+            "none of the packets is TCP that can be followed; {remedy}"
+        ));
     }
     let snap_lengths = document.captures.iter().filter_map(|one| one.snap_length);
     let shortest = snap_lengths.filter(|snap| *snap > 0).min();

@@ -278,6 +278,8 @@ fn captures_without_anything_to_tell_say_so() {
     let arp = [&[2; 12][..], &[8, 6], &[0; 28]].concat();
     let strangers = [pcap.file(&[]), pcap.record(BEGIN, &arp)].concat();
     assert!(warnings(&strangers).contains("none of the packets is TCP"));
+    let nothing = Pcap { snap: 0, ..pcap };
+    assert!(warnings(&nothing.file(&conversation().packets)).contains("tcpdump -s 128"));
     let packets = conversation().packets;
     assert_eq!(warnings(&pcap.file(&packets)), "[]");
     let short = Pcap { snap: 66, ..pcap };
