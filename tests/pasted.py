@@ -1,0 +1,248 @@
+"""What the documentation shows of commands: each block is run as it stands, and what it prints is put in its place.
+
+python -m tests.pasted      run them, and paste what they print
+
+Pretended machines have the same figures each time here. A line of the page that is `…` stands for lines left out, and
+how long something took is not compared. What takes engines, hosts or root is in `ELSEWHERE`.
+"""
+
+import itertools
+import re
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nearmetal.lab.changes import ledger
+from nearmetal.run import session
+from tests.command_line import called
+from tests.order.in_process import InProcess
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+ELSEWHERE: Mapping[str, str] = {
+    "docker": "takes an engine",
+    "dask": "takes hosts",
+    "pipx": "takes the wheel",
+    "apt-get": "takes a mirror",
+    "reboot": "ends the test",
+    "$(command": "takes root",
+    "nearmetal calibrate": "takes minutes",
+    "nearmetal doctor": "tells of one host",
+    "nearmetal up": "takes QEMU",
+    "nearmetal exec": "takes a machine that is up",
+    "nearmetal down": "takes a machine that is up",
+    "nearmetal image": "takes an image",
+    "nearmetal load": "takes a server, and its figures are of one host",
+    "nearmetal-probe": "takes a CPU for itself",
+    "nearmetal run quickstart": "takes Docker and QEMU",
+    "nearmetal compare old new": "is of runs with Docker and QEMU",
+    "nearmetal compare --before": "is shown without what it prints",
+    "nearmetal run study.toml": "takes hosts",
+    "nearmetal run two-kernels.toml": "takes QEMU",
+    "nearmetal show kernels": "is of a run with QEMU",
+    "nearmetal run two-servers.toml": "takes QEMU",
+    "nearmetal run class.toml": "takes Docker",
+    "nearmetal bundle class": "is of a run with Docker",
+    "nearmetal run own-service.toml": "takes Docker and QEMU",
+    "nearmetal verify quickstart-1": "is of a run that was damaged",
+    "lab-of-hosts.md": "takes hosts",
+    "tutorial.md": "is of a run with Docker and QEMU",
+}
+"""Beginnings of commands, or pages, that are not run here, and why."""
+
+PAIR = """
+name = "mine"
+reference = { environment = "base" }
+[environments.base]
+kind = "mock"
+[environments.slow]
+kind = "mock"
+speed = 0.5
+[factors]
+environment = ["base", "slow"]
+[[workloads]]
+name = "page"
+kind = "http"
+duration = "1s"
+[design]
+blocks = 8
+"""
+
+_FASTER = PAIR.replace('kind = "mock"\n[', 'kind = "mock"\nspeed = 1.5\n[').replace("speed = 0.5", "speed = 0.75")
+
+_OF_THIS_HOST = re.compile(
+    r"^cannot run here: (.*\n)*|^! The host of this run is itself .*\n| \(or nested\)", re.MULTILINE
+)
+"""What is printed because of the host alone: that it has no Docker, or is a virtual machine."""
+
+_TOOK = re.compile(r"(?<= in )[0-9][0-9 a-z]*$|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:+]+")
+"""How long a run took, and when."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command of a page, and the lines that the page shows of what it prints."""
+
+    page: Path
+    line: int
+    """Of the page, where what it prints begins; from 0 on."""
+    command: str
+    prints: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        return [word for word in shlex.split(self.command, comments=True) if word != "sudo"]
+
+    def explain_absence(self) -> str:
+        """Why it is not run here; "" if it is."""
+        told = " ".join(self.words)
+        return next((why for start, why in ELSEWHERE.items() if told.startswith(start) or self.page.name == start), "")
+
+
+def list_shown(page: Path) -> Iterator[list[Shown]]:
+    """The commands of each block of a page, whose prompt is a dollar."""
+    lines = page.read_text("utf-8").splitlines()
+    fence, inside, block = False, False, list[Shown]()
+    for number, line in enumerate(lines):
+        if line.startswith("```"):
+            if block:
+                yield block
+            fence = not fence
+            inside, block = fence and line in ("```console", "```"), []
+        elif inside and line.startswith("$ "):
+            block.append(Shown(page, number + 1, line[2:], ()))
+        elif inside and block:
+            last = block[-1]
+            if not last.prints and lines[number - 1].endswith("\\"):
+                block[-1] = Shown(page, number + 1, f"{last.command[:-1]}{line}", ())
+            else:
+                block[-1] = Shown(page, last.line, last.command, (*last.prints, line))
+
+
+class Place:
+    """A folder in which the commands of one page are run, one after the other. Files come with the page."""
+
+    def __init__(self, folder: Path, page: Path) -> None:
+        self._folder = folder
+        for text in re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            if name := re.search(r'^name\s*= "([^"]+)"', text, re.MULTILINE):
+                (folder / f"{name[1]}.toml").write_text(text)
+            for carried in re.findall(r'"\./([^:"]+):', text):
+                (folder / carried).touch()
+        prepare = _PREPARED.get(page.name)
+        if prepare is not None:
+            prepare(self)
+
+    def write(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text)
+
+    def call(self, words: Sequence[str]) -> list[str]:
+        """The lines that it prints, for people and for scripts."""
+        if words[:2] == ["run", "mine.toml"]:
+            self.write("mine.toml", _FASTER if words[-1] == "after" else PAIR)
+        with pytest.MonkeyPatch.context() as patched:
+            tokens = itertools.count(1)
+            patched.setattr(ledger, "new_token", lambda: f"{next(tokens):06x}")
+            patched.setattr(session, "BlockProcesses", InProcess)
+            patched.setattr(session.secrets, "randbelow", lambda _: 1)
+            ended = called(*words, cwd=self._folder, environment={"COLUMNS": "1000"})
+        text = _OF_THIS_HOST.sub("", ended.stdout + ended.stderr)
+        return [line.rstrip() for line in text.splitlines()]
+
+
+def _run_try(place: Place) -> None:
+    without_root = (DOCS / "how-to" / "without-root.md").read_text("utf-8")
+    (text,) = re.findall(r"^```toml\n(.*?)^```", without_root, re.DOTALL | re.MULTILINE)
+    place.write("try.toml", text)
+    place.call(["run", "try.toml", "-o", "first"])
+
+
+_PREPARED: Mapping[str, Callable[[Place], None]] = {
+    "publish.md": _run_try,
+    "pandas-polars-r.md": _run_try,
+}
+
+
+def align_lines(shown: Sequence[str], printed: Sequence[str]) -> list[str]:
+    """The lines of a page with those that were printed in their places; ValueError for one that was not.
+
+    Where the page leaves lines out, those that follow are looked for.
+    """
+    found: list[str] = []
+    at, may_skip = 0, False
+    for line in shown:
+        if line.strip() == "…":
+            found.append(line)
+            may_skip = True
+            continue
+        places = range(at, len(printed)) if may_skip else range(at, min(at + 1, len(printed)))
+        place = next((one for one in places if _mask(printed[one]) == _mask(line)), None)
+        if place is None:
+            raise ValueError(f"not printed: {line!r}; printed: {list(printed[at : at + 6])}")
+        found.append(line)
+        at, may_skip = place + 1, False
+    if at < len(printed) and not may_skip and shown:
+        raise ValueError(f"left out without a sign: {printed[at]!r}")
+    return found
+
+
+def _mask(line: str) -> str:
+    return _TOOK.sub("#", line)
+
+
+def list_pages() -> list[Path]:
+    """Those with a command that is run here."""
+    pages = [*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("how-to/*.md"))]
+    return [page for page in pages if any(not one.explain_absence() for block in list_shown(page) for one in block)]
+
+
+def run_page(page: Path, folder: Path) -> Iterator[tuple[Shown, list[str]]]:
+    """Each command of a page that is run here, and the lines that it prints."""
+    place = Place(folder, page)
+    for block in list_shown(page):
+        for one in block:
+            if not one.explain_absence() and one.words[0] == "nearmetal":
+                yield one, place.call(one.words[1:])
+
+
+def paste_page(page: Path) -> None:
+    """Put what commands print in the place of what the page shows, if it is not the same. Lines left out stay so."""
+    lines = page.read_text("utf-8").splitlines()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEARMETAL_HOME", folder)
+        for one, printed in reversed(list(run_page(page, Path(folder)))):
+            try:
+                align_lines(one.prints, printed)
+            except ValueError as error:
+                print(f"{page.name}:{one.line}: {one.command}: {error}")
+                lines[one.line : one.line + len(one.prints)] = _shorten(one.prints, printed)
+    page.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _shorten(shown: Sequence[str], printed: Sequence[str]) -> list[str]:
+    """As many lines as the page had, from where each of its pieces begins; its pieces are parted by lines left out."""
+    found: list[str] = []
+    at = 0
+    for is_gap, piece in itertools.groupby(shown, lambda line: line.strip() == "…"):
+        lines = list(piece)
+        if is_gap:
+            found += lines
+            continue
+        begins = (number for number, line in enumerate(printed) if number >= at and _mask(line) == _mask(lines[0]))
+        at = next(begins, at)
+        found += printed[at : at + len(lines)]
+        at += len(lines)
+    return [*found, "…"] if at < len(printed) and found[-1:] != ["…"] else found
+
+
+def main() -> None:
+    for page in list_pages():
+        paste_page(page)
+
+
+if __name__ == "__main__":
+    main()
