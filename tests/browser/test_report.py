@@ -10,10 +10,14 @@ import pytest
 
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
-from tests import journals, plausible_run
+from nearmetal.trace import events
+from nearmetal.trace import page as trace_page
+from nearmetal.trace.chosen import ChosenRequest
+from tests import journals, plausible_captures, plausible_run
 from tests.browser.chromium import NEEDED
 from tests.browser.driven import Page
 from tests.unit import test_report_usage as usage
+from tests.unit import trace_golden
 
 pytestmark = [NEEDED, pytest.mark.usefixtures("one_engine")]
 
@@ -154,6 +158,35 @@ def test_pointing_at_a_dot_tells_its_value_and_marks_its_like_in_every_chart(ans
         assert answering.value(f"{labelled('qemu', 'block 4', within=chapter)}.every((one) => !one.matches('.lit'))")
     answering.point((5, 5))
     answering.until(f"{TIP}.hidden && !document.body.matches('.pointing')")
+
+
+def test_a_ladder_tells_its_events_and_marks_its_treatment_in_the_other_charts(tmp_path: Path, tab: Page) -> None:
+    written = write(plausible_captures.make(tmp_path / "run"))
+    tab.wide(1400)
+    tab.open(written.as_uri())
+    tab.until("!document.getElementById('sift').hidden")
+    tab.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    pointed(tab, labelled("docker", "server: reply leaves", within="#anatomy"))
+    told = tab.value(f"{TIP}.textContent").split("\n")
+    assert told[:2] == ["docker", "server: reply leaves"] and told[2].endswith("s")
+    assert tab.value(are_all(labelled("docker", within="#verdicts"), ".lit"))
+    assert tab.value(f"{labelled('qemu', within='#anatomy')}.every((one) => !one.matches('.lit'))")
+
+
+def test_a_page_of_captures_answers_without_a_filter(tmp_path: Path, tab: Page) -> None:
+    told = events.find_events(trace_golden.LINES[0], events.Clocks.from_document(trace_golden.DOCUMENT))
+    chosen = ChosenRequest(1, trace_golden.LINES[0])
+    written = tmp_path / "trace.html"
+    written.write_text(trace_page.render_page(["a.pcap"], (), (chosen, told), trace_golden.LINES, 6))
+    tab.wide(1400)
+    tab.open(written.as_uri())
+    tab.until("document.querySelector('.said')")
+    for start in ("connection 1", "Request 1"):
+        marks = f"[...document.querySelectorAll('.said')].filter((one) => one.ariaLabel.startsWith('{start} ·'))"
+        pointed(tab, f"{marks}.filter((one) => one.checkVisibility())", press=True)
+        said = tab.value(f"{TIP}.textContent").split("\n")
+        assert said[0] == start and len(said) == 3
+    assert not tab.value("document.body.matches('.pointing')")
 
 
 def test_a_pressed_mark_stays_marked_until_escape(answering: Page) -> None:

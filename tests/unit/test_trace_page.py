@@ -8,7 +8,9 @@ import pytest
 
 from nearmetal.report.charts import NARROW, WIDE
 from nearmetal.report.charts.requests import PHASES, Bar, draw_timeline
+from nearmetal.report.charts.requests import UNANSWERED as UNANSWERED_PHASE
 from nearmetal.report.drawing import draw_svg
+from nearmetal.report.page import make_policy, read_script
 from nearmetal.trace import chosen, events, page, slowest
 from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import AT_CLIENT, Clocks
@@ -39,10 +41,20 @@ def test_a_page_holds_nothing_of_a_captures_own_making() -> None:
     evil = {**LINES[0], "method": "<script>", "target": "/<script>"}
     told = events.find_events(evil, Clocks.from_document(DOCUMENT))
     html = page.render_page(["<b>.pcap"], summarise_trace(DOCUMENT), (ChosenRequest(1, evil), told), LINES, 50)
-    assert "<script" not in html and "<b>" not in html
+    assert html.count("<script") == 1 and "<b>" not in html
+    assert f"<script>{read_script()}</script>" in html, "ours, and the policy lets no other run"
+    assert make_policy() in html
     assert "http://" not in html.replace("http://www.w3.org", "")
     assert html.count("<svg") == 3, "the ladder, and requests over time for a desktop and for a phone"
     assert "The first 6 of 50 requests" in html
+
+
+def test_each_bar_says_its_connection_phase_and_times() -> None:
+    (layer,) = draw_timeline("t", "", [Bar(2, "waiting", 0.001, 0.003), Bar(0, UNANSWERED_PHASE, 1.0, 1.0)])["layer"]
+    assert [one["tip"] for one in layer["data"]["values"]] == [
+        "connection 3 · waiting 2 ms · from 1 ms",
+        "connection 1 · unanswered · from 1 s",
+    ]
 
 
 def test_a_page_warns_of_what_the_captures_lack() -> None:

@@ -10,7 +10,7 @@ from nearmetal.report.charts import NARROW, WIDE
 from nearmetal.report.charts.ladder import draw_ladder
 from nearmetal.report.charts.requests import UNANSWERED, Bar, draw_timeline
 from nearmetal.report.drawing import draw_svg
-from nearmetal.report.page import render_style
+from nearmetal.report.page import make_policy, read_script, render_style
 from nearmetal.trace import ladder as text
 from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import SERVER, Events, Line, given_up
@@ -117,10 +117,12 @@ def render_page(
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{make_policy()}">\n'
         f"<title>{_escape_text(title)}</title>\n<style>{render_style()}</style>\n</head>\n<body>\n"
         f'<header><p class="kicker">nearmetal trace</p><h1>{_escape_text(title)}</h1></header>\n<main>\n<section>\n'
         + "\n".join(parts)
-        + "\n</section>\n</main>\n</body>\n</html>\n"
+        + '\n</section>\n</main>\n<p id="tip" aria-hidden="true" hidden></p>\n'
+        + f"<script>{read_script()}</script>\n</body>\n</html>\n"
     )
 
 

@@ -5,11 +5,13 @@ the client's end alone saw is a dashed arrow that goes half the way.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer, own_colour
+from nearmetal.report.charts.tips import join_tip
 
 _WIDTH, _HEIGHT = HALF - 12, 250
 _CLIENT, _SERVER = 162.0, 237.0
@@ -85,25 +87,50 @@ def draw_ladder(title: str, subtitle: str, colour: str, events: Mapping[str, flo
         x=make_field("x", scale={"domain": [0, _WIDTH], "range": [0, _WIDTH], "nice": False, "zero": False}, axis=None),
         y=make_field("y", scale={"domain": [_HEIGHT, 0], "nice": False, "zero": False}, axis=None),
     )
-    layers = [*_draw_downwards(y, colour, on), *_draw_across(y, colour, on), *_draw_events(y, events, colour, on)]
+    tips = _Tips(title, events)
+    layers = [
+        *_draw_downwards(y, colour, on, tips),
+        *_draw_across(y, colour, on, tips),
+        *_draw_events(y, events, colour, on, tips),
+    ]
     return make_chart(title, subtitle, _WIDTH, _HEIGHT, layers)
 
 
-def _draw_downwards(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+@dataclass(frozen=True)
+class _Tips:
+    """What the marks of a ladder say, in seconds from its first event."""
+
+    title: str
+    events: Mapping[str, float]
+
+    def tell_event(self, name: str) -> str:
+        side = "server" if name.startswith("server.") else "client"
+        return join_tip(self.title, f"{side}: {WORDS[name]}", self._format(self.events[name]))
+
+    def tell_span(self, what: str, first: str, last: str) -> str:
+        return join_tip(self.title, what, self._format(self.events[last] - self.events[first]))
+
+    def _format(self, seconds: float) -> str:
+        return figures.format_quantity(seconds, "s")
+
+
+def _draw_downwards(y: Mapping[str, float], colour: str, on: _Layer, tips: _Tips) -> Iterator[Spec]:
     """The lifelines, and on them how long a message is sent or comes in, and how long the server works."""
     lifelines = [{"x": x, "y": 0.0, "end": float(_HEIGHT)} for x in (_CLIENT, _SERVER)]
     messages = [
-        {"x": _find_x(first), "y": y[first], "end": y[last], "colour": colour}
-        for first, last in (
-            ("request_first", "request_last"),
-            ("response_first", "response_last"),
-            ("server.response_first", "server.response_last"),
+        {"x": _find_x(first), "y": y[first], "end": y[last], "colour": colour, "tip": tips.tell_span(what, first, last)}
+        for what, first, last in (
+            ("client: the request is sent", "request_first", "request_last"),
+            ("client: the reply comes in", "response_first", "response_last"),
+            ("server: the reply is sent", "server.response_first", "server.response_last"),
         )
         if first in y and last in y
     ]
     began = "server.request_last" if "server.request_last" in y else "server.request_first"
     answered = "server.response_first"
-    work = [{"x": _SERVER, "y": y[began], "end": y[answered]}] if began in y and answered in y else []
+    is_seen = began in y and answered in y
+    tip = tips.tell_span("the server works", began, answered) if is_seen else ""
+    work = [{"x": _SERVER, "y": y[began], "end": y[answered], "tip": tip}] if is_seen else []
     end = {"field": "end"}
     yield on(lifelines, {"type": "rule", "color": palette.LINE}, y2=end)
     yield on(messages, {"type": "rule", "strokeWidth": 8, "strokeOpacity": 0.4}, y2=end, color=own_colour())
@@ -111,10 +138,17 @@ def _draw_downwards(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator
     yield on(work, {"type": "rule", "strokeWidth": 3, "color": palette.INK}, y2=end)
 
 
-def _draw_across(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+def _draw_across(y: Mapping[str, float], colour: str, on: _Layer, tips: _Tips) -> Iterator[Spec]:
     """A line for each packet that both ends saw; half of a dashed one, with its head, for one that a single end saw."""
     crossings = [
-        {"x": _find_x(a), "y": y[a], "x2": _find_x(b), "y2": y[b], "colour": colour}
+        {
+            "x": _find_x(a),
+            "y": y[a],
+            "x2": _find_x(b),
+            "y2": y[b],
+            "colour": colour,
+            "tip": tips.tell_span("on its way", a, b),
+        }
         for a, b in _MESSAGES
         if a in y and b in y
     ]
@@ -129,9 +163,11 @@ def _draw_across(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Sp
         yield on(heads, {"type": "point", "filled": True, "shape": shape, "size": 50}, color=own_colour())
 
 
-def _draw_events(y: Mapping[str, float], events: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+def _draw_events(
+    y: Mapping[str, float], events: Mapping[str, float], colour: str, on: _Layer, tips: _Tips
+) -> Iterator[Spec]:
     """A dot for each event, its text beside it, and what the lifelines are called."""
-    dots = [{"x": _find_x(name), "y": at, "colour": colour} for name, at in y.items()]
+    dots = [{"x": _find_x(name), "y": at, "colour": colour, "tip": tips.tell_event(name)} for name, at in y.items()]
     texts, leaders = _place_labels(y, events)
     names = [{"x": x, "y": 0.0, "text": text} for x, text in ((_CLIENT, "client"), (_SERVER, "server"))]
     text = make_field("text", "nominal")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import WIDE, Spec, make_chart, make_field, make_layer
+from nearmetal.report.charts.tips import join_tip
 
 UNANSWERED = "unanswered"
 """Until the connection closed; where that was not seen, a mark: nothing tells how long it was waited for."""
@@ -34,6 +35,13 @@ class Bar:
         return self.end > self.begin or self.phase == UNANSWERED
 
 
+def _tell_bar(bar: Bar) -> str:
+    took, at = (figures.format_quantity(seconds, "s") for seconds in (bar.end - bar.begin, bar.begin))
+    return join_tip(
+        f"connection {bar.row + 1}", f"{bar.phase} {took}" if bar.end > bar.begin else bar.phase, f"from {at}"
+    )
+
+
 def draw_timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = WIDE) -> Spec:
     is_wide = width >= WIDE
     across = width - (_ROOM if is_wide else _LITTLE_ROOM)
@@ -48,6 +56,7 @@ def draw_timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = W
             "top": bar.row + 0.15,
             "bottom": bar.row + 0.85,
             "phase": bar.phase,
+            "tip": _tell_bar(bar),
         }
         for bar in bars
     ]
