@@ -2,16 +2,20 @@
 
 import importlib.util
 import os
+import platform
 from pathlib import Path
 
 import click
 
 from nearmetal.config import Paths
+from nearmetal.dashboard.following import mark_file
+from nearmetal.dashboard.host import CalibrationLine, HostState, MachineLine
 from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
 from nearmetal.interrupts import until_interrupted
+from nearmetal.lab.machines import kept
 from nearmetal.printing import console_for, print_json
 from nearmetal.run.estimate import estimate_plan
-from nearmetal.store import runs
+from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 
@@ -37,7 +41,9 @@ def serve_runs(run: Path | None, port: int | None, as_json: bool) -> int:
         # Once it is told, somebody may end it.
         _say_address(f"http://{server.HOST}:{port}/?token={token}", port, as_json)
         only = None if run is None else run.resolve()
-        shown = server.Dashboard(lambda: runs.list_known(paths.runs, paths.state), only, _expect_seconds)
+        shown = server.Dashboard(
+            lambda: runs.list_known(paths.runs, paths.state), only, _expect_seconds, _HostWatcher(paths.state).look
+        )
         await server.serve_dashboard(shown, token, listening)
 
     with listening:
@@ -54,6 +60,34 @@ def _expect_seconds(manifest: Manifest) -> float | None:
         return estimate_plan(manifest.plan) / max(1, manifest.plan.trials)
     except (NearmetalError, ValueError):
         return None
+
+
+class _HostWatcher:
+    """Reads what is kept of machines and calibrations again only when either folder has changed."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._seen: object = None
+        self._found = HostState()
+
+    def look(self) -> HostState:
+        marks = tuple(mark_file(one) for one in (kept.folder(), calibrations.folder(self._state)))
+        if marks != self._seen:
+            self._seen, self._found = marks, self._read()
+        return self._found
+
+    def _read(self) -> HostState:
+        try:
+            up = kept.everything()
+        except (NearmetalError, OSError):
+            up = []
+        return HostState(
+            tuple(MachineLine(one.name, one.environment, one.cpus, one.made) for one in up),
+            tuple(
+                CalibrationLine(one.environment, one.verdict, one.made, sum(one.trials.model_dump().values()))
+                for one in calibrations.read_calibrations(self._state, platform.release())
+            ),
+        )
 
 
 def _require_libraries() -> None:

@@ -16,6 +16,7 @@ from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Fate, RunHistory
 from nearmetal.dashboard.glance import GridRow, Problem
 from nearmetal.dashboard.going import Going, list_values
+from nearmetal.dashboard.host import HostState
 from nearmetal.dashboard.live import Parts
 from nearmetal.errors import NearmetalError
 from nearmetal.report import page as report_page
@@ -192,6 +193,17 @@ def _choose_remedy(error: OSError) -> str:
 
 def render_list(items: Sequence[Item]) -> Parts:
     return {"runs": _render("runs.html.j2", items=items)}
+
+
+_ANSWERS = {
+    "sound": "answers can be trusted",
+    "unsound": "an answer was wrong",
+    "unknown": "not known whether answers can be trusted",
+}
+
+
+def render_host(host: HostState) -> Parts:
+    return {"host": _render("host.html.j2", host=host, answers=_ANSWERS)}
 
 
 # ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from nearmetal.dashboard import page
 from nearmetal.dashboard.access import Access
+from nearmetal.dashboard.host import LookAtHost, look_at_nothing
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.live import Live, Parts
 from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
@@ -52,17 +53,24 @@ def open_listener(port: int | None) -> socket.socket:
 
 
 class Dashboard:
-    """One run, or all that are known: `places` says which there are now. `expect` says how long their trials take."""
+    """One run, or all that are known: `places` says which there are now. `expect` says how long their trials take.
+
+    `look_at_host` says what is known of the host; the list of runs asks it twice a second while somebody looks.
+    """
 
     def __init__(
-        self, places: Callable[[], Sequence[Path]], only: Path | None, expect: Expect = expect_nothing
+        self,
+        places: Callable[[], Sequence[Path]],
+        only: Path | None,
+        expect: Expect = expect_nothing,
+        look_at_host: LookAtHost = look_at_nothing,
     ) -> None:
         self._places = places
         self._expect = expect
         self._only = only
         self._closing = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, "looking")
-        self._list = self._make_live(ListView(places).render_runs)
+        self._list = self._make_live(ListView(places).render_runs, lambda: page.render_host(look_at_host()))
         self._views: dict[str, tuple[RunView, Live]] = {}
 
     def make_app(self) -> Starlette:

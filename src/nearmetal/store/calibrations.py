@@ -10,6 +10,11 @@ from nearmetal.store.calibration import Calibration
 _FOLDER = "calibrations"
 
 
+def folder(state: Path) -> Path:
+    """Where they are kept."""
+    return state / _FOLDER
+
+
 def keep_calibration(calibration: Calibration, state: Path) -> Path | None:
     """In the place of the one before. Its file; None where a later one is kept already."""
     path = state / _FOLDER / f"{_name_file(calibration)}.json"
