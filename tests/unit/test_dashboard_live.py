@@ -77,26 +77,22 @@ async def test_nothing_is_looked_up_while_nobody_looks(worker: ThreadPoolExecuto
 async def test_after_what_took_long_there_is_a_rest(
     worker: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rests: list[float] = []
-    resting = asyncio.Event()
+    monkeypatch.setattr(live, "_SHARE", 1_000_000)
+    busy = Counter()
 
-    async def sleep(seconds: float) -> None:
-        rests.append(seconds)
-        resting.set()
-        await asyncio.Event().wait()
-
-    def busy() -> Mapping[str, str]:
+    def take_long() -> Mapping[str, str]:
         until = time.process_time() + 0.05
         while time.process_time() < until:
             pass
-        return {"part": "text"}
+        return {"long": str(busy())}
 
-    found = alive(worker, busy)
-    monkeypatch.setattr("nearmetal.dashboard.live.asyncio.sleep", sleep)
+    found = alive(worker, take_long)
     changes = found.watch_changes(-1)
     await asyncio.wait_for(anext(changes), PATIENCE)
-    await asyncio.wait_for(resting.wait(), PATIENCE)
-    assert rests[0] >= 20 * 0.05
+    await asyncio.sleep(0.5)
+    assert busy.looks == 1
+    await found.read_current()
+    assert busy.looks == 2, "a page that is asked for is the newest"
     await changes.aclose()
 
 
