@@ -1,5 +1,7 @@
 """Questions in SQL to runs: what the tables hold, what is kept for the next time, and what cannot be read."""
 
+import csv
+import io
 import json
 import shutil
 import signal
@@ -230,22 +232,34 @@ def test_the_command(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
-    query_commands.ask_runs("SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], True)
+    query_commands.ask_runs(
+        "SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], "json"
+    )
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "query.v1"
     assert [column["name"] for column in told["columns"]] == ["block", "treatment", "warnings", "created"]
     assert told["rows"][0][1] in ({"environment": "base"}, {"environment": "slow"})
-    query_commands.ask_runs(None, [run], False)
+    query_commands.ask_runs(None, [run], "text")
     assert "responses  value" in capsys.readouterr().out
-    query_commands.ask_runs("SELECT i FROM range(150) r(i)", [run], False)
+    query_commands.ask_runs("SELECT i FROM range(150) r(i)", [run], "text")
     out = capsys.readouterr().out
     assert "and 50 more rows: a LIMIT shows fewer" in out
-    query_commands.ask_runs("SELECT count(*) AS n FROM trials", [], False)
+    query_commands.ask_runs("SELECT count(*) AS n FROM trials", [], "text")
     assert capsys.readouterr().out.split() == ["n", "0"]
 
 
+def test_a_spreadsheet_gets_all_rows_and_no_formula(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query_commands.ask_runs(
+        "SELECT i, '=1+1' AS \"=name\", NULL AS gone, i = 1 AS one, [i, 2] AS both FROM range(150) r(i)", [run], "csv"
+    )
+    head, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert head == ["i", "'=name", "gone", "one", "both"]
+    assert len(rows) == 150
+    assert rows[1] == ["1", "'=1+1", "", "true", "[1, 2]"]
+
+
 def as_json(sql: str, run: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:
-    query_commands.ask_runs(sql, [run], True)
+    query_commands.ask_runs(sql, [run], "json")
     rows = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))["rows"]
     assert len(rows) == 1
     return list(rows[0])
@@ -278,9 +292,9 @@ def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.Captur
 @pytest.mark.usefixtures("home")
 def test_of_many_rows_people_get_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without all of them in memory."""
-    query_commands.ask_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], False)
+    query_commands.ask_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], "text")
     assert "and 2,999,999,900 more rows" in capsys.readouterr().out
-    query_commands.ask_runs("SELECT i FROM range(100) r(i)", [run], False)
+    query_commands.ask_runs("SELECT i FROM range(100) r(i)", [run], "text")
     assert "more row" not in capsys.readouterr().out
 
 
@@ -472,7 +486,7 @@ def test_names_of_runs_do_not_steer_a_terminal(tmp_path: Path, capsys: pytest.Ca
     for name in ("a\x1b[31m\u202e'\"b", "c\x1b[31m"):
         shutil.copytree(GOLDEN, tmp_path / name)
     (tmp_path / "c\x1b[31m" / "manifest.json").write_text("[]")
-    query_commands.ask_runs("SELECT run, name, true AS so FROM runs", [tmp_path], False)
+    query_commands.ask_runs("SELECT run, name, true AS so FROM runs", [tmp_path], "text")
     told = capsys.readouterr()
     assert "left out" in told.err and "true" in told.out
     assert not any(mark in told.out + told.err for mark in ("\x1b", "\u202e"))
@@ -504,7 +518,7 @@ def test_of_a_long_value_people_get_the_begin(
     value: str, told: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Laid out whole it would take minutes, and no terminal shows it."""
-    query_commands.ask_runs(f"SELECT {value} AS long", [run], False)
+    query_commands.ask_runs(f"SELECT {value} AS long", [run], "text")
     said = capsys.readouterr().out
     assert len(said) < 20_000
     assert told in " ".join(said.split())

@@ -209,15 +209,16 @@ def ls(folder: Path | None, as_json: bool) -> None:
     shell_complete=complete_run,
     help="Only this run, or those in a folder.",
 )
+@click.option("--format", "form", type=click.Choice(["json", "csv"]), help="All rows, for scripts and spreadsheets.")
 @json_option("query.v1")
-def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
+def query(sql: str | None, runs: tuple[Path, ...], form: str | None, as_json: bool) -> None:
     """Ask all runs a question in SQL.
 
     Without one, list the tables. The runs are those known on this host.
     """
     from nearmetal.commands import query as command
 
-    command.ask_runs(sql, runs, as_json)
+    command.ask_runs(sql, runs, choose_format("query", form, as_json))
 
 
 @click.command()

@@ -1,13 +1,19 @@
 """`nearmetal query`: questions in SQL to the runs that are known."""
 
+import csv
+import io
+import json
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import click
+
 from nearmetal.config import Paths
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
+from nearmetal.report.cells import for_programs
 from nearmetal.store import query, runs
 from nearmetal.store.answered import document_of
 from nearmetal.tables import TextColumn, fit_table
@@ -21,8 +27,8 @@ _LONGEST = 2000
 """Characters of a value for people, and entries of a list. A table is laid out character by character."""
 
 
-def ask_runs(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
-    """Answer, or say what can be asked for."""
+def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
+    """Answer, or say what can be asked for. `form` is "text", "json" or "csv"."""
     query.require_duckdb()
     paths = Paths.default()
     places = _list_runs(only, paths)
@@ -31,9 +37,14 @@ def ask_runs(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     def say_progress(text: str) -> None:
         beside.print(words.strip_controls(text), style="dim")
 
-    found = query.answer_query(sql or _WHAT_THERE_IS, places, paths.cache, say_progress, None if as_json else _SHOWN)
-    if as_json:
+    found = query.answer_query(
+        sql or _WHAT_THERE_IS, places, paths.cache, say_progress, _SHOWN if form == "text" else None
+    )
+    if form == "json":
         print_json(document_of(found))
+        return
+    if form == "csv":
+        click.echo(_write_csv(found), nl=False)
         return
     console = console_for(False)
     if not found.rows:
@@ -45,6 +56,21 @@ def ask_runs(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     more = found.total - len(found.rows)
     if more > 0:
         console.print(f"and {figures.format_count(more, 'more row')}: a LIMIT shows fewer, --json all", style="yellow")
+
+
+def _write_csv(found: query.QueryResult) -> str:
+    """With a head. What has entries is JSON, and text that a spreadsheet would run as a formula is quoted."""
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(for_programs(name) for name, _ in found.columns)
+    rows.writerows(map(_write_value, row) for row in document_of(found).rows)
+    return out.getvalue()
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value)
+    return for_programs(value)
 
 
 def _make_column(title: str, kind: str) -> TextColumn:
