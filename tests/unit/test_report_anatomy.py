@@ -280,4 +280,4 @@ def test_of_several_clients_it_is_said_what_is_a_mean_over_them_and_what_is_of_o
 def test_the_report_is_written_with_them(report: ReportInput) -> None:
     write(report.folder)
     names = {file.name for file in report.folder.report.iterdir()}
-    assert {"why.csv", "anatomy-packets.csv", "anatomy-web-qemu.png", "anatomy-sizes-web-host.svg"} <= names
+    assert {"why.csv", "anatomy-packets.csv", "anatomy-web-qemu.svg", "anatomy-sizes-web-host.svg"} <= names

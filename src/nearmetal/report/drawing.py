@@ -2,26 +2,24 @@
 
 Starting the engine takes most of a second and a page has many pictures, so `Drawers` have a process of its own that
 gets ready while this one reads the run, and draws what is begun while it writes the next chapters. There is one engine:
-a second takes more to start, and to draw its first pictures slowly, than it saves. A PNG is made of the SVG without
-the engine, in another process meanwhile. Such a process, `python -m nearmetal.report.drawing TASK`, takes what it is to
-work on from stdin, one a line as JSON, and prints a line for each.
+a second takes more to start, and to draw its first pictures slowly, than it saves. The process, `python -m
+nearmetal.report.drawing`, takes specifications from stdin, one a line as JSON, and prints a line for each.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
-from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -124,30 +122,34 @@ def _make_unique(svg: str) -> str:
     return _IDENTIFIER.sub(rf"\g<1>{mark}-\g<2>", svg)
 
 
-class _Process:
-    """One that does one task of `_TASKS` again and again. It ends with this one: its input is closed."""
+class _Engine:
+    """A process that draws. It ends with this one: its input is closed."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self) -> None:
         # A file, since a pipe that nobody reads fills up; of memory, since a disk may take none.
         self._said = os.fdopen(os.memfd_create("said"), "r+b")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "nearmetal.report.drawing", task],
+            [sys.executable, "-m", "nearmetal.report.drawing"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
         )
-        self._one_at_a_time = Lock()
 
-    def ask(self, given: Any) -> str:
-        """What the task makes of it. ValueError with what the engine says, if it is nothing to draw."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with self._one_at_a_time:
-            try:
-                self._process.stdin.write(json.dumps(given, default=str).encode() + b"\n")
-                self._process.stdin.flush()
-            except BrokenPipeError:
-                pass  # why it ended is told below
-            answer = self._process.stdout.readline()
+    def send(self, spec: Spec) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(dict(spec), default=str).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # `receive` tells why it ended
+
+    def receive(self) -> str:
+        """The next SVG, in the order of what was sent. ValueError with what the engine says, if it is nothing to draw.
+
+        ToolFailed if the process has ended.
+        """
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline()
         if not answer:
             code = self._process.wait()
             self._said.seek(0)
@@ -156,7 +158,7 @@ class _Process:
         one = json.loads(answer)
         if "why" in one:
             raise ValueError(one["why"])
-        return str(one["made"])
+        return str(one["svg"])
 
     def kill_process(self) -> None:
         self._process.kill()
@@ -167,12 +169,11 @@ class _Process:
 
 
 class Drawers:
-    """A process that draws, and one that makes PNGs of its drawings, from the first that is wanted."""
+    """A process that draws, and two threads: it has its next specifications before it has drawn the last one."""
 
     def __init__(self) -> None:
-        self._engine = _Process("svg")
-        self._sharpener: _Process | None = None
-        self._waiting = ThreadPoolExecutor(3)  # one drawing, one for its PNG, and one that waits for neither
+        self._engine = _Engine()
+        self._sender, self._receiver = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
 
     def __enter__(self) -> Drawers:
         return self
@@ -180,27 +181,24 @@ class Drawers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        processes = [self._engine, *([self._sharpener] if self._sharpener else [])]
-        self._waiting.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.kill_process()  # or whoever waits for its picture would wait on
-        self._waiting.shutdown()
-        for process in processes:
-            process.close()
+        for pool in (self._sender, self._receiver):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._engine.kill_process()  # or whoever waits for its picture would wait on
+        for pool in (self._sender, self._receiver):
+            pool.shutdown()
+        self._engine.close()
 
     def begin_drawing(self, spec: Spec, png: bool) -> Begun:
         """Have a picture drawn meanwhile; `png` says whether a PNG is wanted too."""
-        if png and self._sharpener is None:
-            self._sharpener = _Process("png")
-        return self._waiting.submit(self._draw_picture, spec, self._sharpener if png else None)
+        self._sender.submit(self._engine.send, spec)
+        return self._receiver.submit(self._receive_picture, png)
 
-    def _draw_picture(self, spec: Spec, sharpener: _Process | None) -> Picture | Undrawn:
+    def _receive_picture(self, png: bool) -> Picture | Undrawn:
         try:
-            svg = self._engine.ask(dict(spec))
-            is_small = _measure_area(svg) <= _TOO_LARGE
-            return Picture(svg, base64.b64decode(sharpener.ask(svg)) if sharpener and is_small else b"")
+            svg = self._engine.receive()
         except ValueError as error:
             return Undrawn(str(error))
+        return Picture(svg, _convert_to_png(svg) if png and _measure_area(svg) <= _TOO_LARGE else b"")
 
 
 def collect_drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
@@ -214,25 +212,43 @@ def collect_drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
         ) from None
 
 
-_TASKS: Mapping[str, Callable[[Any], str]] = {
-    "svg": draw_svg,
-    "png": lambda svg: base64.b64encode(_convert_to_png(svg)).decode(),
-}
-
-
-def _answer(task: str, given: Any) -> Mapping[str, str]:
+def _answer(spec: Spec) -> Mapping[str, str]:
     try:
-        return {"made": _TASKS[task](given)}
+        return {"svg": draw_svg(spec)}
     except ValueError as error:  # which is what the engine raises, whatever a specification lacks
         return {"why": " ".join(str(error).splitlines()[:2])}  # a trace follows
 
 
-def _main(task: str) -> None:
-    if task == "svg":  # the engine starts while the specifications are on their way
-        draw_svg({"mark": "point", "data": {"values": []}})
+_WARM_UPS = 6
+"""Pictures after which the engine has compiled most of what charts need: later ones take two thirds of the time."""
+
+
+def _warm_up() -> None:
+    """Start the engine, and draw marks as charts have them until the first specification arrives."""
+    row = {"x": 1, "y": 2, "name": "a", "colour": "#000"}
+    x, y = ({"field": name, "type": "quantitative"} for name in "xy")
+    name: Spec = {"field": "name", "type": "nominal"}
+    colour = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
+    marks = {
+        "point": {"x": x, "y": y, "color": colour, "description": name},
+        "rule": {"x": x, "x2": {"field": "y"}, "y": y, "color": colour},
+        "bar": {"x": x, "x2": {"field": "y"}, "y": y, "color": colour},
+        "line": {"x": x, "y": y, "color": name},
+        "text": {"x": x, "y": y, "text": name},
+    }
+    layers = [{"data": {"values": [row] * 10}, "mark": mark, "encoding": of} for mark, of in marks.items()]
+    spec: Spec = {"title": {"text": ["a"], "subtitle": ["a"]}, "width": 415, "height": 200, "layer": layers}
+    for _ in range(_WARM_UPS):
+        draw_svg(spec)
+        if select.select([sys.stdin], [], [], 0)[0]:
+            break
+
+
+def _main() -> None:
+    _warm_up()
     for line in sys.stdin.buffer:
-        print(json.dumps(_answer(task, json.loads(line))), flush=True)
+        print(json.dumps(_answer(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main()

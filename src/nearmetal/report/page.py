@@ -1,9 +1,10 @@
 """The report as one self-contained page: no font, nothing from the network, and one script, which may be missing."""
 
 import hashlib
+import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -19,10 +20,15 @@ _FOLDED = ("exploratory", "method", "study-file")
 """Chapters that are closed until somebody asks for them."""
 
 
-def render_html(
-    report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str, bool], Picture]
-) -> str:
-    """The page. `pictures` holds a drawing for (chart's name, panel's name, whether it is the narrow one)."""
+PictureKey = tuple[str, str, bool]
+"""Chart's name, panel's name, whether it is the narrow one."""
+
+_PLACE = re.compile("\0([^\0]*)\0")
+"""Of a picture in a page; no text of a page has this character."""
+
+
+def render_html(report: ReportInput, sections: Sequence[Section], pictures: Iterable[PictureKey]) -> str:
+    """The page, with a place for each of the pictures, which `put_pictures` fills."""
     return (
         make_environment()
         .get_template("report.html.j2")
@@ -33,13 +39,19 @@ def render_html(
             sections=sections,
             legend=report.colours,
             folded=_FOLDED,
-            drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
+            drawings={key: Markup(f"\0{json.dumps(key)}\0") for key in pictures},
             style=Markup(render_style()),
             sifting=make_sifting(report),
             script=Markup(read_script()),
             policy=make_policy(),
         )
     )
+
+
+def put_pictures(rendered: str, pictures: Mapping[PictureKey, Picture]) -> str:
+    """The page with its pictures, which are escaped when drawn."""
+    by_place = {json.dumps(key): picture.svg for key, picture in pictures.items()}
+    return _PLACE.sub(lambda place: by_place[place[1]], rendered)
 
 
 def make_environment(*packages: str) -> Environment:

@@ -3,17 +3,19 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import BadInput
 from nearmetal.files import write_whole
-from nearmetal.report import exports, formats, page
+from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import describe_charts, make_sections, without_charts
+from nearmetal.report.data_files import DataFilesFork, render_analysis
 from nearmetal.report.drawing import (
     Begun,
     Drawers,
@@ -24,50 +26,30 @@ from nearmetal.report.drawing import (
     has_engine,
     require_engine,
 )
+from nearmetal.report.page import PictureKey
 from nearmetal.report.reading import ReportInput, read, without_collection
-from nearmetal.report.tidy import make_table
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
 
 Format = Literal["html", "md", "json", "csv", "png"]
 
-
-Pictures = Mapping[tuple[str, str, bool], Picture]
-"""By chart, panel, and whether it is the narrow one."""
-
-
-@dataclass(frozen=True)
-class _Chapters:
-    """A report before it takes a form."""
-
-    report: ReportInput
-    sections: Sequence[Section]
-
-    @classmethod
-    def from_folder(
-        cls, folder: RunFolder, say: Say | None, take: Callable[[Section], None] | None = None
-    ) -> "_Chapters":
-        report = read(folder)
-        return cls(report, make_sections(report, say, take))
-
-    @property
-    def charts(self) -> list[Chart]:
-        return [chart for section in self.sections for chart in _list_charts(section)]
-
-    @property
-    def tables(self) -> list[Table]:
-        return [block for section in self.sections for block in section.blocks if isinstance(block, Table)]
+_VERDICTS = "verdicts"
+"""The chart and the table of what was judged."""
 
 
-def _list_charts(section: Section) -> list[Chart]:
-    return [block for block in section.blocks if isinstance(block, Chart)]
+def _list_charts(sections: Iterable[Section]) -> list[Chart]:
+    return [block for section in sections for block in section.blocks if isinstance(block, Chart)]
+
+
+def _list_tables(sections: Iterable[Section]) -> list[Table]:
+    return [block for section in sections for block in section.blocks if isinstance(block, Table)]
 
 
 def write(folder: RunFolder, say: Say | None = None) -> Path:
-    """Write report.html and report/ (tables as CSV, charts as SVG, PNG and Vega-Lite, analysis.json); the page's path.
+    """Write report.html and report/ (tables as CSV, charts as SVG and Vega-Lite, analysis.json); the page's path.
 
-    A large chart has no PNG.
-    Both are replaced as a whole: a reader sees the old report or the new one. BadInput when the folder is unreadable.
+    The chart of verdicts is there as PNG too, unless it is large. Page and folder are replaced as a whole: a reader
+    sees the old report or the new one. BadInput when the folder is unreadable.
     `say` is told of sections that break; where nobody listens, what they raise goes on.
     """
     with without_collection():
@@ -75,11 +57,11 @@ def write(folder: RunFolder, say: Say | None = None) -> Path:
 
 
 def _write(folder: RunFolder, say: Say | None) -> Path:
-    files: dict[str, bytes] = {}
-    chapters, pictures = _draw_charts(
-        folder, say, also_png=True, meanwhile=lambda report: files.update(_make_data_files(report))
-    )
-    files |= _make_files(chapters, pictures)
+    with _open_drawers() as drawers:
+        report = read(folder)
+        with DataFilesFork(report) as data_files:
+            drawn = _draw_charts(report, drawers, say, also_png=True)
+            files = data_files.collect() | _make_files(drawn)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     try:
@@ -89,7 +71,7 @@ def _write(folder: RunFolder, say: Say | None) -> Path:
         error.filename = str(folder.report)
         raise
     _replace_folder(fresh, folder.report)
-    write_whole(folder.page, page.render_html(chapters.report, chapters.sections, pictures).encode())
+    write_whole(folder.page, drawn.page.encode())
     return folder.page
 
 
@@ -104,85 +86,85 @@ def render(folder: RunFolder, format: Format, say: Say | None = None) -> str | b
 
 def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
     if format == "json":
-        return _render_json(read(folder))
+        return render_analysis(read(folder))
     if format == "png":
         require_engine()
     if format == "html":
-        chapters, pictures = _draw_charts(folder, say, also_png=False)
-        return page.render_html(chapters.report, chapters.sections, pictures)
-    chapters = _Chapters.from_folder(folder, say)
+        with _open_drawers() as drawers:
+            return _draw_charts(read(folder), drawers, say, also_png=False).page
+    report = read(folder)
+    sections = make_sections(report, say)
     if not has_engine():
-        chapters = replace(chapters, sections=describe_charts(chapters.sections))
+        sections = describe_charts(sections)
     match format:
         case "md":
-            study = chapters.report.manifest.study
-            return formats.render_markdown(study.name, study.question, chapters.sections)
+            study = report.manifest.study
+            return formats.render_markdown(study.name, study.question, sections)
         case "csv":
-            return next((formats.comma_separated(table) for table in chapters.tables if table.name == "verdicts"), "")
+            verdicts = (table for table in _list_tables(sections) if table.name == _VERDICTS)
+            return next(map(formats.comma_separated, verdicts), "")
         case "png":
-            return _verdicts_png(chapters, folder)
+            return _verdicts_png(sections, folder)
 
 
-def _verdicts_png(chapters: _Chapters, folder: RunFolder) -> bytes:
-    for chart in chapters.charts:
-        if chart.name == "verdicts" and chart.panels:
+def _verdicts_png(sections: Iterable[Section], folder: RunFolder) -> bytes:
+    for chart in _list_charts(sections):
+        if chart.name == _VERDICTS and chart.panels:
             return draw_picture(chart.panels[0].spec).png
     raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
 
 
-def _draw_charts(
-    folder: RunFolder, say: Say | None, also_png: bool, meanwhile: Callable[[ReportInput], None] | None = None
-) -> tuple[_Chapters, Pictures]:
+@dataclass(frozen=True)
+class _Drawn:
+    """The chapters of a report with their pictures, and the page."""
+
+    sections: Sequence[Section]
+    pictures: Mapping[PictureKey, Picture]
+    page: str
+
+
+def _open_drawers() -> AbstractContextManager[Drawers | None]:
+    """Those that draw, which get ready while a run is read; None without an engine."""
+    return Drawers() if has_engine() else nullcontext()
+
+
+def _draw_charts(report: ReportInput, drawers: Drawers | None, say: Say | None, also_png: bool) -> _Drawn:
     """Every picture of every chart, and the chapters with a notice for each chart that cannot be drawn.
 
-    Without an engine there are no pictures, and the chapters describe them.
-
-    A PNG is for files: the narrow ones stand in the page alone and have none. What is to be done `meanwhile` is done
-    while other processes draw.
+    Without an engine there are no pictures, and the chapters describe them. A PNG is for slides: the verdicts alone
+    have it. The page is rendered while other processes draw, and gets its pictures at the end.
     """
-    if not has_engine():
-        chapters = _Chapters.from_folder(folder, say)
-        if meanwhile:
-            meanwhile(chapters.report)
-        return replace(chapters, sections=describe_charts(chapters.sections, say)), {}
-    begun: dict[tuple[str, str, bool], Begun] = {}
-    with Drawers() as drawers:
+    if drawers is None:
+        sections = describe_charts(make_sections(report, say), say)
+        return _Drawn(sections, {}, page.render_html(report, sections, ()))
+    begun: dict[PictureKey, Begun] = {}
 
-        def begin_charts(section: Section) -> None:
-            for chart in _list_charts(section):
-                for panel in chart.panels:
-                    for narrow, spec in ((False, panel.spec), (True, panel.narrow)):
-                        if spec is not None:
-                            begun[chart.name, panel.name, narrow] = drawers.begin_drawing(spec, also_png and not narrow)
+    def begin_charts(section: Section) -> None:
+        for chart in _list_charts([section]):
+            is_png_wanted = also_png and chart.name == _VERDICTS
+            for panel in chart.panels:
+                begun[chart.name, panel.name, False] = drawers.begin_drawing(panel.spec, is_png_wanted)
+                if panel.narrow is not None:
+                    begun[chart.name, panel.name, True] = drawers.begin_drawing(panel.narrow, png=False)
 
-        chapters = _Chapters.from_folder(folder, say, begin_charts)
-        if meanwhile:
-            meanwhile(chapters.report)
-        all_drawn = dict(zip(begun, collect_drawn(begun.values()), strict=True))
+    sections = make_sections(report, say, begin_charts)
+    rendered = page.render_html(report, sections, begun)
+    all_drawn = dict(zip(begun, collect_drawn(begun.values()), strict=True))
     pictures = {key: one for key, one in all_drawn.items() if isinstance(one, Picture)}
-    why = {key[0]: one.why for key, one in all_drawn.items() if isinstance(one, Undrawn)}
-    return replace(chapters, sections=without_charts(chapters.sections, why, say)), pictures
+    if why := {key[0]: one.why for key, one in all_drawn.items() if isinstance(one, Undrawn)}:
+        sections = without_charts(sections, why, say)
+        rendered = page.render_html(report, sections, pictures)
+    return _Drawn(sections, pictures, page.put_pictures(rendered, pictures))
 
 
-def _render_json(report: ReportInput) -> str:
-    return report.analysis.model_dump_json(indent=1) + "\n"
-
-
-def _make_data_files(report: ReportInput) -> dict[str, bytes]:
-    content = {"analysis.json": _render_json(report).encode()}
-    for tidy in ("trials", "blocks"):
-        content[f"{tidy}.csv"] = exports.write_csv(make_table(report, tidy)).encode()
-    return content
-
-
-def _make_files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
+def _make_files(drawn: _Drawn) -> dict[str, bytes]:
     content: dict[str, bytes] = {}
-    for table in (one for one in chapters.tables if one.where != "page"):
+    for table in (one for one in _list_tables(drawn.sections) if one.where != "page"):
         content[f"{formats.file_name(table.name)}.csv"] = formats.comma_separated(table).encode()
-    for chart in chapters.charts:
+    for chart in _list_charts(drawn.sections):
         for panel in chart.panels:
             name = formats.picture_name(chart, panel.name)
-            picture = pictures[chart.name, panel.name, False]
+            picture = drawn.pictures[chart.name, panel.name, False]
             content[f"{name}.svg"] = picture.svg.encode()
             if picture.png:
                 content[f"{name}.png"] = picture.png
