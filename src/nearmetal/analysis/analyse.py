@@ -112,11 +112,13 @@ def cells_of(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tu
 
 def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assignment, Arm]]) -> Iterable[Cell]:
     for treatment, arm in arms:
-        having = [replicate for replicate in arm.first if response in replicate.values]
+        having = [
+            (replicate.block, value) for replicate in arm.first if (value := replicate.values.get(response)) is not None
+        ]
         if not having:
             continue
-        kind = having[0].values[response].kind
-        values = [replicate.values[response].value for replicate in having]
+        kind = having[0][1].kind
+        values = [value.value for _, value in having]
         yield Cell(
             workload=workload,
             response=response,
@@ -125,8 +127,8 @@ def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assign
             scale=kind.scale,
             treatment=treatment,
             values=tuple(values),
-            censored=tuple(replicate.values[response].censored for replicate in having),
-            blocks=tuple(replicate.block for replicate in having),
+            censored=tuple(value.censored for _, value in having),
+            blocks=tuple(block for block, _ in having),
             mean=mean(values),
             stddev=find_deviation(values),
             minimum=min(values),

@@ -102,7 +102,7 @@ def until_the_end(contrast: Contrast) -> Contrast:
 def _primary(
     plan: Plan, planned: ContrastPlan, response: str, arms: Arms, pairs: Pairs, margin: float, looked: int
 ) -> MatchedContrast:
-    kind = _present(pairs).get(response) or _kind_elsewhere(response, planned.workload, arms)
+    kind = _find_kind(response, pairs) or _kind_elsewhere(response, planned.workload, arms)
     at_once = Criterion(plan.level, margin, True)
     if not plan.looks:
         return _contrast(planned, response, kind, pairs, at_once)
@@ -168,9 +168,18 @@ def _present(pairs: Pairs) -> dict[str, ResponseKind]:
     """Responses that both arms have in at least one block."""
     kinds: dict[str, ResponseKind] = {}
     for treatment, reference in pairs:
-        for name in treatment.values.keys() & reference.values.keys():
-            kinds.setdefault(name, reference.values[name].kind)
+        if not treatment.values.keys() <= kinds.keys():
+            for name in treatment.values.keys() & reference.values.keys():
+                kinds.setdefault(name, reference.values[name].kind)
     return kinds
+
+
+def _find_kind(response: str, pairs: Pairs) -> ResponseKind | None:
+    """What a response is in the first block in which both arms have it."""
+    for treatment, reference in pairs:
+        if response in treatment.values and response in reference.values:
+            return reference.values[response].kind
+    return None
 
 
 def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
@@ -185,11 +194,16 @@ def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
 def _contrast(
     planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, criterion: Criterion
 ) -> MatchedContrast:
-    having = tuple(pair for pair in pairs if all(one.has_failed or response in one.values for one in pair))
+    having = tuple(
+        (treatment, reference)
+        for treatment, reference in pairs
+        if (response in treatment.values or treatment.has_failed)
+        and (response in reference.values or reference.has_failed)
+    )
     used = pairs if len(having) == len(pairs) else having  # the same object: what is found out about it is shared
     sides = [(treatment.values.get(response), reference.values.get(response)) for treatment, reference in used]
     failures = count_failures(used)
-    result = _result(sides, kind, failures, criterion, list_sites(used))
+    result = _result(sides, kind, failures, criterion, list_sites(used) if criterion.primary else ())
     told = (_PROBLEMS[result.problem],) if result.problem else ()
     contrast = Contrast(
         workload=planned.workload,
@@ -314,7 +328,10 @@ class _Result:
 def _result(
     sides: Sides, kind: ResponseKind, failures: Failures | None, criterion: Criterion, places: Sequence[str]
 ) -> _Result:
-    """Estimate, interval, p and verdict. Nothing to go by: undecided. `places` are the sites of the blocks."""
+    """Estimate, interval, p and verdict. Nothing to go by: undecided.
+
+    `places` are the sites of the blocks if it is primary.
+    """
     values = [value for pair in sides for value in pair if value is not None]
     problem = _find_problem(values)
     if problem in NEVER_DECIDED:

@@ -138,6 +138,7 @@ class _PositionEffects:
         for (_, workload), arm in arms.items():
             self._arms[workload].append(arm)
         self._known: dict[tuple[str, str], float] = {}
+        self._everywhere: dict[str, Set[str]] = {}
         self._whole: dict[str, list[list[Replicate]]] = {}
 
     def about(self, contrast: Contrast) -> tuple[Warned, ...]:
@@ -161,7 +162,9 @@ class _PositionEffects:
     def _rows(self, workload: str, response: str) -> list[list[Replicate]]:
         """Found once for all responses that every boot of a workload has, which most are."""
         arms = self._arms[workload]
-        if not all(_usable(one, response) for arm in arms for one in arm.replicates):
+        if workload not in self._everywhere:
+            self._everywhere[workload] = _list_usable(arms)
+        if response not in self._everywhere[workload]:
             return _complete([one for one in arm.replicates if _usable(one, response)] for arm in arms)
         if workload not in self._whole:
             self._whole[workload] = _complete(arm.replicates for arm in arms)
@@ -187,6 +190,14 @@ def _complete(arms: Iterable[Iterable[Replicate]]) -> list[list[Replicate]]:
             most, chosen, shared = (number - 1) * (blocks - 1), number, set(common)
     attempts = first_attempts(shared)
     return [[arm[at] for at in attempts] for arm in ordered[:chosen]]
+
+
+def _list_usable(arms: Iterable[Arm]) -> Set[str]:
+    """Responses that all boots have, and that are on their scale in each."""
+    each = [
+        {name for name, value in one.values.items() if value.problem is None} for arm in arms for one in arm.replicates
+    ]
+    return set.intersection(*each) if each else set()
 
 
 def _usable(replicate: Replicate, response: str) -> bool:
@@ -297,6 +308,8 @@ def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
     elsewhere = {
         name for name, one in environments.items() if version_1.describe_environment(one).is_reached_from_outside
     }
+    if not on_one_host:
+        return frozenset()
     known: dict[Places, bool] = {}  # ten thousand trials stand in a few places
     found: list[str] = []
     for record in records:

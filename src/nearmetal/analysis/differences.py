@@ -78,8 +78,9 @@ def _subtract(
     differences[np.isnan(differences)] = 0.0
     worse = -math.inf if better == "higher" else math.inf
     for side, found in ((treatment, worse), (reference, -worse)):
-        differences[[value is None for value in side]] = found
-    differences[[pair == (None, None) for pair in zip(treatment, reference, strict=True)]] = 0.0
+        if any(gaps := [value is None for value in side]):
+            differences[gaps] = found
+    differences[[one is None and other is None for one, other in zip(treatment, reference, strict=True)]] = 0.0
     return differences
 
 

@@ -17,6 +17,8 @@ def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
     """What of `ELSEWHERE` a run's trials have that count, where many of those of some treatment do; with what to do."""
     counted = [record for record in records if record.status is TrialStatus.OK]
     warned = [(record, one) for record in counted for one in record.warnings if one.code in ELSEWHERE]
+    if not warned:
+        return
     disturbed = {record.trial.id: identify_assignment(record.trial.treatment) for record, _ in warned}
     of_treatment = Counter(identify_assignment(record.trial.treatment) for record in counted)
     if not any(number >= _MANY * of_treatment[of] for of, number in Counter(disturbed.values()).items()):

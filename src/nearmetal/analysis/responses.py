@@ -98,7 +98,7 @@ class Arm:
     @property
     def replicates(self) -> Iterable[Replicate]:
         """The outcomes of those boots that worked."""
-        return (replicate for replicate in self.outcomes if not replicate.has_failed)
+        return (one for attempts in self._blocks.values() for one in attempts.values() if not one.has_failed)
 
     @cached_property
     def counted(self) -> tuple[Replicate, ...]:
@@ -280,6 +280,8 @@ def _value(response: Response) -> Value:
 def _problem(response: Response) -> str | None:
     if response.censored:
         return "censored"
+    if 0 < response.value < math.inf:
+        return None
     if not math.isfinite(response.value):
         return "not-finite"
     if response.scale == "ratio" and response.value <= 0:

@@ -19,6 +19,7 @@ _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 """Characters that XML has no place for, of which whoever draws pictures dies, and those that steer a terminal."""
 
 
+@lru_cache  # a hundred thousand responses have a few
 def _drawable(unit: str) -> str:
     if _NO_TEXT.search(unit):
         raise ValueError(f"{unit!r} has a control character")

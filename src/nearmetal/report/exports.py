@@ -48,6 +48,9 @@ class _Texts(dict[str, str]):
     """What a text is written as in CSV. A table has few, in a million cells."""
 
     def __missing__(self, text: str) -> str:
+        if text.isalnum():
+            self[text] = text
+            return text
         out = io.StringIO()
         csv.writer(out, lineterminator="").writerow((cells.for_programs(text), ""))
         self[text] = out.getvalue()[:-1]

@@ -253,7 +253,7 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 
 def choose_axis(unit: str, values: Iterable[float]) -> tuple[float, str]:
     """What to divide by, and the unit's name, so that an axis has short numbers."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    largest = max(map(abs, filter(math.isfinite, values)), default=0.0)
     if largest >= _LARGEST:  # no unit is fit for it, and a smaller one might take it out of the floats
         return 1.0, {"1/s": "per second"}.get(unit, unit)
     if unit in _STEPS:

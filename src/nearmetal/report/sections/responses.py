@@ -145,7 +145,8 @@ def _name_strip(cell: Cell, report: ReportInput) -> str:
 
 
 def _list_drawable(values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(filter(_lies_somewhere, values))
+    most = charts.TOO_FAR
+    return tuple([value for value in values if abs(value) < most])
 
 
 def _lies_somewhere(value: float) -> bool:

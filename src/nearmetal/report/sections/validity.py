@@ -187,9 +187,10 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
         points: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for record in report.records:
             trial = record.trial
+            if trial.workload != workload or record.status is not TrialStatus.OK:
+                continue
             told, median = record.responses.get(response), medians.get(key_of(trial.treatment))
-            is_ok = trial.workload == workload and record.status is TrialStatus.OK
-            if is_ok and told is not None and median is not None:
+            if told is not None and median is not None:
                 environment = str(trial.treatment.get("environment", ""))
                 points[environment].append((trial.position + 1, told.value / median - 1))
         groups = [

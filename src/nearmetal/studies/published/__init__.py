@@ -186,7 +186,8 @@ def list_names() -> tuple[str, ...]:
 @cache
 def find_published(study: str) -> PublishedStudy | None:
     """What was published of what a study replicates; None when nothing was."""
-    every = (PublishedStudy.model_validate(tomllib.loads(_read_figures(name))) for name in list_names())
+    texts = (text for name in list_names() if study in (text := _read_figures(name)))
+    every = (PublishedStudy.model_validate(tomllib.loads(text)) for text in texts)
     return next((one for one in every if study in (one.study, *one.more_studies)), None)
 
 
