@@ -117,8 +117,12 @@ def test_a_million_trials_of_two_sides(scale: Any) -> None:
     kind = kind_of("1/s", "higher", scale)
     values = np.random.default_rng(1).lognormal(0, 0.1, size=(500_000, 2))
     values[:, 0] *= 1.001
+    records = tuple(whole_run(manifest(), lambda *_: 1.0, plain)[:1])  # whose site is every block's
     pairs = tuple(
-        (Replicate(block, 0, 0.0, (), {"x": Value(one, kind)}), Replicate(block, 0, 0.0, (), {"x": Value(other, kind)}))
+        (
+            Replicate(block, 0, 0.0, records, {"x": Value(one, kind)}),
+            Replicate(block, 0, 0.0, records, {"x": Value(other, kind)}),
+        )
         for block, (one, other) in enumerate(values.tolist())
     )
     planned = ContrastPlan(workload="web", treatment={"environment": "docker"}, reference={"environment": "host"})
