@@ -13,6 +13,8 @@ _OFTEN = 0.5
 """Seconds between two looks."""
 _SHARE = 100
 """A look that took a second of CPU time rests for this many: what is measured has the CPU. Quicker ones go on."""
+_LONGEST_REST = 20.0
+"""Seconds; the first picture alone takes a second, for what draws it is loaded then."""
 _STILL_HERE = 5.0
 """Seconds of silence after which a browser is told that there is nothing to tell: a third of what a page waits for."""
 
@@ -105,7 +107,7 @@ class Live:
             for look in self.looks:
                 if of_all or time.monotonic() >= self._rests.get(look, 0.0):
                     parts, spent = await asyncio.get_running_loop().run_in_executor(self.worker, _time_look, look)
-                    self._rests[look] = time.monotonic() + _SHARE * spent
+                    self._rests[look] = time.monotonic() + min(_SHARE * spent, _LONGEST_REST)
                     await self._publish_parts(parts)
 
     async def _publish_parts(self, parts: Parts) -> None:
