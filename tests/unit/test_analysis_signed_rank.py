@@ -20,7 +20,7 @@ from nearmetal.analysis.signed_rank import (
     signed_rank,
 )
 
-THOROUGH = settings(max_examples=2 * settings.default.max_examples)
+THOROUGH = settings(max_examples=2 * settings().max_examples)
 LEVELS = st.sampled_from([0.5, 0.25, 0.125, 0.1, 0.0625, 0.05, 0.03125, 0.0125, 0.01])
 TIED = st.lists(st.integers(-4, 4), min_size=1, max_size=9)
 DISTINCT = st.lists(st.integers(-30, 30), min_size=1, max_size=9, unique=True)

@@ -366,7 +366,7 @@ def eight_drawn(draw: st.DrawFn) -> Layout:
     return Layout(tuple(cores), tuple(together), frozenset(draw(NUMBERS)))
 
 
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @example(Layout(tuple(frozenset({cpu, cpu + 3}) for cpu in range(3)), isolated=frozenset({2, 5})), 6, 3, 2)
 @example(Layout(isolated=frozenset({1, 2, 3, 7})), 8, 3, 2)
 @given(eight_drawn(), st.integers(1, 8), st.integers(1, 4), st.integers(1, 3))
