@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 
 from nearmetal.config import Paths
 from tests import libvirt_service, vcenter
-from tests.one_engine import OnePicture
 from tests.one_engine import one_engine as drawn_by_one_engine
+from tests.one_picture import OnePicture
 from tests.podman_service import podman_service
 from tests.shared_engine import shared_engine
 

@@ -6,7 +6,6 @@ Elsewhere each report has a process to draw, which starts it anew. The pictures 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +13,7 @@ import pytest
 
 from nearmetal.report import write
 from nearmetal.report.drawing import Begun, Picture, Spec, draw_picture, draw_svg
+from tests.one_picture import OnePicture
 
 
 class Here:
@@ -34,22 +34,8 @@ class Here:
         return begun
 
 
-class OnePicture(Here):
-    """Draws the same for every specification: of what most reports cost, drawing is the larger part."""
-
-    def begin_drawing(self, spec: Spec, png: bool) -> Begun:
-        begun = Begun()
-        begun.set_result(_draw_point())
-        return begun
-
-
-@cache
-def _draw_point() -> Picture:
-    return draw_picture({"mark": "point", "data": {"values": []}})
-
-
 @contextmanager
-def one_engine(drawers: type[Here] = Here) -> Iterator[None]:
+def one_engine(drawers: type[Here] | type[OnePicture] = Here) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(write, "Drawers", drawers)
         yield

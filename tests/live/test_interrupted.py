@@ -14,6 +14,7 @@ import pytest
 
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from tests import one_picture
 from tests.order import mock_run
 from tests.small_disk import small_disk
 from tests.waiting import until
@@ -28,9 +29,11 @@ LONG = mock_run.STUDY.replace("blocks = 2", "blocks = 200")
 async def started(
     *arguments: str, before: Sequence[str] = (), **environment: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """It is over when this is left, whatever was found of it."""
+    """It is over when this is left, whatever was found of it. A run's report has one picture for all."""
+    # What a command does while it is imported is asked of the real one.
+    command = one_picture.COMMAND if arguments[0] == "run" else (sys.executable, "-m", "nearmetal")
     process = await asyncio.create_subprocess_exec(
-        *(*before, sys.executable, "-m", "nearmetal", *arguments),
+        *(*before, *command, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "COLUMNS": "200", **environment},

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import asyncssh
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
+from tests import one_picture
 from tests.conftest import SHARED_CACHE, WORKER
 
 from .far_host import FarHost, User, far_host
@@ -48,11 +48,12 @@ class Pair:
         limit: float = 240,
     ) -> tuple[int, str, str]:
         """Status and output of the command, run on the near host; killed so many seconds after its lab began (-9).
-        If `kill_when` sees something, with all that it started: nobody puts right what a block's process would.
+        If `kill_when` sees something, with all that it started: nobody puts right what a block's process would. A
+        report has one picture for all charts.
         """
         begun = asyncio.ensure_future(self._new_token())
         process = await asyncio.create_subprocess_exec(
-            *("nsenter", f"--net=/run/netns/{self.near}", "--", sys.executable, "-m", "nearmetal", *arguments),
+            *("nsenter", f"--net=/run/netns/{self.near}", "--", *one_picture.COMMAND, *arguments),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "COLUMNS": "200"},

@@ -179,9 +179,7 @@ def test_a_section_that_cannot_be_imported_is_told_on_the_command_line(folder: R
     (package / "theirs.py").write_text("1 / 0\n")
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(folder.path, copy.path)
-    ended = forked(
-        "report", str(copy.path), environment={"PYTHONPATH": f"{package}:{':'.join(sys.path)}"}, broken=True
-    )
+    ended = forked("report", str(copy.path), environment={"PYTHONPATH": f"{package}:{':'.join(sys.path)}"}, broken=True)
     assert ended.returncode == 0, ended.stderr
     line, remedy = ended.stderr.splitlines()
     assert line.startswith("warning: the section 'unfit' broke, and the report is without it: 'unfit' in sections,")
