@@ -45,7 +45,7 @@ async def measure(kind: str, trials: int) -> dict[str, list[float]]:
     from nearmetal.run import session
     from nearmetal.store.folder import RunFolder
     from nearmetal.store.journal import read_records
-    from nearmetal.study import read
+    from nearmetal.study.study_file import read
 
     text = STUDY.format(kind=kind, clients="mock" if kind == "mock" else "host", trials=trials)
     with tempfile.TemporaryDirectory() as place:

@@ -21,7 +21,7 @@ from nearmetal.lab.qemu import arguments
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 
 NOTHING = "nothing"
 LEFT_OUT = (NOTHING, *arguments.EMULATED, ",".join(arguments.PRETENDED))

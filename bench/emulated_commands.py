@@ -19,7 +19,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 
 COMMANDS = ("/bin/true", "dash -c true", "bash -c true", f"{probe.INSIDE} --version")
 EACH = 20

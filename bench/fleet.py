@@ -16,7 +16,7 @@ from nearmetal.fleet.engine import OnAFleet
 from nearmetal.run import session
 from nearmetal.run.events import BlockDispatched, Event, RunEnded
 from nearmetal.say import ignore_text
-from nearmetal.study import read
+from nearmetal.study.study_file import read
 
 _STUDY = """
 name = "fleet"

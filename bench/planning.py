@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nearmetal import plan as planning
-from nearmetal.blocks import checksum_trial_ids
-from nearmetal.resolve import collect_plugins, resolve_treatments
+from nearmetal.planning import plan as planning
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
-from nearmetal.study import read
+from nearmetal.study.blocks import checksum_trial_ids
+from nearmetal.study.resolve import collect_plugins, resolve_treatments
+from nearmetal.study.study_file import read
 
 _STUDY = """
 name = "large"

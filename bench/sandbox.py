@@ -26,7 +26,7 @@ from nearmetal.lab.qemu.privilege import Privilege
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 
 MARGIN = 0.02
 _LEVEL = 0.1

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nearmetal import plan as planning
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.model import (
@@ -13,6 +12,7 @@ from nearmetal.model import (
     TrialStatus,
     Warned,
 )
+from nearmetal.planning import plan as planning
 from nearmetal.store.manifest import Manifest
 
 PRIMARIES = {"web": "throughput"}

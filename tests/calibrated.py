@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from nearmetal import plan as planning
 from nearmetal import studies
-from nearmetal.blocks import plan_blocks
 from nearmetal.model import Assignment, Response, TrialRecord
+from nearmetal.planning import plan as planning
 from nearmetal.store.manifest import Manifest
-from nearmetal.study import read
+from nearmetal.study.blocks import plan_blocks
+from nearmetal.study.study_file import read
 
 Values = Callable[[Assignment, str, float], Mapping[str, Response]]
 """Of a treatment, a workload, and noise of mean 0 and spread 1 that is the boot's own."""

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearmetal import studies, study
+from nearmetal import studies
 from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import journal
 from nearmetal.store.facts import sift_facts
+from nearmetal.study import study_file
 from tests import plausible_run
 from tests.unit import test_store_facts, test_tars_hostile
 from tests.unit.study_text import GOOD
@@ -48,7 +49,7 @@ def study_texts(_: Path) -> Iterable[bytes]:
 
 def read_study(content: bytes, _: Path) -> None:
     try:
-        study.read(content.decode(errors="replace"), "s.toml")
+        study_file.read(content.decode(errors="replace"), "s.toml")
     except BadInput as error:
         assert error.what and error.remedy
         assert "\n" not in str(error.what)

@@ -148,7 +148,7 @@ class Place:
             tokens = itertools.count(1)
             patched.setattr(ledger, "new_token", lambda: f"{next(tokens):06x}")
             patched.setattr(session, "BlockProcesses", InProcess)
-            patched.setattr(session.secrets, "randbelow", lambda _: 1)
+            patched.setattr("nearmetal.run.session.secrets.randbelow", lambda _: 1)
             ended = called(*words, cwd=self._folder, environment={"COLUMNS": "1000"})
         text = _OF_THIS_HOST.sub("", ended.stdout + ended.stderr)
         return [line.rstrip() for line in text.splitlines()]

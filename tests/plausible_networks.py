@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nearmetal import plan as planning
-from nearmetal.blocks import plan_blocks
 from nearmetal.model import (
     Artifact,
     BootRecord,
@@ -27,8 +25,10 @@ from nearmetal.model import (
     TrialRecord,
     TrialStatus,
 )
+from nearmetal.planning import plan as planning
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.blocks import plan_blocks
 from nearmetal.units import AS_WRITTEN
 
 TRANSACTIONS = """\

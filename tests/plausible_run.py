@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from nearmetal import plan as planning
-from nearmetal.blocks import plan_block, plan_blocks
 from nearmetal.model import (
     BlockPlan,
     BootRecord,
@@ -24,10 +22,12 @@ from nearmetal.model import (
     TrialStatus,
     Warned,
 )
+from nearmetal.planning import plan as planning
 from nearmetal.store.events import FactsSeen
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.blocks import plan_block, plan_blocks
 
 SOURCE = """\
 name      = "quickstart"

@@ -8,7 +8,7 @@ import asyncssh
 
 from nearmetal.lab import probe
 from nearmetal.lab.site import LocalSite
-from nearmetal.lab.ssh import machine as ssh
+from nearmetal.lab.ssh import ssh_machine as ssh
 
 SHELL = "/bin/sh"
 """Everybody's login shell."""

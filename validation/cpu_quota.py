@@ -33,7 +33,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 
 KINDS = ("host", "docker", "qemu")
 QUOTAS = (0.25, 0.5, 0.75)

@@ -21,13 +21,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from nearmetal import plan as planning
 from nearmetal import studies
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio, equivalence_of_ratios, judge
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import Floats, signed_rank
 from nearmetal.model import Plan
-from nearmetal.study import read
+from nearmetal.planning import plan as planning
+from nearmetal.study.study_file import read
 
 SPREAD = 0.02
 """Of a boot's value."""

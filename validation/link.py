@@ -49,10 +49,10 @@ from nearmetal.model import (
     Role,
     WorkloadSpec,
 )
-from nearmetal.resolve import build_workload, resolve_alone
+from nearmetal.study.resolve import build_workload, resolve_alone
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads._iperf3_output import parse
-from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
+from nearmetal.workloads.iperf3.output import parse
+from nearmetal.workloads.iperf3.parameters import Iperf3Parameters
 
 PAYLOAD = 1448 / 1514
 """Of a full frame: without Ethernet's header (14 bytes), IP's (20) and TCP's with its time stamps (32)."""

@@ -8,11 +8,12 @@ from typing import NoReturn
 
 import click
 
-from nearmetal import __version__, pipes, search_path
+from nearmetal import __version__
 from nearmetal.arguments import by_hand, completion, examples, host, image, isolate, requests, runs, studies
 from nearmetal.arguments.sections import SectionedGroup
 from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
 from nearmetal.plain import strip_controls
+from nearmetal.system import pipes, search_path
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -51,7 +52,7 @@ def _carried_out() -> int | None:
         else:
             status = _tell_interrupted()
     except click.ClickException as error:
-        from nearmetal import refusals
+        from nearmetal.console import refusals
 
         if refusals.is_help(error):
             error.show()
@@ -62,7 +63,7 @@ def _carried_out() -> int | None:
         _print_complaint(str(error))
         status = error.exit_code
     except OSError as error:
-        from nearmetal import system_errors
+        from nearmetal.system import system_errors
 
         _print_complaint(system_errors.in_full(error, of_run=sys.argv[1:2] in (["run"], ["resume"])))
         status = ExitCode.HOST_CANNOT
@@ -103,7 +104,7 @@ def _print_complaint(text: str) -> None:
     """On stderr; folded between words where that is a terminal. What machines said is in it, and steers none."""
     text = f"nearmetal: {strip_controls(text)}"
     if sys.stderr.isatty():
-        from nearmetal.printing import fold_text
+        from nearmetal.console.printing import fold_text
 
         text = fold_text(text)
     click.echo(text, err=True)

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nearmetal import evidence
-from nearmetal import plan as planning
 from nearmetal.errors import HostCannot
-from nearmetal.interrupts import until_interrupted
 from nearmetal.opened_run import Run
-from nearmetal.opened_study import OpenedStudy, open_text, read_study
-from nearmetal.resolve import resolve_treatments
+from nearmetal.planning import evidence
+from nearmetal.planning import plan as planning
+from nearmetal.planning.opened_study import OpenedStudy, open_text, read_study
 from nearmetal.run import session
 from nearmetal.say import ignore_text
-from nearmetal.toml_text import render_toml
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.toml_text import render_toml
+from nearmetal.system.interrupts import until_interrupted
 
 
 def run_study(

@@ -51,7 +51,7 @@ def _find_modules(group: Group) -> dict[str, str]:
     return {
         path.stem.replace("_", "-"): f"{_PACKAGES[group]}.{path.stem}"
         for folder in folders
-        for path in sorted(Path(folder).glob("*.py"))
+        for path in sorted([*Path(folder).glob("*.py"), *(one.parent for one in Path(folder).glob("*/__init__.py"))])
         if not path.stem.startswith("_")
     }
 

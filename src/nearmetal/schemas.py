@@ -15,20 +15,20 @@ from nearmetal.analysis.results import Analysis
 from nearmetal.analysis.summary import Summary
 from nearmetal.analysis.two_runs import Comparison
 from nearmetal.by_hand.documents import Down, Ls, Up
+from nearmetal.console.manual import read_entries
 from nearmetal.dashboard.document import Serving
 from nearmetal.isolate.documents import IsolateOff, IsolateOn, IsolatePlan, IsolateStatus
 from nearmetal.isolate.proof import Proof
 from nearmetal.lab.clean import CleanOutput
 from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.image.documents import BoxOutput, Built, Images
-from nearmetal.manual import read_entries
 from nearmetal.model import Document, Frozen, Study, TrialRecord
+from nearmetal.planning.documents import PlanOutput, Studies
 from nearmetal.run import events
 from nearmetal.store.answered import QueryAnswer
 from nearmetal.store.calibration import Calibration
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.verify import Verification
-from nearmetal.study_documents import PlanOutput, Studies
 
 _OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)
 _PRINTED: tuple[type[Document], ...] = (

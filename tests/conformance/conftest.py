@@ -14,7 +14,7 @@ from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 from tests.live.remains import stays
 from tests.restored import share_cache

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import MachineLost
-from nearmetal.lab.borrowed.machine import BorrowedMachine
+from nearmetal.lab.borrowed.borrowed_machine import BorrowedMachine
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.qemu import arguments

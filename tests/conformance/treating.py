@@ -18,10 +18,10 @@ from nearmetal.model import (
     Provision,
     Site,
 )
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import making
 from nearmetal.run.booted import ProvisionedBoot
-from nearmetal.study import read
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.study_file import read
 
 LEVELS: tuple[tuple[str, Level], ...] = (("offload", False), ("offload", "tx,sg"), ("contention", "cpu"))
 """Of our own treatments, but for isolation, which may be the whole host's."""

@@ -20,8 +20,8 @@ from nearmetal.lab.changes.ledger import ledgers_folder, outstanding
 from nearmetal.lab.clean import clean
 from nearmetal.lab.containers import config
 from nearmetal.lab.containers.api import ContainerEngine
+from nearmetal.lab.containers.container import Container
 from nearmetal.lab.containers.engine import own_engine
-from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.image import Image
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.machines.identity import FirstProcess

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from nearmetal.console.terminal import Watcher
 from nearmetal.environments import docker
 from nearmetal.lab.clean import clean
 from nearmetal.lab.image import Image
 from nearmetal.run import session
 from nearmetal.run.events import Event, LeftBehind, TrialEnded, Withdrawn
-from nearmetal.terminal import Watcher
 from tests.live.remains import stays
 from tests.order import mock_run
 from tests.order.in_process import InProcess

@@ -15,11 +15,11 @@ import pytest
 from nearmetal.environments.libvirt import plugin
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import clean
-from nearmetal.lab.borrowed.machine import Borrowing
+from nearmetal.lab.borrowed.borrowed_machine import Borrowing
 from nearmetal.lab.image import Image
 from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Finding, Handle, Machine, MachineSpec, Order, Provision, TrialStatus
 from nearmetal.run import standstill
 from nearmetal.run.events import Event, Step

@@ -20,13 +20,13 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.lab.sites import opener
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
-from nearmetal.resolve import resolve_alone
 from nearmetal.run import verify
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.studies import published
+from nearmetal.study.resolve import resolve_alone
 
 from .far_host import FarHost
 from .remains import stays

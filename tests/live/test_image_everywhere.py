@@ -19,7 +19,7 @@ from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
-from nearmetal.study import read
+from nearmetal.study.study_file import read
 from tests.own_image import busybox, docker_archive, layer
 
 pytestmark = pytest.mark.live

@@ -19,7 +19,7 @@ from nearmetal.lab.networks import link as links
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, WorkloadSpec
-from nearmetal.resolve import build_workload, resolve_alone
+from nearmetal.study.resolve import build_workload, resolve_alone
 from tests.conftest import OWN_CPU
 from tests.unit.test_workloads_live import life_on
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.kernel_table import TABLE
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialStatus, is_per_namespace
 from nearmetal.report import reading
 from nearmetal.store.folder import RunFolder
+from nearmetal.study.kernel_table import TABLE
 
 from .laboratory import study
 

@@ -17,7 +17,7 @@ from nearmetal.lab.networks.link import Link
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
 from .remains import stays

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.image import Image
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec
 from tests.ports import free_port
 

@@ -20,7 +20,7 @@ _CONTROLLER = """
 import asyncio
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 from tests.live.laboratory import laboratory
 
 async def main():

@@ -7,8 +7,8 @@ import pytest_asyncio
 
 from nearmetal.lab.image import Image
 from nearmetal.model import LinkSpec, WorkloadSpec
-from nearmetal.resolve import build_workload, resolve_workload
 from nearmetal.run.under import LoadBeneath
+from nearmetal.study.resolve import build_workload, resolve_workload
 from tests.unit.test_workloads_live import life_on
 
 from .test_iperf3 import Made, lab_of

@@ -10,7 +10,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.machines import share
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
 from .laboratory import laboratory, spec

@@ -14,7 +14,7 @@ from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFa
 from nearmetal.lab.image import Image, placed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec, Site
 from tests.ports import free_port
 
@@ -162,7 +162,7 @@ async def test_a_lost_connection_is_made_again(far: FarHost) -> None:
 
 async def test_a_file_is_sent_once_and_whole(far: FarHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("nearmetal.lab.ssh.site._CHUNK", 2**20)
+    monkeypatch.setattr("nearmetal.lab.ssh.ssh_site._CHUNK", 2**20)
     site = await SshSite.open("far", HostSpec(ssh=far.ssh), said.append)
     content = os.urandom(5 * 2**20 + 17)
     (tmp_path / "big").write_bytes(content)

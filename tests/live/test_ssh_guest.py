@@ -16,7 +16,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.sites import opener
 from nearmetal.model import Change, EnvironmentSpec, HostSpec, Machine, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
 from .laboratory import spec

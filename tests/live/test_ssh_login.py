@@ -10,7 +10,7 @@ import asyncssh
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec
 
 from .far_host import FarHost

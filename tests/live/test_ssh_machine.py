@@ -20,11 +20,11 @@ from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
-from nearmetal.resolve import resolve_alone
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.study.resolve import resolve_alone
 from tests.ports import free_port
 from tests.waiting import until
 

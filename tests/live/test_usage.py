@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from nearmetal.lab.containers.machine import Container
+from nearmetal.lab.containers.container import Container
 from nearmetal.lab.machines import scratch
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import CPU_STATES, Observation
-from nearmetal.observers._usage_samples import Own, SamplerLines, Span, average_samples, parse_samples
 from nearmetal.observers.usage import UsageObserver
+from nearmetal.observers.usage.samples import Own, SamplerLines, Span, average_samples, parse_samples
 
 from .laboratory import laboratory, machine, spec, stage, study
 

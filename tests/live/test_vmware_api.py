@@ -15,7 +15,7 @@ from nearmetal.errors import HostCannot, MachineLost, NearmetalError, ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import fingerprint
-from nearmetal.lab.vmware.machine import Reconfiguration, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import EnvironmentSpec, Finding, HostSpec, MachineSpec
 from tests.vcenter import PASSWORD, PASSWORD_ENV, Vcenter, machine, vcenter

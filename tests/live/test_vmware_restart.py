@@ -13,7 +13,7 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
 from nearmetal.model import EnvironmentSpec, MachineSpec
-from nearmetal.resolve import resolve_alone
+from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 from tests.vcenter import PASSWORD, PASSWORD_ENV, Vcenter, machine, vcenter
 

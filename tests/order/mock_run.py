@@ -11,7 +11,7 @@ from nearmetal.run.events import Event
 from nearmetal.say import Say, ignore_text
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
-from nearmetal.study import read
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "order"

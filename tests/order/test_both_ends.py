@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import plan
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, MachineSpec, Resolved, TrialStatus
+from nearmetal.planning import plan
 from nearmetal.run import boot, shape
 from tests.order import mock_run
 from tests.unit.study_text import refused

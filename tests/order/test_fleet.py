@@ -14,7 +14,6 @@ import pytest
 from pydantic import ValidationError
 
 import nearmetal
-from nearmetal.blocks import plan_blocks
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.fleet import cluster, dask, orders, worker
 from nearmetal.fleet.assignment import assign_site
@@ -26,6 +25,7 @@ from nearmetal.say import ignore_text
 from nearmetal.store import journal
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.store.verify import verify
+from nearmetal.study.blocks import plan_blocks
 from tests.order import mock_run
 from tests.order.fleet_processes import start_controller, start_scheduler, start_worker
 from tests.order.test_block_process import processes

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.kernel_table import TABLE
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.mock import programs, world
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialStatus
 from nearmetal.run.events import Step
 from nearmetal.store.folder import RunFolder
+from nearmetal.study.kernel_table import TABLE
 from tests.order import mock_run
 
 CONTROL = "net.ipv4.tcp_congestion_control"

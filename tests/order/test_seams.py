@@ -9,11 +9,11 @@ from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import block_child, runner, session
 from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
+from nearmetal.study.resolve import resolve_treatments
 from tests.order import mock_run
 from tests.order.in_process import InProcess
 

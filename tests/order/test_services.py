@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import plan
 from nearmetal.errors import HostCannot
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialRecord, TrialStatus
-from nearmetal.resolve import resolve_treatments
+from nearmetal.planning import plan
 from nearmetal.run import runner, session
 from nearmetal.run.block import BlockTask
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
 from nearmetal.store.verify import verify
-from nearmetal.study import read
-from nearmetal.study_files import FileReader
+from nearmetal.study.files import FileReader
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.study_file import read
 from tests.order import mock_run
 
 SERVED = """

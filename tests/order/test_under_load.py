@@ -8,12 +8,12 @@ import pytest
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialRecord, TrialStatus, WorkloadSpec
-from nearmetal.resolve import build_workload, resolve_workload
 from nearmetal.run import runner, session, under
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
-from nearmetal.study import read
-from nearmetal.study_files import FileReader
+from nearmetal.study.files import FileReader
+from nearmetal.study.resolve import build_workload, resolve_workload
+from nearmetal.study.study_file import read
 
 LOADED = """
 name = "loaded"

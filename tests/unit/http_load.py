@@ -7,7 +7,7 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # it sh
 
 from nearmetal.model import Completed, Measurement
 from nearmetal.workloads import http
-from nearmetal.workloads._http_parameters import HttpParameters
+from nearmetal.workloads.http.parameters import HttpParameters
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
 
 CLOSED = json.loads(golden("load/closed.json"))

@@ -3,8 +3,8 @@
 from typing import Any
 
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
 from nearmetal.workloads.iperf3 import Iperf3
+from nearmetal.workloads.iperf3.parameters import Iperf3Parameters
 from tests.unit.workloads_stage import golden
 
 TWO: dict[str, Any] = {"duration": "2s", "intervals": 4, "warmup": "0s"}

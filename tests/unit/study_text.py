@@ -2,8 +2,8 @@
 
 import pytest
 
-from nearmetal import study
 from nearmetal.errors import BadInput, ExitCode
+from nearmetal.study import study_file
 
 GOOD = """\
 name = "good"
@@ -64,7 +64,7 @@ def line(part: str, text: str = GOOD) -> int:
 def refused(text: str, **options: object) -> BadInput:
     """How a study is answered that has a mistake: by its line, and with a remedy."""
     with pytest.raises(BadInput) as caught:
-        study.read(text, "s.toml", **options)  # type: ignore[arg-type]
+        study_file.read(text, "s.toml", **options)  # type: ignore[arg-type]
     error = caught.value
     assert error.exit_code is ExitCode.BAD_INPUT
     assert error.where.startswith("s.toml")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nearmetal import plan as planning
 from nearmetal.analysis.confounders import CONFOUNDERS
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Study
+from nearmetal.planning import plan as planning
 from nearmetal.store.manifest import MachineFacts
 from tests.analysed import manifest, only, run, whole_run
 

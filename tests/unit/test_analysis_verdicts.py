@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearmetal import plan as planning
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.contrasts import judge
 from nearmetal.analysis.results import Verdict
@@ -17,6 +16,7 @@ from nearmetal.model import (
     Study,
     TrialStatus,
 )
+from nearmetal.planning import plan as planning
 from nearmetal.report import words
 from tests.analysed import PAIR, codes, manifest, only, plain, ratio, record, run, whole_run, wobble
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from nearmetal import plan as planning
-from nearmetal.blocks import checksum_trial_ids, plan_block, plan_blocks
-from nearmetal.levels import format_assignment
 from nearmetal.model import BlockPlan, Plan
-from nearmetal.study import read
+from nearmetal.planning import plan as planning
+from nearmetal.study.blocks import checksum_trial_ids, plan_block, plan_blocks
+from nearmetal.study.levels import format_assignment
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "ordered"

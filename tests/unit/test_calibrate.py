@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal import plan as planning
-from nearmetal import plan_sight, schemas
+from nearmetal import schemas
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
 from nearmetal.analysis.known import known
@@ -19,6 +18,8 @@ from nearmetal.analysis.responses import BOOT, arms_of_study
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.sight import Evidence, sights
 from nearmetal.model import Assignment, Response, Study, TrialRecord, TrialStatus
+from nearmetal.planning import plan as planning
+from nearmetal.planning import power_words
 from nearmetal.report.blocks import Badge, Table
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.reading import read as read_run
@@ -27,7 +28,7 @@ from nearmetal.store import calibrations
 from nearmetal.store.calibration import Calibration, Noise, Sight
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
-from nearmetal.study import read
+from nearmetal.study.study_file import read
 from tests import calibrated
 from tests.calibrated import manifest, records, sound
 
@@ -453,7 +454,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     alone = next(one.finds for one in found.noise if one.response == "events")
     assert primes.finds.smallest > next(one.smallest for one in alone if one.blocks == 12)
     for margin, within in ((0.01, ""), (0.05, "; within the margin of 5.0 % it counts as equivalent")):
-        sentence = plan_sight.write_sentence(primes, margin)
+        sentence = power_words.write_sentence(primes, margin)
         assert re.fullmatch(
             r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks tell a difference of 1\.\d % in events "
             rf"from none in 80 % of studies{within}; noise is known so far that it is \d\.\d % to \d\.\d %",
@@ -475,7 +476,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     ],
 )
 def test_a_share_has_two_digits_however_small_it_is(value: float, text: str) -> None:
-    assert plan_sight.format_share(value) == text
+    assert power_words.format_share(value) == text
 
 
 def test_a_plan_that_looks_early_is_told_by_its_last_look() -> None:

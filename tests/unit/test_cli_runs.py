@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from nearmetal import evidence, studies
-from nearmetal import plan as planning
+from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.commands.study import say_missing
 from nearmetal.config import Paths
+from nearmetal.console.printing import console_for
 from nearmetal.errors import HostCannot
 from nearmetal.lab import doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.lock import try_lock
 from nearmetal.model import COSTS, OF_THE_BOOT, Finding
-from nearmetal.printing import console_for
+from nearmetal.planning import evidence
+from nearmetal.planning import plan as planning
 from nearmetal.run import session
 from nearmetal.store.checksum import without_checksum
 from nearmetal.store.claim import hold_journal

@@ -6,10 +6,10 @@ from nearmetal.errors import BadInput
 from nearmetal.lab.cpus.layout import UNKNOWN
 from nearmetal.lab.networks import trunk
 from nearmetal.model import Resolved
-from nearmetal.plan import digest_study
-from nearmetal.resolve import resolve_treatments
+from nearmetal.planning.plan import digest_study
 from nearmetal.run import shape
-from nearmetal.study import read
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.study_file import read
 
 TEXT = """
 name = "placed"

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from nearmetal import plan as planning
-from nearmetal.blocks import plan_block
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Fate, RunHistory
 from nearmetal.dashboard.so_far import so_far
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus, identify_assignment
+from nearmetal.planning import plan as planning
 from nearmetal.report.words import Labels
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
 from nearmetal.store.progress import TreatmentRow
-from nearmetal.study import read
+from nearmetal.study.blocks import plan_block
+from nearmetal.study.study_file import read
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 

@@ -9,7 +9,7 @@ import pytest
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.commands import gathering
 from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, frames
-from nearmetal.lab.containers.machine import Container
+from nearmetal.lab.containers.container import Container
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle

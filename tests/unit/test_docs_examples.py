@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import evidence, plan, study
+from nearmetal.planning import evidence, plan
+from nearmetal.study import study_file
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -29,7 +30,7 @@ def test_each_is_planned_as_it_stands(block: re.Match[str], tmp_path: Path, monk
     if "[factors]" not in text:
         factors = ['environment = ["host", "qemu"]', *LEVELS.findall(text)]
         text = "\n".join(['name = "pasted"', "[factors]", *factors, text])
-    assert plan.make_plan(evidence.open_number(study.read(text, "pasted.toml"))).contrasts
+    assert plan.make_plan(evidence.open_number(study_file.read(text, "pasted.toml"))).contrasts
 
 
 def test_they_are_found() -> None:

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import plan, studies, study
+from nearmetal import studies
 from nearmetal.model import Plan, Study
+from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
+from nearmetal.study import study_file
 
 DOCS = Path(__file__).parents[2] / "docs"
 MANUAL = (DOCS / "studies.md").read_text()
 
 
 def planned(name: str, quick: bool) -> tuple[Study, Plan]:
-    asked = study.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
+    asked = study_file.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
     return asked, plan.make_plan(asked)
 
 

@@ -10,13 +10,13 @@ import pytest
 from nearmetal import plugins
 from nearmetal.environments.mock import Mock
 from nearmetal.errors import HostCannot
-from nearmetal.hypervisor import name_hypervisor
-from nearmetal.kernel_table import TABLE
 from nearmetal.lab import clean, doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change, EnvironmentSpec, Finding, Handle, MachineSpec, Site
+from nearmetal.model.hypervisor import name_hypervisor
+from nearmetal.study.kernel_table import TABLE
 from tests import fake_vagrant
 
 

@@ -13,8 +13,8 @@ from nearmetal.lab import doctor_hosts
 from nearmetal.lab.findings import finding
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import LocalSite
-from nearmetal.lab_file import read_lab
 from nearmetal.model import Completed, Finding, Site
+from nearmetal.study.lab_file import read_lab
 from tests.command_line import called
 
 LAB = """

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearmetal import factors, plugins
-from nearmetal.levels import format_assignment
+from nearmetal import plugins
 from nearmetal.model import (
     CaptureSpec,
     FactorSpec,
@@ -19,8 +18,10 @@ from nearmetal.model import (
     Study,
     identify_assignment,
 )
-from nearmetal.resolve import Resolver
-from nearmetal.study import read
+from nearmetal.study import factors
+from nearmetal.study.levels import format_assignment
+from nearmetal.study.resolve import Resolver
+from nearmetal.study.study_file import read
 from tests.unit.study_text import GOOD
 
 TREATMENTS = plugins.list_names("treatments")

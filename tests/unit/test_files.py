@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import files
 from nearmetal.lab.changes.ledger import held
 from nearmetal.store.journal import Journal
+from nearmetal.system import files
 
 Write = Callable[[Path, bytes], None]
 

@@ -16,7 +16,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.commands import gathering, process
 from nearmetal.lab.reached import agent
 from nearmetal.model import CaptureSpec
-from nearmetal.observers._capture_taps import CaptureLimit, Tap
+from nearmetal.observers.capture.taps import CaptureLimit, Tap
 from tests.agent_server import SECRET, agent_machine, agent_serving, needs_probe
 from tests.waiting import until
 

@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from nearmetal import plan as planning
-from nearmetal import studies, study
+from nearmetal import studies
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.commands.gates import JudgedRun, judge_measured
 from nearmetal.errors import BadInput
-from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Response, TrialRecord
+from nearmetal.planning import plan as planning
 from nearmetal.run.looks import look_after
 from nearmetal.store.manifest import Manifest, pack_plan, unpack_plan
+from nearmetal.study import study_file
+from nearmetal.study.measurement_digest import digest_measurement
 from tests.analysed import manifest, ratio, record, wobble
 from tests.command_line import called
 from tests.unit.study_text import GOOD
@@ -126,13 +127,13 @@ def test_headlines_change_no_measurement_and_their_absence_no_digest() -> None:
 def test_a_headline_that_cannot_be_is_refused_at_its_line(written: str, what: str) -> None:
     text = GOOD.replace('primary = "throughput"', f'primary = "throughput"\nheadlines = {written}')
     with pytest.raises(BadInput, match=what) as refused:
-        study.read(text, "good.toml")
+        study_file.read(text, "good.toml")
     assert f"good.toml:{text[: text.index('headlines')].count(chr(10)) + 1}" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [name for name in studies.list_names() if name != "calibration"])
 def test_built_in_studies_judge_what_the_work_costs(name: str) -> None:
-    made = planning.make_plan(study.read(studies.read_study_file(name), f"{name}.toml"))
+    made = planning.make_plan(study_file.read(studies.read_study_file(name), f"{name}.toml"))
     assert COST in {made.response_of(one) for one in made.contrasts}
 
 

@@ -5,8 +5,8 @@ import pytest
 from nearmetal.by_hand.wanted import parse_request
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
-from nearmetal.resolve import Resolver, collect_hosts, find_one_under_two_names
-from nearmetal.study import read
+from nearmetal.study.resolve import Resolver, collect_hosts, find_one_under_two_names
+from nearmetal.study.study_file import read
 
 TEXT = """
 name = "metal"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import LeftAtOnce
-from nearmetal.interrupts import until_interrupted
 from nearmetal.say import Say, ignore_text
+from nearmetal.system.interrupts import until_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_whoever_waits_is_told_once_what_is_going_on_and_what_was_begun_is_tidie
 LEAVING = """
 import asyncio, os, signal, threading, time
 from nearmetal.errors import LeftAtOnce
-from nearmetal.interrupts import until_interrupted
+from nearmetal.system.interrupts import until_interrupted
 
 async def in_the_middle_of_tidying_up():
     try:
@@ -107,7 +107,7 @@ def test_sigterm_to_a_process_and_to_its_group_is_one() -> None:
 
 DEAF = """
 import asyncio, os, re, signal, threading
-from nearmetal.interrupts import {run}
+from nearmetal.system.interrupts import {run}
 
 async def work():
     print("at work", flush=True)
@@ -169,7 +169,7 @@ def test_a_terminal_that_is_gone_keeps_nobody_from_tidying_up(caplog: pytest.Log
 
 CUT_OFF = """
 import asyncio, os, random, signal, threading
-from nearmetal.interrupts import until_interrupted
+from nearmetal.system.interrupts import until_interrupted
 
 async def work():
     threading.Timer(0.05 + random.random() / 50, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from nearmetal import plan, study
 from nearmetal.errors import BadInput
-from nearmetal.kernel_table import TABLE
 from nearmetal.model import SYSCTL_NAME, Description, Handle, KernelTable, Port, Study, is_per_namespace
-from nearmetal.plan import digest_study
+from nearmetal.planning import plan
+from nearmetal.planning.plan import digest_study
 from nearmetal.run.kernels import find_reach, is_of_study, list_left, parse_sysctls
 from nearmetal.store.manifest import pack_plan, unpack_plan
+from nearmetal.study import study_file
+from nearmetal.study.kernel_table import TABLE
 from tests.unit.study_text import refused
 
 
@@ -38,26 +39,26 @@ def test_the_scope_of_each_value_of_the_table_is_that_of_its_name() -> None:
 
 
 def test_a_file_that_says_nothing_is_aligned_and_a_kept_study_is_not() -> None:
-    new = study.read(text(), "s.toml")
+    new = study_file.read(text(), "s.toml")
     assert new.kernel.align == "network" and plan.make_plan(new).kernel_table == TABLE
     assert {one.align for one in plan.make_plan(new).resolved} == {"network"}
     document = new.model_dump(mode="json")
     del document["kernel"]
     kept = Study.from_json(document)
     assert kept.kernel.align == "off" and plan.make_plan(kept).kernel_table is None
-    off = study.read(text('[kernel]\nalign = "off"'), "s.toml")
+    off = study_file.read(text('[kernel]\nalign = "off"'), "s.toml")
     assert digest_study(off) == digest_study(kept) != digest_study(new)
 
 
 def test_a_plan_keeps_the_table_that_it_was_made_with() -> None:
     table = KernelTable(version=9, values=TABLE.values[:1])
-    made = plan.make_plan(study.read(text(), "s.toml")).model_copy(update={"kernel_table": table})
+    made = plan.make_plan(study_file.read(text(), "s.toml")).model_copy(update={"kernel_table": table})
     assert unpack_plan(pack_plan(made)).kernel_table == table
 
 
 def test_sysctls_are_written_with_dots_or_in_quotes_and_as_numbers_or_texts() -> None:
     for written in ('net.ipv4.tcp_rmem = "4096  8192\\t16384"', '"net.ipv4.tcp_rmem" = "4096 8192 16384"'):
-        fixed = study.read(text(f"[kernel.sysctl]\n{written}\nnet.ipv4.tcp_sack = 0"), "s.toml")
+        fixed = study_file.read(text(f"[kernel.sysctl]\n{written}\nnet.ipv4.tcp_sack = 0"), "s.toml")
         assert fixed.kernel.sysctl == {"net.ipv4.tcp_rmem": "4096 8192 16384", "net.ipv4.tcp_sack": "0"}
         assert plan.make_plan(fixed).resolved[0].sysctls == fixed.kernel.sysctl
         assert Study.from_json(fixed.model_dump(mode="json")) == fixed
@@ -84,9 +85,9 @@ def test_what_cannot_be_set_is_refused_before(more: str, what: str) -> None:
 
 def test_what_belongs_to_a_kernel_can_be_set_where_all_have_their_own() -> None:
     more = '[factors.q]\nlevels = [10, 60]\nsets = "sysctl.vm.swappiness"'
-    study.read(text(more, environments='"qemu"', clients='environment = "qemu"'), "s.toml")
+    study_file.read(text(more, environments='"qemu"', clients='environment = "qemu"'), "s.toml")
     with pytest.raises(BadInput, match="client"):
-        study.read(text(more, environments='"qemu"'), "s.toml")
+        study_file.read(text(more, environments='"qemu"'), "s.toml")
 
 
 def test_what_sysctl_prints_is_read_with_single_spaces() -> None:
@@ -160,7 +161,7 @@ sets = ["sysctl.net.ipv4.tcp_sack", "sysctl.net.ipv4.tcp_ecn"]
 levels = ["0", "1"]
 sets = ["machine.cpus", "clients.cpus", "sysctl.net.ipv4.tcp_fastopen"]
 """
-    found = study.read(text(listed), "s.toml")
+    found = study_file.read(text(listed), "s.toml")
     (resolved,) = (
         one
         for one in plan.make_plan(found).resolved

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab_file import build_overrides, read_lab, read_lab_file
 from nearmetal.model import Study
-from nearmetal.opened_study import read_study
-from nearmetal.plan import digest_study
-from nearmetal.study import read
+from nearmetal.planning.opened_study import read_study
+from nearmetal.planning.plan import digest_study
+from nearmetal.study.lab_file import build_overrides, read_lab, read_lab_file
+from nearmetal.study.study_file import read
 
 LAB = """
 [hosts.s]

@@ -123,7 +123,7 @@ _FINDS_SECTIONS = "nearmetal.report.chapters"
 """Chapters of a report are plugins, of ours and of others."""
 _RESOLVES_VERSION_1 = "nearmetal.store.upgrade"
 """A manifest of version 1 has the study alone. What its treatments meant is found as it was found then."""
-_NOT_OF_THE_RUN = frozenset({"nearmetal.plugins", "nearmetal.factors"})
+_NOT_OF_THE_RUN = frozenset({"nearmetal.plugins", "nearmetal.study.factors"})
 """What is installed now, and what a study file would mean now: a run's folder says both as they were."""
 
 

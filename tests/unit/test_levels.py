@@ -1,7 +1,7 @@
 """Levels: told apart with their types, written as in a study file, put in place of placeholders."""
 
-from nearmetal.levels import fill_placeholders, find_placeholders, format_assignment, is_same_level
 from nearmetal.model import Level, identify_assignment
+from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment, is_same_level
 
 
 def test_levels_are_told_apart_with_their_types() -> None:

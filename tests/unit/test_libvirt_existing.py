@@ -11,8 +11,8 @@ from nearmetal.lab.libvirt import existing
 from nearmetal.lab.libvirt.existing import DomainState
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.model import EnvironmentSpec, MachineSpec
-from nearmetal.resolve import resolve_alone
-from nearmetal.study import read
+from nearmetal.study.resolve import resolve_alone
+from nearmetal.study.study_file import read
 
 
 def test_one_logs_in_as_root_or_as_whom_the_study_names() -> None:

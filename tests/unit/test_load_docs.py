@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from nearmetal.lab import probe
-from nearmetal.workloads._httperf_output import ERROR_CLASSES
+from nearmetal.workloads.httperf.output import ERROR_CLASSES
 
 ROOT = Path(__file__).parents[2]
 MANUAL = (ROOT / "docs" / "load.md").read_text()

@@ -9,10 +9,10 @@ from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import making
 from nearmetal.run.booted import ProvisionedBoot
-from nearmetal.study import read
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "placed"

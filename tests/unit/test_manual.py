@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.manual import PAGES, parse_page, read_entries
+from nearmetal.console.manual import PAGES, parse_page, read_entries
 from tests.command_line import called
 
 ROOT = Path(__file__).parents[2]

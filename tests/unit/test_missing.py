@@ -13,9 +13,9 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Description, EnvironmentSpec, Finding, MachineSpec, Site, Study
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import missing
-from nearmetal.study import read
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "asked"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import files
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.containers.image import lacking
 from nearmetal.lab.qemu import own_disk
@@ -15,6 +14,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.login import refuse_unusable
 from nearmetal.lab.vmware.account import Account
 from nearmetal.model import HostSpec, MachineSpec
+from nearmetal.system import files
 
 
 def of_a_key(path: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from nearmetal import plan as planning
 from nearmetal.analysis.paired_noise import (
     MOST_REPEATS,
     choose_repeats,
@@ -14,10 +13,11 @@ from nearmetal.analysis.paired_noise import (
     measure_noise,
     scale_noise,
 )
-from nearmetal.blocks import plan_blocks
 from nearmetal.model import Response, TrialRecord
+from nearmetal.planning import plan as planning
 from nearmetal.store.manifest import Manifest
-from nearmetal.study import read
+from nearmetal.study.blocks import plan_blocks
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "varied"

@@ -36,6 +36,6 @@ def test_what_is_wrong_is_still_a_status_with_all_closed() -> None:
 
 
 def test_a_program_of_ours_has_streams_where_we_had_none() -> None:
-    program = "from nearmetal import pipes; pipes.be_patient(); import subprocess; subprocess.run(['cat', '-'])"
+    program = "from nearmetal.system import pipes; pipes.be_patient(); import subprocess; subprocess.run(['cat', '-'])"
     ended = shell(f'"$1" -c "{program}" <&- >&-')
     assert (ended.returncode, ended.stderr) == (0, b"")

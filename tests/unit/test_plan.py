@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearmetal import plan, plugins
+from nearmetal import plugins
 from nearmetal.analysis.sequential import looks
-from nearmetal.blocks import plan_block, plan_blocks
 from nearmetal.errors import BadInput
-from nearmetal.levels import format_assignment
 from nearmetal.model import BlockPlan, Plan, Study
+from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan, most_captured
-from nearmetal.study import read
+from nearmetal.study.blocks import plan_block, plan_blocks
+from nearmetal.study.levels import format_assignment
+from nearmetal.study.study_file import read
 from tests.unit.study_text import GOOD
 
 SECOND = '\n[[workloads]]\nname = "sums"\nkind = "sysbench"\ntest = "cpu"\n[design]'
@@ -112,7 +113,7 @@ GOLDEN_IDS = ["de920089d08c90e8", "3abcb81c07d16461"]
 
 def test_another_hash_seed_gives_the_same_plan() -> None:
     script = (
-        "import sys; from nearmetal import plan, study; "
+        "import sys; from nearmetal.planning import plan; from nearmetal.study import study_file as study; "
         "print(plan.make_plan(study.read(sys.stdin.read(), 's.toml')).model_dump_json())"
     )
     said = [

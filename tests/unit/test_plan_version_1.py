@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import plan as planning
-from nearmetal.blocks import plan_block, plan_blocks
 from nearmetal.model import Study
-from nearmetal.plan import digest_study
+from nearmetal.planning import plan as planning
+from nearmetal.planning.plan import digest_study
 from nearmetal.run.boot import trial_seed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.upgrade import upgrade_v1
+from nearmetal.study.blocks import plan_block, plan_blocks
 from tests.golden import make_run
 
 KEPT = Path(__file__).parent.parent / "golden" / "version_1"

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearmetal import plan as planning
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.predecessors import PredecessorEffects, predecessor_p
 from nearmetal.analysis.responses import arms_of_study
-from nearmetal.blocks import plan_blocks
 from nearmetal.model import Plan, TrialRecord
-from nearmetal.study import read
+from nearmetal.planning import plan as planning
+from nearmetal.study.blocks import plan_blocks
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "carried"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from nearmetal.commands import compare as compare_commands
 from nearmetal.commands import runs as runs_commands
-from nearmetal.printing import console_for, print_beside
+from nearmetal.console.printing import console_for, print_beside
 from tests.golden.make_run import FOLDER
 
 STEERS = "tap\x1b]0;other\x07\x1b[2J\x9b\u202e 7"

@@ -20,7 +20,7 @@ from nearmetal.errors import TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, LinkSpec, MachineSpec
-from nearmetal.workloads._load_document import LoadDocument, parse
+from nearmetal.workloads._load.document import LoadDocument, parse
 from tests import captures
 from tests.ports import free_port
 from tests.unit.test_workloads_live import ThisHost

@@ -11,7 +11,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.commands import gathering
 from nearmetal.lab.qemu.console import LINES, MOST, Console
 from nearmetal.lab.site import LocalSite
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec, Site
 from tests.ssh_server import CLIENT, serving
 

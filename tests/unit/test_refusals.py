@@ -6,7 +6,8 @@ import sys
 import click
 import pytest
 
-from nearmetal import cli, refusals
+from nearmetal import cli
+from nearmetal.console import refusals
 
 
 def refused(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

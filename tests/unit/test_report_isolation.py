@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from nearmetal import plan as planning
 from nearmetal import studies
-from nearmetal.blocks import plan_blocks
 from nearmetal.model import Artifact, BootRecord, MachineRecord, Response, TrialAddress, TrialRecord, TrialStatus
+from nearmetal.planning import plan as planning
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.connections import ROWS, of_httperf, of_load
@@ -18,9 +17,10 @@ from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.studies import published
-from nearmetal.study import read as read_study
+from nearmetal.study.blocks import plan_blocks
+from nearmetal.study.study_file import read as read_study
 from nearmetal.workloads import noise as noise_workload
-from nearmetal.workloads._httperf_output import parse_figures
+from nearmetal.workloads.httperf.output import parse_figures
 
 from .workloads_stage import golden
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nearmetal.model import Artifact, TrialRecord
-from nearmetal.observers._usage_samples import Own, Span, average_samples, parse_samples
+from nearmetal.observers.usage.samples import Own, Span, average_samples, parse_samples
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Quantity, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.usage import plugin

@@ -7,7 +7,7 @@ from hypothesis import given, strategies
 from rich.console import Console
 
 from nearmetal.analysis.results import Analysis, LastLook, Pair, Verdict
-from nearmetal.manual import read_entries
+from nearmetal.console.manual import read_entries
 from nearmetal.model import Level, ResponseKind, TrialCounts, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels

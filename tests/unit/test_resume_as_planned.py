@@ -11,10 +11,10 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import PluginVersion
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
-from nearmetal.study import read
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.study_file import read
 from tests import journals
 from tests.order import mock_run
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from nearmetal.console.running_estimates import RunningEstimates
+from nearmetal.console.terminal import Watcher
 from nearmetal.run.events import BlockEnded, BlockStarted, BootStarted, Step, TrialEnded
-from nearmetal.running_estimates import RunningEstimates
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
-from nearmetal.terminal import Watcher
 from tests import plausible_run
 
 

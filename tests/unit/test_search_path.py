@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from nearmetal import search_path
+from nearmetal.system import search_path
 from tests.command_line import forked
 
 

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearmetal import evidence, plan_sight
-from nearmetal import plan as planning
 from nearmetal.analysis.degrees import count_disagreeing
 from nearmetal.analysis.sight import SPARE, EarlierRun, Evidence, find_noise, list_unknown, sights, size_blocks
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.slack import count_spare, warn_of_no_slack
 from nearmetal.errors import BadInput
-from nearmetal.measurement_digest import digest_measurement
 from nearmetal.model import Plan, Scale, Study
+from nearmetal.planning import evidence, power_words
+from nearmetal.planning import plan as planning
 from nearmetal.report.reading import read as read_run
 from nearmetal.report.sections import method
 from nearmetal.report.sizing import about_sizing
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import PairedNoise, Pilot, find_pilot, keep_pilot
-from nearmetal.study import locate_key, read
+from nearmetal.study.measurement_digest import digest_measurement
+from nearmetal.study.study_file import locate_key, read
 
 MADE = "2025-03-01T12:00:00+00:00"
 STUDY = """
@@ -144,7 +144,7 @@ def test_a_difference_in_a_unit_is_a_share_of_what_is_typical() -> None:
     assert web.blocks_wanted is not None and ratio.blocks_wanted is not None
     assert web.blocks_wanted == pytest.approx(ratio.blocks_wanted, abs=1)
     assert web.finds.smallest == pytest.approx(1000 * ratio.finds.smallest, rel=0.05)
-    assert "in throughput" in plan_sight.write_sentence(web, 0.02) and "/s" in plan_sight.write_sentence(web, 0.02)
+    assert "in throughput" in power_words.write_sentence(web, 0.02) and "/s" in power_words.write_sentence(web, 0.02)
 
 
 def test_auto_without_any_noise_is_refused_with_what_to_do() -> None:
@@ -202,10 +202,10 @@ def test_the_report_says_how_the_number_of_blocks_was_fixed() -> None:
 def test_advice_says_how_many_blocks_an_aim_takes() -> None:
     of = study("design.blocks=12")
     found = list(sights(planned(of), Evidence(BOTH), of.design))
-    told = plan_sight.about_aim(found, of.design)
+    told = power_words.about_aim(found, of.design)
     assert told is not None and told.startswith("detect 5 % with a power of 0.8 takes ")
     none = read(STUDY.replace('detect = "5%"', "").replace('"auto"', "12"), "sized")
-    assert plan_sight.about_aim(list(sights(planned(none), Evidence(BOTH), none.design)), none.design) is None
+    assert power_words.about_aim(list(sights(planned(none), Evidence(BOTH), none.design)), none.design) is None
 
 
 @pytest.mark.parametrize(
@@ -267,9 +267,9 @@ def test_one_sentence_tells_the_comparison_that_sees_the_least_of_a_workload_and
     web, primes = seen
     finds = web.finds.model_copy(update={"smallest": 2 * web.finds.smallest})
     worse = web.model_copy(update={"finds": finds})
-    told = list(plan_sight.write_sentences([web, worse, primes], study().design))
+    told = list(power_words.write_sentences([web, worse, primes], study().design))
     assert [line.split(":")[0] for line in told] == ["web", "primes"]
-    assert told[0] == plan_sight.write_sentence(worse, study().design.margin, 2)
+    assert told[0] == power_words.write_sentence(worse, study().design.margin, 2)
     assert "2 comparisons" in told[0] and "comparisons" not in told[1]
 
 

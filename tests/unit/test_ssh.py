@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned
 from nearmetal.lab.reached import answering
 from nearmetal.lab.ssh import commands as ssh_commands
-from nearmetal.lab.ssh import machine as ssh
+from nearmetal.lab.ssh import ssh_machine as ssh
 from tests.agent_server import needs_probe
 from tests.ports import free_port
 from tests.ssh_server import OTHER, endpoint, machine_at, serving

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import nearmetal
-from nearmetal import ssh_library
+from nearmetal.lab import ssh_library
 
 _IMPORT = """
 import tempfile
 def refuse(*given, **named): raise AssertionError("a temporary file")
 tempfile.NamedTemporaryFile = refuse
-from nearmetal.ssh_library import asyncssh
+from nearmetal.lab.ssh_library import asyncssh
 """
 
 

@@ -6,7 +6,7 @@ import asyncssh
 import pytest
 
 from nearmetal.errors import Unreachable
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec
 from tests.ssh_server import CLIENT, HOST, Server
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nearmetal.model import Description, EnvironmentSpec, MachineSpec, WorkloadSpec
-from nearmetal.resolve import resolve_alone, resolve_workload
 from nearmetal.store import version_1
+from nearmetal.study.resolve import resolve_alone, resolve_workload
 
 _UNDESCRIBED = Description(family=None, kernel=None, placement=None)
 

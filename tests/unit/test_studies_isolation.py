@@ -2,17 +2,19 @@
 
 import pytest
 
-from nearmetal import plan, studies, study
+from nearmetal import studies
 from nearmetal.model import Study
+from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.studies import published
+from nearmetal.study import study_file
 
 NAME = "cpu-isolation"
 FIFTEEN_MINUTES = 15 * 60.0
 
 
 def read(quick: bool = False) -> Study:
-    return study.read(studies.read_study_file(NAME), f"{NAME}.toml", quick=quick)
+    return study_file.read(studies.read_study_file(NAME), f"{NAME}.toml", quick=quick)
 
 
 def setting(what: str) -> float:

@@ -2,18 +2,20 @@
 
 import pytest
 
-from nearmetal import plan, studies, study, units
+from nearmetal import studies, units
 from nearmetal.model import Study
-from nearmetal.resolve import build_workload
+from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.studies import published
+from nearmetal.study import study_file
+from nearmetal.study.resolve import build_workload
 
 NAMES = ("virtual-vs-physical", "virtual-servers", "virtual-vs-physical-hosts", "shared-network")
 TWENTY_MINUTES = 20 * 60.0
 
 
 def read(name: str, quick: bool = False) -> Study:
-    return study.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
+    return study_file.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
 
 
 def setting(name: str, what: str) -> tuple[float, float]:

@@ -4,18 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import plan, studies, study, units
+from nearmetal import studies, units
 from nearmetal.model import Study
+from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.studies import published
-from nearmetal.workloads._sysbench_parameters import SysbenchParameters
+from nearmetal.study import study_file
+from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 
 NAME = "system-vs-os"
 TEN_MINUTES = 10 * 60.0
 
 
 def read(quick: bool = False) -> Study:
-    return study.read(studies.read_study_file(NAME), f"{NAME}.toml", quick=quick)
+    return study_file.read(studies.read_study_file(NAME), f"{NAME}.toml", quick=quick)
 
 
 def setting(what: str) -> float:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from nearmetal import study
-from nearmetal.plan import digest_study
+from nearmetal.planning.plan import digest_study
+from nearmetal.study import study_file
 from tests.unit.study_text import GOOD, refused
 
 
 def test_what_is_written_and_what_is_not() -> None:
-    read = study.read(GOOD, "s.toml")
+    read = study_file.read(GOOD, "s.toml")
     assert (read.machine.vcpus, read.machine.memory, read.link.rate) == (2, 512 * 2**20, 10**9)
     assert (read.design.margin, read.design.crossing, read.design.repeats) == (0.02, "full", 1)
     assert read.observe.capture is not None
@@ -258,7 +258,7 @@ def test_the_digest_is_of_what_is_asked_not_of_how_it_is_written() -> None:
     parts = GOOD.split("\n[")
     other = "\n[".join([parts[0], *reversed(parts[1:])])
     assert other != GOOD
-    same = study.read(other, "t.toml")
-    good = study.read(GOOD, "s.toml")
+    same = study_file.read(other, "t.toml")
+    good = study_file.read(GOOD, "s.toml")
     assert digest_study(same) == digest_study(good)
-    assert digest_study(study.read(GOOD, "s.toml", ["design.seed=2"])) != digest_study(good)
+    assert digest_study(study_file.read(GOOD, "s.toml", ["design.seed=2"])) != digest_study(good)

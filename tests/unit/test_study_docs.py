@@ -9,10 +9,12 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from nearmetal import evidence, model, plan, study
+from nearmetal import model
 from nearmetal.errors import BadInput
-from nearmetal.study_checks.comparison import MOST_TRIALS
-from nearmetal.study_text import keys_of
+from nearmetal.planning import evidence, plan
+from nearmetal.study import study_file
+from nearmetal.study.checks.comparison import MOST_TRIALS
+from nearmetal.study.text import keys_of
 from nearmetal.units import _RATES, _SIZES, _TIMES, AS_WRITTEN
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "study-file.md").read_text()
@@ -66,20 +68,20 @@ def test_every_key_is_there_with_its_default(
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_example_is_a_study(text: str) -> None:
-    assert plan.make_plan(evidence.open_number(study.read(text, "example.toml"))).contrasts
+    assert plan.make_plan(evidence.open_number(study_file.read(text, "example.toml"))).contrasts
     if "[quick" in text:
-        assert study.read(text, "example.toml", quick=True).design.blocks == 2
+        assert study_file.read(text, "example.toml", quick=True).design.blocks == 2
 
 
 def test_the_examples_show_crossed_and_nested_factors() -> None:
-    found = study.read(EXAMPLES[1], "nic-models.toml")
+    found = study_file.read(EXAMPLES[1], "nic-models.toml")
     assert len(plan.make_plan(found).treatments) == 2 * 2 * (1 + 1 + 2)
 
 
 def test_the_error_that_is_shown_is_what_is_said() -> None:
     (block,) = re.findall(r"```text\n(.*?)```", MANUAL, re.DOTALL)
     with pytest.raises(BadInput) as caught:
-        study.read(EXAMPLES[1].replace("memory =", "memroy ="), "nic-models.toml")
+        study_file.read(EXAMPLES[1].replace("memory =", "memroy ="), "nic-models.toml")
     assert block == f"nearmetal: {caught.value}\n"
 
 

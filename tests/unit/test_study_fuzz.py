@@ -12,11 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nearmetal import factors, plan, studies, study
+from nearmetal import studies
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
+from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
-from nearmetal.study_checks.comparison import MOST_TRIALS
+from nearmetal.study import factors, study_file
+from nearmetal.study.checks.comparison import MOST_TRIALS
 from tests.unit.study_text import GOOD
 
 NESTED = tomllib.loads(GOOD)
@@ -29,7 +31,7 @@ THOROUGH = settings(max_examples=3 * settings().max_examples, suppress_health_ch
 def answered(text: str, *overrides: str) -> Study | None:
     """Read it, and hold what is promised. A study that was read can also be planned and estimated."""
     try:
-        found = study.read(text, "s.toml", overrides)
+        found = study_file.read(text, "s.toml", overrides)
     except BadInput as error:
         if not error.where and overrides:
             raise

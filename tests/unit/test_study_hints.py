@@ -7,7 +7,7 @@ import pytest
 from nearmetal import studies
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.machine import image
-from nearmetal.study import read
+from nearmetal.study.study_file import read
 
 STUDY = studies.read_study_file("quickstart")
 

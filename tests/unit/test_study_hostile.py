@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lines import line_of_deeper
-from nearmetal.opened_study import read_study
-from nearmetal.study_text import DEEPEST
+from nearmetal.planning.opened_study import read_study
+from nearmetal.study.lines import line_of_deeper
+from nearmetal.study.text import DEEPEST
 from tests.unit.study_text import refused
 
 MEMORY = 400 * 2**20
@@ -38,7 +38,7 @@ HOSTILE = {
 }
 READ = """
 import sys
-from nearmetal import study
+from nearmetal.study import study_file as study
 from nearmetal.errors import BadInput
 try:
     study.read(sys.stdin.read(), "s.toml")

@@ -4,7 +4,7 @@ from operator import attrgetter
 
 import pytest
 
-from nearmetal import study
+from nearmetal.study import study_file
 from tests.unit.study_text import GOOD, line, refused
 
 SETTING = """name = "set"
@@ -88,9 +88,9 @@ def test_what_a_factor_sets_in_every_treatment_is_not_set_beside_it(
 ) -> None:
     factor = f'[factors.{name}]\nlevels = {levels}\nsets = "{key}"\n'
     text = GOOD.replace("[machine]", f"{factor}[machine]")
-    assert name in study.read(text, "s.toml").factors
+    assert name in study_file.read(text, "s.toml").factors
     error = refused(text, overrides=[f"{key}={value}"])
     assert error.what == f"the factor `{name}` sets `{key}` in every treatment, so that this does nothing"
     assert error.where == f"s.toml, --set {key}={value}"
     somewhere = GOOD.replace("[machine]", f"{factor}when = {{ workers = 4 }}\n[machine]")
-    assert attrgetter(key)(study.read(somewhere, "s.toml", [f"{key}={value}"])) == read
+    assert attrgetter(key)(study_file.read(somewhere, "s.toml", [f"{key}={value}"])) == read

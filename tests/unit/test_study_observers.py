@@ -2,15 +2,16 @@
 
 import pytest
 
-from nearmetal import errors, factors, studies, study
+from nearmetal import errors, studies
 from nearmetal.model import CaptureSpec
-from nearmetal.resolve import Resolver
+from nearmetal.study import factors, study_file
+from nearmetal.study.resolve import Resolver
 from tests.unit.study_text import GOOD, line, refused
 
 
 def test_whether_an_observer_watches_is_a_factor_of_any_name() -> None:
     text = GOOD.replace("[machine]", '[factors.tap]\nlevels = [false, true]\nsets = "observe.capture"\n[machine]')
-    read = study.read(text, "s.toml")
+    read = study_file.read(text, "s.toml")
     assert read.factors["tap"].levels == (False, True)
     asked = [(one["tap"], Resolver(read).ask_treatment(one).observe.capture) for one in factors.treatments_of(read)]
     assert {tap for tap, _ in asked} == {False, True}
@@ -27,7 +28,7 @@ sets = "observe.capture.inside"
 
 
 def test_how_captures_are_made_is_a_factor() -> None:
-    read = study.read(GOOD.replace("[machine]", CAPTURED), "s.toml")
+    read = study_file.read(GOOD.replace("[machine]", CAPTURED), "s.toml")
     found = [
         (treatment["snap"], treatment["inside"], Resolver(read).ask_treatment(treatment).observe.capture)
         for treatment in factors.treatments_of(read)
@@ -72,7 +73,7 @@ def test_captures_that_are_not_made_are_not_varied() -> None:
     assert refused(whether).what == error.what
     nested = whether.replace("levels = [64", "when = { capture = true }\nlevels = [64")
     nested = nested.replace("levels = [false", "when = { capture = true }\nlevels = [false")
-    treatments = factors.treatments_of(study.read(nested, "s.toml"))
+    treatments = factors.treatments_of(study_file.read(nested, "s.toml"))
     assert {(one["capture"], one.get("snap"), one.get("inside")) for one in treatments} == {
         (False, None, None),
         *((True, snap, inside) for snap in (64, 256) for inside in (False, True)),
@@ -81,7 +82,9 @@ def test_captures_that_are_not_made_are_not_varied() -> None:
 
 def test_a_level_that_switches_an_observer_on_leaves_its_settings_to_be_set() -> None:
     source = studies.read_study_file("probe-cost")
-    read = study.read(source, "p.toml", ['observe.usage="100ms"', 'observe.capture={ ring = true, limit = "1GiB" }'])
+    read = study_file.read(
+        source, "p.toml", ['observe.usage="100ms"', 'observe.capture={ ring = true, limit = "1GiB" }']
+    )
     assert read.observe.chosen["usage"] == 0.1
 
 
@@ -89,6 +92,6 @@ def test_levels_of_an_observer_are_the_same_by_what_the_study_says_of_it() -> No
     text = GOOD.replace("workers = [1, 4]", 'workers = [1, 4]\nusage = [false, true, "1s"]')
     assert text != GOOD
     said = text.replace("[observe]", '[observe]\nusage = "100ms"')
-    assert study.read(said, "s.toml").factors["usage"].levels == (False, True, "1s")
+    assert study_file.read(said, "s.toml").factors["usage"].levels == (False, True, "1s")
     with pytest.raises(errors.BadInput, match="the levels true and '100ms' of `usage` are the same"):
-        study.read(said.replace('"1s"]', '"100ms"]'), "s.toml")
+        study_file.read(said.replace('"1s"]', '"100ms"]'), "s.toml")

@@ -2,14 +2,14 @@
 
 import pytest
 
-from nearmetal import study
 from nearmetal.errors import BadInput
 from nearmetal.model import SequentialBlocks, Study
+from nearmetal.study import study_file
 from tests.unit.study_text import GOOD, line, refused
 
 
 def read(*overrides: str, quick: bool = False) -> Study:
-    return study.read(GOOD, "s.toml", overrides, quick)
+    return study_file.read(GOOD, "s.toml", overrides, quick)
 
 
 def test_the_command_line_sets_keys_of_any_depth_and_type() -> None:
@@ -71,21 +71,21 @@ def test_a_number_for_a_text_is_told_with_how_the_text_is_written(
     old: str, new: str, overrides: list[str], place: str, remedy: str | None
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        study.read(GOOD.replace(old, new, 1), "good.toml", overrides)
+        study_file.read(GOOD.replace(old, new, 1), "good.toml", overrides)
     assert caught.value.where == place
     assert caught.value.remedy == (remedy or """it must be a text: write --set 'machine.image="true"'""")
 
 
 def test_an_environment_without_a_kind_is_told_kinds_of_environments() -> None:
     with pytest.raises(BadInput, match=r"`environments.metal.kind` is missing") as caught:
-        study.read(GOOD, "good.toml", ["environments.metal.runtime=runsc"])
+        study_file.read(GOOD, "good.toml", ["environments.metal.runtime=runsc"])
     assert caught.value.remedy.startswith('add it: kind = "host", or another of docker, host, libvirt')
     assert "http" not in caught.value.remedy
 
 
 def test_a_workload_without_a_kind_is_told_one_of_workloads() -> None:
     with pytest.raises(BadInput, match=r"`workloads.0.kind` is missing") as caught:
-        study.read(GOOD.replace('kind = "http"\n', ""), "good.toml")
+        study_file.read(GOOD.replace('kind = "http"\n', ""), "good.toml")
     assert caught.value.remedy == 'add it: kind = "http"'
 
 
@@ -96,7 +96,7 @@ def test_the_text_that_was_read_first_stays_as_it_is() -> None:
 
 def test_a_key_of_a_workload_is_set_by_the_workloads_name() -> None:
     text = GOOD + '[[workloads]]\nname = "a.b"\nkind = "http"\nduration = "1s"\n'
-    set_ = study.read(text, "s.toml", ["workloads.web.duration=5s", 'workloads."a.b".workers=3'])
+    set_ = study_file.read(text, "s.toml", ["workloads.web.duration=5s", 'workloads."a.b".workers=3'])
     assert [workload.parameters.get("duration") for workload in set_.workloads] == ["5s", "1s"]
     assert [workload.parameters.get("workers") for workload in set_.workloads] == ["{workers}", 3]
     web = read('workloads.web={primary = "latency_p50"}').workloads[0]
@@ -126,7 +126,7 @@ def test_what_of_a_workload_cannot_be_set_is_told_with_the_option(override: str,
 
 def test_a_workload_of_the_quick_version_alone_is_set_there_alone() -> None:
     text = GOOD + '[[quick.workloads]]\nname = "n"\nkind = "http"\n'
-    quick = study.read(text, "s.toml", ["workloads.n.duration=3s"], quick=True)
+    quick = study_file.read(text, "s.toml", ["workloads.n.duration=3s"], quick=True)
     assert quick.workloads[1].parameters == {"duration": "3s"}
     assert "there is no workload 'n'" in refused(text, overrides=["workloads.n.duration=3s"]).what
 
@@ -135,10 +135,10 @@ def test_quick_lays_its_table_over_the_others() -> None:
     assert read(quick=True).design.blocks == 2
     assert read("design.blocks=5", quick=True).design.blocks == 5
     text = GOOD + '[[quick.workloads]]\nname = "web"\nduration = "2s"\n[[quick.workloads]]\nname = "n"\nkind = "http"\n'
-    quick = study.read(text, "s.toml", quick=True)
+    quick = study_file.read(text, "s.toml", quick=True)
     assert [workload.name for workload in quick.workloads] == ["web", "n"]
     assert quick.workloads[0].parameters["duration"] == "2s"
-    assert study.read(text, "s.toml").workloads[0].parameters["duration"] == "1s"
+    assert study_file.read(text, "s.toml").workloads[0].parameters["duration"] == "1s"
 
 
 @pytest.mark.parametrize(

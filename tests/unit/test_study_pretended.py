@@ -2,17 +2,17 @@
 
 import pytest
 
-from nearmetal import study
+from nearmetal.study import study_file
 from tests.unit.study_text import GOOD, refused
 
 
 def test_a_table_called_after_a_kind_is_of_that_kind_unless_it_names_another() -> None:
     text = GOOD.replace("[environments.slow]\nkind", "[environments.mock]\nspeed = 0.9\n[environments.host]\nkind")
     text = text.replace('"slow"', '"mock", "host"', 1).replace('environment = "slow"', 'environment = "host"')
-    read = study.read(text, "s.toml")
+    read = study_file.read(text, "s.toml")
     assert (read.environment("mock").kind, read.environment("mock").options) == ("mock", {"speed": 0.9})
     assert (read.environment("host").kind, read.environment("host").options) == ("mock", {"speed": 0.5})
-    set_by_hand = study.read(GOOD, "s.toml", ["environments.mock.speed=0.7"])
+    set_by_hand = study_file.read(GOOD, "s.toml", ["environments.mock.speed=0.7"])
     assert set_by_hand.environment("mock").options == {"speed": 0.7}
 
 
@@ -28,7 +28,7 @@ def test_a_table_called_after_a_kind_is_of_that_kind_unless_it_names_another() -
 )
 def test_clients_are_pretended_where_every_machine_under_test_is(levels: str, more: str, clients: str) -> None:
     workload = "[[workloads]]\nname = 'w'\nkind = 'http'\n"
-    read = study.read(f"name = 'x'\n[factors]\nenvironment = {levels}\n{more}\n{workload}", "x.toml")
+    read = study_file.read(f"name = 'x'\n[factors]\nenvironment = {levels}\n{more}\n{workload}", "x.toml")
     assert read.clients.environment == clients
 
 

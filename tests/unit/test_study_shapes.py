@@ -5,7 +5,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import Level, MachineSpec
-from nearmetal.study import read
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "shapes"

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nearmetal import factors, study
+from nearmetal.study import factors, study_file
 from tests.unit.study_text import GOOD, refused
 
 
@@ -26,13 +26,13 @@ def test_forty_factors_of_ten_levels_are_refused_without_counting_them() -> None
 
 def test_nested_factors_count_only_where_they_apply() -> None:
     inner = '[factors.cpu]\nlevels = [1, 2]\nsets = "machine.vcpus"\nwhen = { nic = "e1000" }\n[machine]'
-    read = study.read(GOOD.replace("[machine]", inner), "s.toml")
+    read = study_file.read(GOOD.replace("[machine]", inner), "s.toml")
     # base: 2 levels of workers; slow: 2 with virtio-net, and with e1000 2 x 2
     assert factors.number_of_treatments(read, 10**6) == len(list(factors.treatments_of(read))) == 8
 
 
 def test_one_at_a_time_keeps_a_huge_study_small() -> None:
-    read = study.read(many(40, 10) + '[design]\ncrossing = "one-at-a-time"\n', "s.toml")
+    read = study_file.read(many(40, 10) + '[design]\ncrossing = "one-at-a-time"\n', "s.toml")
     assert factors.number_of_treatments(read, 10**6) == 1 + 40 * 9
 
 
@@ -45,4 +45,4 @@ def test_more_factors_than_calls_may_be_nested_are_read_without_recursion(reques
     count = 400
     sys.setrecursionlimit(count - 10)  # fewer than Python's thousand: the time grows with the square of the factors
     request.addfinalizer(lambda: sys.setrecursionlimit(deepest))
-    assert len(study.read(many(count, 1), "s.toml").factors) == count + 1
+    assert len(study_file.read(many(count, 1), "s.toml").factors) == count + 1

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import plan, study
 from nearmetal.model import VIRTUAL_HARDWARE, MachineSpec
+from nearmetal.planning import plan
 from nearmetal.run import verify
-from nearmetal.study_checks.treatments import find_idle_keys
+from nearmetal.study import study_file
+from nearmetal.study.checks.treatments import find_idle_keys
 from tests.command_line import called
 from tests.unit.study_text import refused
 
@@ -37,15 +38,15 @@ def test_hardware_is_not_varied_where_there_is_none(key: str) -> None:
     error = refused(compared(f'{key} = ["{one}", "{other}"]'))
     assert error.where == "s.toml:4" and "'host'" in error.what and 'environment = ["qemu"]' in error.remedy
     # One level compares nothing, and what is varied where it means something is in order.
-    study.read(compared(f'{key} = ["{one}"]'), "s.toml")
+    study_file.read(compared(f'{key} = ["{one}"]'), "s.toml")
     nested = f'[factors.{key}]\nlevels = ["{one}", "{other}"]\nwhen = {{ environment = "qemu" }}'
-    study.read(compared(nested), "s.toml")
+    study_file.read(compared(nested), "s.toml")
 
 
 def test_tunnels_are_not_varied_on_one_host() -> None:
     far = '[hosts.far]\nssh = "far"\n[clients]\nhost = "far"'
     assert "on one host" in refused(compared('tunnel = ["vxlan", "gre"]')).what
-    study.read(compared('tunnel = ["vxlan", "gre"]', far), "s.toml")
+    study_file.read(compared('tunnel = ["vxlan", "gre"]', far), "s.toml")
 
 
 def test_kernel_arguments_are_varied_where_a_machine_has_a_kernel_of_its_own() -> None:
@@ -59,7 +60,7 @@ when = { environment = "qemu" }
 name = "web"
 kind = "http"
 """
-    told = [one.server.kernel_arguments for one in plan.make_plan(study.read(text, "s.toml")).resolved]
+    told = [one.server.kernel_arguments for one in plan.make_plan(study_file.read(text, "s.toml")).resolved]
     assert told == [(), (), ("mitigations=off", "quiet")]
     error = refused(text.replace('when = { environment = "qemu" }\n', ""))
     assert error.what == "`kernel_arguments` is varied for 'host', to which machine.kernel_arguments means nothing"
@@ -90,7 +91,7 @@ def test_a_network_is_varied_for_containers_on_the_hosts_kernel_alone() -> None:
     text = compared('network = ["lab", "bridge"]')
     error = refused(text)
     assert "varied for 'host', to which machine.network means nothing" in error.what
-    study.read(text.replace('["host", "qemu"]', '["docker", "podman"]'), "s.toml")
+    study_file.read(text.replace('["host", "qemu"]', '["docker", "podman"]'), "s.toml")
     sandboxed = '[environments.sandboxed]\nkind = "docker"\nruntime = "runsc"'
     error = refused(compared('network = ["lab", "bridge"]', sandboxed).replace('["host", "qemu"]', '["sandboxed"]'))
     assert error.where == "s.toml:4" and "network stack of their own" in error.what
@@ -104,9 +105,9 @@ def test_a_board_is_written_once() -> None:
 
 def test_a_key_that_means_nothing_to_any_machine_is_told(tmp_path: Path) -> None:
     text = compared("", '[machine]\nnic = "e1000"\nkernel_arguments = ["quiet"]\nmemory = "256MiB"')
-    assert find_idle_keys(study.read(text, "s.toml")) == []
+    assert find_idle_keys(study_file.read(text, "s.toml")) == []
     hosts = text.replace('["host", "qemu"]', '["host", "docker"]')
-    assert find_idle_keys(study.read(hosts, "s.toml")) == ["kernel_arguments", "nic"]
+    assert find_idle_keys(study_file.read(hosts, "s.toml")) == ["kernel_arguments", "nic"]
     file = tmp_path / "s.toml"
     file.write_text(hosts)
     assert json.loads(called("plan", str(file), "--json").stdout)["idle_keys"] == ["kernel_arguments", "nic"]

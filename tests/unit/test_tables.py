@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from nearmetal.tables import TextColumn, fit_table
+from nearmetal.console.tables import TextColumn, fit_table
 
 COLUMNS = (TextColumn("image"), TextColumn("digest"), TextColumn(""), TextColumn("size", is_of_numbers=True))
 ROWS = (("lab", "c7ce62bc4dca", "current", "890 MiB"), ("later-kernel", "8ef1c1bc4dca", "old", "13.4 MiB"))

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from nearmetal.commands import run as run_commands
+from nearmetal.console.terminal import Watcher
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run.events import (
     BlockStarted,
@@ -22,7 +23,6 @@ from nearmetal.run.events import (
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.store.progress import RunProgress
-from nearmetal.terminal import Watcher
 from tests.golden.make_run import FOLDER
 
 

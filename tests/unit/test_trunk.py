@@ -11,9 +11,9 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab.networks import network, trunk
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import shape
-from nearmetal.study import read
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "placed"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.site import LocalSite
-from nearmetal.observers import _usage_exits
 from nearmetal.observers.usage import _rates
+from nearmetal.observers.usage import exits as usage_exits
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ async def test_exits_are_read_where_they_are(
 ) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    monkeypatch.setattr(_usage_exits, "FOLDER", str(tmp_path))
-    assert await _usage_exits.read_exits(LocalSite()) == counted
-    monkeypatch.setattr(_usage_exits, "FOLDER", str(tmp_path / "none"))
-    assert await _usage_exits.read_exits(LocalSite()) == {}
+    monkeypatch.setattr(usage_exits, "FOLDER", str(tmp_path))
+    assert await usage_exits.read_exits(LocalSite()) == counted
+    monkeypatch.setattr(usage_exits, "FOLDER", str(tmp_path / "none"))
+    assert await usage_exits.read_exits(LocalSite()) == {}
 
 
 def test_exits_are_told_for_each_second() -> None:

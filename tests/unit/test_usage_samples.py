@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nearmetal.model import CPU_STATES
-from nearmetal.observers._usage_samples import Own, Span, average_samples, parse_samples
+from nearmetal.observers.usage.samples import Own, Span, average_samples, parse_samples
 
 from .workloads_stage import golden
 

@@ -14,7 +14,7 @@ from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.lab.vagrant.project import Project
 from nearmetal.model import EnvironmentSpec, Finding, Handle, HostSpec, MachineSpec, Order
-from nearmetal.study import read
+from nearmetal.study.study_file import read
 from tests import fake_vagrant
 from tests.fake_vagrant import FakeVagrant
 

@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal.model import CpuModel, Handle, Hardware, MachineImage, MachineSpec, Monitoring, VirtualDisk
 from nearmetal.run import verify
-from nearmetal.study_checks.levels import MODELS
+from nearmetal.study.checks.levels import MODELS
 
 SPEC = MachineSpec(nic="e1000")
 CONTAINER = Handle(kind="theirs", name="m", site="local")

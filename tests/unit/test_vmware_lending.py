@@ -15,7 +15,7 @@ from nearmetal.lab.borrowed import behind as behind_ssh
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import Account
-from nearmetal.lab.vmware.machine import Reconfiguration, Shape, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import Reconfiguration, Shape, VsphereMachine
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, MachineSpec, Order, Provision, Recorder
 
 FOUND = Shape(vcpus=4, cores=1, memory=2048, nic="e1000e")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nearmetal.lab.vmware import machine as machines
-from nearmetal.lab.vmware.machine import Loan, Reconfiguration, Shape, VsphereMachine
+from nearmetal.lab.vmware import vmware_machine as machines
+from nearmetal.lab.vmware.vmware_machine import Loan, Reconfiguration, Shape, VsphereMachine
 from nearmetal.model import MachineSpec, Provision
 
 FOUND = Shape(vcpus=4, cores=2, memory=2048, nic="e1000e")

@@ -9,8 +9,8 @@ from nearmetal.errors import BadInput
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware.account import Account
 from nearmetal.model import EnvironmentSpec, MachineSpec
-from nearmetal.resolve import collect_hosts, resolve_alone
-from nearmetal.study import read
+from nearmetal.study.resolve import collect_hosts, resolve_alone
+from nearmetal.study.study_file import read
 
 STUDY = """
 name = "vsphere"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nearmetal.model import ResponseKind, WorkloadSpec
-from nearmetal.resolve import build_workload
+from nearmetal.study.resolve import build_workload
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
 

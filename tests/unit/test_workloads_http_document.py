@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, find_blame
-from nearmetal.workloads import _load_document as load_document
+from nearmetal.workloads._load import document as load_document
 from tests.unit.http_load import CLOSED, REFUSED, changed, measured, server, value, workload
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
 

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from nearmetal.errors import ToolFailed
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads._http_parameters import HttpParameters
 from nearmetal.workloads.http import Http
+from nearmetal.workloads.http.parameters import HttpParameters
 
 RAMP = {"mode": "ramp", "from": 1, "step": 1, "to": 20}
 

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Measurement, Workload
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads import _httperf_output as output
-from nearmetal.workloads._httperf_parameters import HttperfParameters
-from nearmetal.workloads.httperf import SLACK, Httperf
+from nearmetal.workloads.httperf import SLACK, Httperf, output
+from nearmetal.workloads.httperf.parameters import HttperfParameters
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
 NORMAL = golden("httperf/normal.out").decode()

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, LinkSpec, Measurement
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
 from nearmetal.workloads.iperf3 import STARTS, Iperf3
+from nearmetal.workloads.iperf3.parameters import Iperf3Parameters
 from tests.unit.iperf3_runs import TCP, workload
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 

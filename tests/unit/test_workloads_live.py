@@ -13,7 +13,7 @@ from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Measurement, Running, Site, WorkloadSpec
-from nearmetal.resolve import build_workload
+from nearmetal.study.resolve import build_workload
 from tests.conftest import WORKER
 
 pytestmark = pytest.mark.live

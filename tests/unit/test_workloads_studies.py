@@ -4,12 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from nearmetal import plan, studies, study
+from nearmetal import studies
 from nearmetal.analysis.slack import count_spare
-from nearmetal.blocks import plan_blocks
 from nearmetal.commands.demo import RUN
 from nearmetal.errors import BadInput
-from nearmetal.resolve import build_workload
+from nearmetal.planning import plan
+from nearmetal.study import study_file
+from nearmetal.study.blocks import plan_blocks
+from nearmetal.study.resolve import build_workload
 
 FIVE_MINUTES = 300.0
 BOOT = {"host": 0.5, "docker": 1.0, "qemu": 8.0}
@@ -29,25 +31,25 @@ def test_a_study_that_is_not_there_is_told_with_what_is() -> None:
 @pytest.mark.parametrize("name", studies.list_names())
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_study_reads_and_plans(name: str, quick: bool) -> None:
-    read = study.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
+    read = study_file.read(studies.read_study_file(name), f"{name}.toml", quick=quick)
     assert read.name == name
     assert plan.make_plan(read).blocks
 
 
 @pytest.mark.parametrize("name", studies.list_names())
 def test_three_blocks_of_each_study_may_disagree(name: str) -> None:
-    spare = count_spare(plan.make_plan(study.read(studies.read_study_file(name), f"{name}.toml")))
+    spare = count_spare(plan.make_plan(study_file.read(studies.read_study_file(name), f"{name}.toml")))
     assert spare is not None and spare >= 3
 
 
 def test_the_demo_of_quickstart_has_slack_for_its_six_verdicts_and_fits_in_five_minutes() -> None:
     (blocks,) = [given for before, given in pairwise(RUN) if before == "--blocks"]
-    read = study.read(studies.read_study_file("quickstart"), "quickstart.toml", [f"design.blocks={blocks}"])
+    read = study_file.read(studies.read_study_file("quickstart"), "quickstart.toml", [f"design.blocks={blocks}"])
     made = plan.make_plan(read)
     assert len(made.contrasts) == 6
     assert (
         made.blocks
-        == plan.make_plan(study.read(studies.read_study_file("quickstart"), "quickstart.toml")).looks[0].blocks
+        == plan.make_plan(study_file.read(studies.read_study_file("quickstart"), "quickstart.toml")).looks[0].blocks
         == 12
     )
     assert count_spare(made) == 3

@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Measurement, Workload
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads import sysbench
-from nearmetal.workloads._sysbench_parameters import SysbenchParameters
-from nearmetal.workloads.sysbench import SLACK, Sysbench
+from nearmetal.workloads.sysbench import SLACK, Sysbench, output
+from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
 FOLDER = "/var/tmp/server0-sysbench"

@@ -8,8 +8,8 @@ import pytest
 
 from nearmetal.model import Completed, Measurement
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 from nearmetal.workloads.sysbench import Sysbench
+from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
 FOLDER = "/var/tmp/server0-sysbench"

@@ -4,22 +4,20 @@ from collections.abc import Mapping
 
 from nearmetal import plugins
 from nearmetal.model import ResponseKind
-from nearmetal.workloads import (
-    _httperf_responses,
-    _iperf3_responses,
-    _load_responses,
-    _sysbench_responses,
-    ping,
-)
-from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
-from nearmetal.workloads._sysbench_parameters import SysbenchParameters
+from nearmetal.workloads import ping
+from nearmetal.workloads._load import responses as load_responses
+from nearmetal.workloads.httperf import responses as httperf_responses
+from nearmetal.workloads.iperf3 import responses as iperf3_responses
+from nearmetal.workloads.iperf3.parameters import Iperf3Parameters
+from nearmetal.workloads.sysbench import responses as sysbench_responses
+from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 
 KINDS: dict[str, Mapping[str, ResponseKind]] = {
-    "http": {**_load_responses.RATE, **_load_responses.RAMP},
-    "httperf": _httperf_responses.KINDS,
-    "iperf3": _iperf3_responses.list_kinds(Iperf3Parameters()),
+    "http": {**load_responses.RATE, **load_responses.RAMP},
+    "httperf": httperf_responses.KINDS,
+    "iperf3": iperf3_responses.list_kinds(Iperf3Parameters()),
     "ping": ping.RESPONSES,
-    "sysbench": _sysbench_responses.list_kinds(SysbenchParameters.model_validate({"test": "cpu"})),
+    "sysbench": sysbench_responses.list_kinds(SysbenchParameters.model_validate({"test": "cpu"})),
 }
 
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
 from nearmetal.analysis.responses import BOOT, Arm, Arms, mean
-from nearmetal.levels import format_assignment
 from nearmetal.model import Response, Scale, Warned
+from nearmetal.study.levels import format_assignment
 from nearmetal.units import show_share, show_unit
 
 FEWEST = 3

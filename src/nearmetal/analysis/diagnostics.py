@@ -18,9 +18,9 @@ from nearmetal.analysis.predecessors import PredecessorEffects
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
-from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment, Look, Plan, TrialRecord, TrialStatus, Warned, identify_assignment
 from nearmetal.store import version_1
+from nearmetal.study.levels import format_assignment
 
 ALARM_PRIMARY = 0.05
 ALARM_EXPLORATORY = 0.01

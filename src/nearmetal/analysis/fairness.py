@@ -8,9 +8,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from nearmetal.analysis.results import IDENTICAL, FairnessRow
-from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment
 from nearmetal.store.manifest import MachineFacts
+from nearmetal.study.levels import format_assignment
 from nearmetal.units import show_size
 
 Facts = dict[tuple[str, str], Any]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nearmetal.analysis.responses import Key, key_of
-from nearmetal.hypervisor import name_hypervisor
 from nearmetal.model import Plan, Role, TrialRecord, Warned
+from nearmetal.model.hypervisor import name_hypervisor
 from nearmetal.store import version_1
 from nearmetal.store.manifest import Manifest
 

@@ -75,7 +75,7 @@ def plan(study: str, ask: bool, pilot: bool, available: bool, as_json: bool, **o
     boots of the study and keeps how much they vary, for this plan and later ones.
     """
     from nearmetal.commands import study as command
-    from nearmetal.opened_study import read_study
+    from nearmetal.planning.opened_study import read_study
 
     opened = read_study(study, **options)
     if pilot:
@@ -120,7 +120,7 @@ def run(
         return _run_on_own_engine()
     form = choose_format("run", form, as_json, bool(gates))
     from nearmetal.commands import run as command
-    from nearmetal.opened_study import read_study
+    from nearmetal.planning.opened_study import read_study
 
     return command.run(read_study(study, **options), output, available, form, gates, is_quiet, scheduler)
 

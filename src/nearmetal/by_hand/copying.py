@@ -22,7 +22,6 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from nearmetal import system_errors
 from nearmetal.by_hand.doors import build_command
 from nearmetal.by_hand.enter import (
     attach_machine,
@@ -35,11 +34,12 @@ from nearmetal.by_hand.enter import (
 from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
-from nearmetal.interrupts import list_ending_signals, run_until_done
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Door, Machine
+from nearmetal.system import system_errors
+from nearmetal.system.interrupts import list_ending_signals, run_until_done
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
 _HOME = "/root"

@@ -9,16 +9,16 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from nearmetal import pipes
 from nearmetal.by_hand import guard
 from nearmetal.by_hand.doors import build_command, open_door
 from nearmetal.by_hand.marked import Inside, MarkedProcesses, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.interrupts import list_ending_signals, run_until_done
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Completed, Door, Machine
+from nearmetal.system import pipes
+from nearmetal.system.interrupts import list_ending_signals, run_until_done
 
 _DAY = 86400.0
 

@@ -18,7 +18,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from nearmetal import plugins, system_errors
+from nearmetal import plugins
 from nearmetal.by_hand import ssh_config
 from nearmetal.by_hand.wanted import MachineRequest, choose_cpuset, parse_request, refuse_what_cannot_be
 from nearmetal.config import Paths
@@ -36,6 +36,7 @@ from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
 from nearmetal.run.preparing import lacks_image
 from nearmetal.say import meanwhile
+from nearmetal.system import system_errors
 
 
 def tell_waiter(**answer: Any) -> None:

@@ -5,10 +5,10 @@ One file for each machine that is up, and `ssh_config` that includes them all: k
 
 from pathlib import Path
 
-from nearmetal.files import replace_file
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines import openssh
 from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.system.files import replace_file
 
 
 def locate_file() -> Path:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import click
 
-from nearmetal import files
 from nearmetal.commands.output import check_output
+from nearmetal.console.printing import print_beside
 from nearmetal.errors import BadInput
-from nearmetal.printing import print_beside
 from nearmetal.report.figures import format_count, join_listing
 from nearmetal.store import journal, runs
 from nearmetal.store.bundle import About, pack_bundle
@@ -20,7 +19,8 @@ from nearmetal.store.checksum import add_checksum, without_checksum
 from nearmetal.store.claim import make_taken_error
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.verify import verify
-from nearmetal.study_files import collect_files
+from nearmetal.study.files import collect_files
+from nearmetal.system import files
 
 _ENDING = ".nearmetal.tar.gz"
 _FIRST_USER, _NOBODY = 1000, 65534

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nearmetal import pipes, system_errors
+from nearmetal.console.printing import console_for, print_beside, print_json
 from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
-from nearmetal.interrupts import run_until_done
-from nearmetal.printing import console_for, print_beside, print_json
+from nearmetal.system import pipes, system_errors
+from nearmetal.system.interrupts import run_until_done
 from nearmetal.units import show_size
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ async def _find_state(kept: "KeptMachine") -> "State":
 
 
 def print_machines(listed: "Sequence[MachineUp]") -> None:
-    from nearmetal.tables import TextColumn, fit_table
+    from nearmetal.console.tables import TextColumn, fit_table
 
     titles = ("machine", "environment", "state", "CPUs", "memory", "address", "made (UTC)")
     rows = [

@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import plan as planning
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.commands import run as run_commands
 from nearmetal.config import Paths
+from nearmetal.console.printing import console_for, print_beside, print_json, print_warning
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode, LeftAtOnce
-from nearmetal.interrupts import until_interrupted
-from nearmetal.opened_study import read_study
-from nearmetal.plan_sight import format_share
-from nearmetal.printing import console_for, print_beside, print_json, print_warning
+from nearmetal.planning import plan as planning
+from nearmetal.planning.opened_study import read_study
+from nearmetal.planning.power_words import format_share
 from nearmetal.report import figures, words
 from nearmetal.report.reading import read
 from nearmetal.report.sections import calibration
@@ -32,8 +32,8 @@ from nearmetal.store import calibrations, runs
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
-from nearmetal.study_text import did_you_mean
-from nearmetal.tables import TextColumn, fit_table
+from nearmetal.study.text import did_you_mean
+from nearmetal.system.interrupts import until_interrupted
 
 STUDY = "calibration"
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 
 from nearmetal.config import Paths
+from nearmetal.console.printing import console_for, print_json
 from nearmetal.dashboard.following import mark_file
 from nearmetal.dashboard.host import CalibrationLine, HostState, MachineLine
 from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
-from nearmetal.interrupts import until_interrupted
 from nearmetal.lab.machines import kept
-from nearmetal.printing import console_for, print_json
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.system.interrupts import until_interrupted
 
 _LAST_IN_LINE = 19
 """Of the kernel's priorities: what is measured on this host comes first."""

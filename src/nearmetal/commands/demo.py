@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
-from nearmetal.interrupts import list_ending_signals
 from nearmetal.store.folder import RunFolder
+from nearmetal.system.interrupts import list_ending_signals
 
 RUN = ("run", "quickstart", "--available", "--blocks", "12")
 """With a fixed number of blocks, those of the study's first look: five minutes at most where guests are emulated."""

@@ -2,11 +2,11 @@
 
 import click
 
+from nearmetal.console.manual import ManualEntry, read_entries
+from nearmetal.console.printing import folded_for_stdout
 from nearmetal.errors import BadInput
-from nearmetal.manual import ManualEntry, read_entries
 from nearmetal.plain import strip_controls
-from nearmetal.printing import folded_for_stdout
-from nearmetal.study_text import did_you_mean
+from nearmetal.study.text import did_you_mean
 
 _SHOWN = 200
 

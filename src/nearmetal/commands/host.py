@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from nearmetal.console.printing import console_for, print_beside, print_json, print_warning
 from nearmetal.errors import ExitCode, HostCannot, Interrupted
-from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.plain import strip_controls
-from nearmetal.printing import console_for, print_beside, print_json, print_warning
+from nearmetal.system.interrupts import run_until_done, until_interrupted
 
 _HANGING = 4
 """Columns of the mark before what was found."""
@@ -84,7 +84,7 @@ def clean_host(as_json: bool, lab: Path | None = None) -> int:
     """`lab`: the file of a lab on whose hosts is looked, too."""
     from nearmetal.lab.clean import CleanOutput, clean_everything, clean_hosts
     from nearmetal.lab.machines import kept
-    from nearmetal.lab_file import read_lab, read_lab_file
+    from nearmetal.study.lab_file import read_lab, read_lab_file
 
     hosts = None if lab is None else read_lab(read_lab_file(lab), str(lab))
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from nearmetal.config import Paths
+from nearmetal.console.printing import console_for, print_beside, print_json
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted, LeftAtOnce
-from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.lab import image, machine
 from nearmetal.lab.containers import copies
 from nearmetal.lab.containers.api import BRANDS
@@ -17,11 +18,10 @@ from nearmetal.lab.image.documents import BoxOutput, Built, ImageEntry, Images, 
 from nearmetal.lab.machines.kept import everything
 from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.vagrant import box as vagrant_box
-from nearmetal.printing import console_for, print_beside, print_json
 from nearmetal.report import figures
 from nearmetal.say import Say
-from nearmetal.tables import TextColumn, fit_table
-from nearmetal.temporary import temporary_folder
+from nearmetal.system.interrupts import run_until_done, until_interrupted
+from nearmetal.system.temporary import temporary_folder
 from nearmetal.units import show_size
 
 

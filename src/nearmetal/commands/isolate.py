@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from nearmetal import cpu_lists
+from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import ExitCode, HostCannot
-from nearmetal.interrupts import run_until_done
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.documents import (
@@ -31,7 +31,7 @@ from nearmetal.lab.cpus import cpuset
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
-from nearmetal.printing import console_for, print_json
+from nearmetal.system.interrupts import run_until_done
 
 BOOT_AGAIN = "boot this host again for the kernel's part"
 _OFF = "nearmetal isolate off"

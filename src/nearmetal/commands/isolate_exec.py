@@ -7,9 +7,9 @@ from typing import NoReturn
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.commands.isolate import must_be_root
 from nearmetal.errors import HostCannot
-from nearmetal.interrupts import run_until_done
 from nearmetal.isolate import standing
 from nearmetal.lab.site import LocalSite
+from nearmetal.system.interrupts import run_until_done
 
 
 def become_program(program: Sequence[str]) -> int:

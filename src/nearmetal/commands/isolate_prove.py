@@ -5,8 +5,8 @@ from functools import partial
 
 from nearmetal import cpu_lists
 from nearmetal.commands.isolate import must_be_root
+from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import HostCannot, Interrupted
-from nearmetal.interrupts import until_interrupted
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
@@ -16,8 +16,8 @@ from nearmetal.lab.cpus.hearing import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
-from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
+from nearmetal.system.interrupts import until_interrupted
 from nearmetal.workloads.noise import list_values
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from rich.text import Text
 
+from nearmetal.console.printing import console_for, print_beside, print_json, print_table
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import ExitCode, Interrupted
-from nearmetal.interrupts import until_interrupted
-from nearmetal.lab_file import read_lab, read_lab_file
 from nearmetal.model import Finding
 from nearmetal.plain import strip_controls
-from nearmetal.printing import console_for, print_beside, print_json, print_table
-from nearmetal.tables import TextColumn, fit_table
+from nearmetal.study.lab_file import read_lab, read_lab_file
+from nearmetal.system.interrupts import until_interrupted
 
 
 def doctor(lab: Path, as_json: bool) -> int:

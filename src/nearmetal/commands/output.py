@@ -5,9 +5,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from nearmetal import files, pipes
 from nearmetal.errors import BadInput
 from nearmetal.store.folder import RunFolder
+from nearmetal.system import files, pipes
 
 _STDOUT = Path("-")
 

@@ -6,21 +6,21 @@ from shlex import quote
 
 from rich.console import Console
 
-from nearmetal import plan as planning
 from nearmetal.analysis.paired_noise import choose_repeats_together, measure_noise
 from nearmetal.commands.run import make_watcher
 from nearmetal.config import Paths
-from nearmetal.interrupts import run_until_done, until_interrupted
-from nearmetal.measurement_digest import digest_measurement
+from nearmetal.console.printing import console_for, unfold_console
 from nearmetal.model import Study
-from nearmetal.opened_study import OpenedStudy
-from nearmetal.printing import console_for, unfold_console
+from nearmetal.planning import plan as planning
+from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report import figures, words
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import Pilot, keep_pilot
+from nearmetal.study.measurement_digest import digest_measurement
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.system.interrupts import run_until_done, until_interrupted
 from nearmetal.units import show_duration, show_share
 
 BOOTS = 6

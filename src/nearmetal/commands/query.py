@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from nearmetal.config import Paths
-from nearmetal.printing import console_for, print_json
+from nearmetal.console.printing import console_for, print_json
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.report import figures, words
 from nearmetal.report.cells import for_programs
 from nearmetal.store import query, runs
 from nearmetal.store.answered import document_of
-from nearmetal.tables import TextColumn, fit_table
 
 _WHAT_THERE_IS = """
 SELECT table_name AS "table", column_name AS "column", data_type AS type FROM duckdb_columns() WHERE NOT internal"""

@@ -12,31 +12,32 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from nearmetal import evidence, system_errors
-from nearmetal import plan as planning
 from nearmetal.commands.fleet import choose_engine
 from nearmetal.commands.runs import print_verdicts, say_how_to_go_on, write_report
 from nearmetal.commands.study import NOTHING_COMPARED, say_idle_keys, say_missing
+from nearmetal.console.printing import console_for, print_beside, print_json, unfold_console
+from nearmetal.console.running_estimates import RunningEstimates
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
-from nearmetal.interrupts import run_until_done, until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
-from nearmetal.opened_study import OpenedStudy
-from nearmetal.printing import console_for, print_beside, print_json, unfold_console
+from nearmetal.planning import evidence
+from nearmetal.planning import plan as planning
+from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report.sizing import about_sizing
-from nearmetal.resolve import resolve_treatments
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.run.progress import Progress
-from nearmetal.running_estimates import RunningEstimates
 from nearmetal.store import journal, runs
 from nearmetal.store.claim import make_taken_error
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress, seconds_each
+from nearmetal.study.resolve import resolve_treatments
+from nearmetal.system import system_errors
+from nearmetal.system.interrupts import run_until_done, until_interrupted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
     from nearmetal.analysis.gates import Gate
-    from nearmetal.terminal import Watcher
+    from nearmetal.console.terminal import Watcher
 
 
 def run(
@@ -155,7 +156,7 @@ def make_watcher(
     study: Study, plan: Plan, console: Console, before: Sequence[journal.Line] = (), is_measured: bool = False
 ) -> "Watcher":
     """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
-    from nearmetal.terminal import Watcher
+    from nearmetal.console.terminal import Watcher
 
     records = [one for one in before if isinstance(one, TrialRecord)]
     took = seconds_each(records)

@@ -10,15 +10,15 @@ import click
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import system_errors
 from nearmetal.commands.output import check_output, write_output
 from nearmetal.config import Paths
+from nearmetal.console.printing import console_for, print_json, print_table, print_warning, unfold_console
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import HostCannot
 from nearmetal.plain import strip_controls
-from nearmetal.printing import console_for, print_json, print_table, print_warning, unfold_console
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.tables import TextColumn, fit_table
+from nearmetal.system import system_errors
 
 if TYPE_CHECKING:
     from nearmetal.report.reading import ReportInput

@@ -9,32 +9,34 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import evidence, factors, plan_sight, studies
-from nearmetal import plan as planning
+from nearmetal import studies
+from nearmetal.console.printing import console_for, print_json, print_table, unfold_console
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode
-from nearmetal.interrupts import run_until_done
-from nearmetal.levels import format_assignment
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
 from nearmetal.model.services import SERVER
-from nearmetal.opened_study import OpenedStudy
 from nearmetal.plain import strip_controls
-from nearmetal.printing import console_for, print_json, print_table, unfold_console
+from nearmetal.planning import evidence, power_words
+from nearmetal.planning import plan as planning
+from nearmetal.planning.opened_study import OpenedStudy
+from nearmetal.planning.touched import TouchedFile, list_touched
 from nearmetal.report import figures
 from nearmetal.report.sizing import about_sizing
-from nearmetal.resolve import find_one_under_two_names, installed_names, resolve_treatments
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate_plan, most_captured
 from nearmetal.run.missing import Missing, by_finding
-from nearmetal.study import read
-from nearmetal.study_checks.treatments import find_idle_keys
-from nearmetal.tables import TextColumn, fit_table
-from nearmetal.touched import TouchedFile, list_touched
+from nearmetal.study import factors
+from nearmetal.study.checks.treatments import find_idle_keys
+from nearmetal.study.levels import format_assignment
+from nearmetal.study.resolve import find_one_under_two_names, installed_names, resolve_treatments
+from nearmetal.study.study_file import read
+from nearmetal.system.interrupts import run_until_done
 from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
+    from nearmetal.planning.documents import PlanOutput
     from nearmetal.store.calibration import Sight, Sizing
     from nearmetal.store.pilot import Pilot
-    from nearmetal.study_documents import PlanOutput
 
 NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"
 _NAMED = 4
@@ -44,7 +46,7 @@ _NAMED = 4
 def list_studies(as_json: bool) -> None:
     found = [(name, read(studies.read_study_file(name), name).question) for name in studies.list_names()]
     if as_json:
-        from nearmetal.study_documents import BuiltIn, Studies
+        from nearmetal.planning.documents import BuiltIn, Studies
 
         print_json(Studies(studies=tuple(BuiltIn(name=name, question=question) for name, question in found)))
         return
@@ -124,7 +126,7 @@ class Outlook:
 
 def _make_document(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "PlanOutput":
     from nearmetal.analysis.slack import count_spare, warn_of_no_slack
-    from nearmetal.study_documents import Lacking, PlanOutput, UnusedFactor, show_order
+    from nearmetal.planning.documents import Lacking, PlanOutput, UnusedFactor, show_order
 
     return PlanOutput(
         plan=show_order(plan),
@@ -241,12 +243,12 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
         console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
     if outlook.sizing is not None:
         console.print(about_sizing(outlook.sizing, study.design))
-    for sentence in plan_sight.write_sentences(outlook.seen, study.design):
+    for sentence in power_words.write_sentences(outlook.seen, study.design):
         console.print(Padding(sentence, (0, 0, 0, 2), expand=False))
     told = (
-        None if outlook.sizing else plan_sight.about_aim(outlook.seen, study.design),
-        plan_sight.about_repeats(outlook.pilot, study.design),
-        plan_sight.about_unknown(outlook.unknown, plan, outlook.pilot),
+        None if outlook.sizing else power_words.about_aim(outlook.seen, study.design),
+        power_words.about_repeats(outlook.pilot, study.design),
+        power_words.about_unknown(outlook.unknown, plan, outlook.pilot),
     )
     for text in filter(None, told):
         console.print(text)

@@ -13,15 +13,15 @@ from typing import Any
 import click
 from rich.console import Console
 
+from nearmetal.console.printing import console_for, print_warning
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode
-from nearmetal.files import write_whole
-from nearmetal.interrupts import run_until_done
-from nearmetal.printing import console_for, print_warning
 from nearmetal.report import words
 from nearmetal.report.drawing import require_engine
 from nearmetal.store.artifacts import describe_change
-from nearmetal.tables import TextColumn, fit_table
-from nearmetal.temporary import temporary_folder
+from nearmetal.system.files import write_whole
+from nearmetal.system.interrupts import run_until_done
+from nearmetal.system.temporary import temporary_folder
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
 from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.summary import TraceTable, are_strangers, summarise_trace

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from nearmetal.console.printing import console_for, print_json, unfold_console
 from nearmetal.errors import ExitCode
-from nearmetal.printing import console_for, print_json, unfold_console
 from nearmetal.report import figures, words
 from nearmetal.store.verify import Verification
 from nearmetal.store.verify import verify as verify_run

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from nearmetal.analysis.alike import Merging, wording
-from nearmetal.blocks import plan_block
 from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.store.progress import EndedTrial, RunProgress, TreatmentRow, time_of_its_own
+from nearmetal.study.blocks import plan_block
 
 
 class Fate(StrEnum):

@@ -31,8 +31,8 @@ from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers.api import DOCKER, Brand, ContainerEngine, EngineRefusal, ping
+from nearmetal.lab.containers.container import Container
 from nearmetal.lab.containers.engine import bury, is_own
-from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided

@@ -22,7 +22,7 @@ from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.lab import host_lock
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.borrowed.machine import (
+from nearmetal.lab.borrowed.borrowed_machine import (
     TOOLS,
     BorrowedMachine,
     Borrowing,
@@ -33,7 +33,7 @@ from nearmetal.lab.borrowed.machine import (
 )
 from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.findings import finding, programs
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,

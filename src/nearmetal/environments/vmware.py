@@ -29,10 +29,10 @@ from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_insid
 from nearmetal.lab.findings import finding, provided
 from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vmware import lending
-from nearmetal.lab.vmware import machine as machines
+from nearmetal.lab.vmware import vmware_machine as machines
 from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.api import CARD, CLONE, CONFIGURE, POWER, Api
-from nearmetal.lab.vmware.machine import AS_FOUND, Loan, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import AS_FOUND, Loan, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import (
     VIRTUAL_HARDWARE,

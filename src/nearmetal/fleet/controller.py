@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from nearmetal.blocks import plan_block
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.fleet import site as on_site
@@ -30,6 +29,7 @@ from nearmetal.run.progress import Progress
 from nearmetal.run.runner import RunCourse, is_measured, plan_task
 from nearmetal.say import Say
 from nearmetal.store.folder import AHEAD, RunFolder
+from nearmetal.study.blocks import plan_block
 
 LOOK = 1.0
 """Seconds between two looks at which sites are there."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearmetal.files import make_folder, sync_folder, write_whole
 from nearmetal.fleet import site as on_site
 from nearmetal.fleet.cluster import Fleet, SiteLost
 from nearmetal.fleet.orders import ARTIFACTS, EVENTS, Spool, SpooledFile
@@ -19,6 +18,7 @@ from nearmetal.model import TrialRecord
 from nearmetal.run.block_lines import read_event, write_event
 from nearmetal.run.events import Event, TrialEnded
 from nearmetal.store.folder import AHEAD, RunFolder
+from nearmetal.system.files import make_folder, sync_folder, write_whole
 
 _UNFINISHED = "."
 

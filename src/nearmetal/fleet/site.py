@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import IO
 
 import nearmetal
-from nearmetal import held_secrets
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, NearmetalError
-from nearmetal.files import make_folder, sync_folder, write_whole
 from nearmetal.fleet.orders import ARTIFACTS, EVENTS, BlockOrder, Outcome, Spool, SpooledFile
 from nearmetal.lab import probe
 from nearmetal.lab.lock import measuring, try_lock
 from nearmetal.run.block_child import BEAT
 from nearmetal.run.block_lines import BlockFailed
+from nearmetal.system import held_secrets
+from nearmetal.system.files import make_folder, sync_folder, write_whole
 
 CHUNK = 4 * 2**20
 """Bytes of a file that cross at once."""

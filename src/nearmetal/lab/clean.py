@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal import system_errors, temporary
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.lab.changes.ledger import (
@@ -30,6 +29,7 @@ from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import Sites, opener
 from nearmetal.model import Document, HostSpec
 from nearmetal.say import Say, ignore_text, meanwhile
+from nearmetal.system import system_errors, temporary
 
 
 class CleanOutput(Document):

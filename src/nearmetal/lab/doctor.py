@@ -9,12 +9,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from nearmetal import plugins, system_errors
+from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
-from nearmetal.hypervisor import name_hypervisor
 from nearmetal.in_short import in_short
-from nearmetal.kernel_table import TABLE
 from nearmetal.lab import clean, image, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.findings import finding, program, provided
@@ -23,7 +21,10 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Document, EnvironmentSpec, Finding, Frozen, MachineSpec, Site
-from nearmetal.resolve import resolve_alone
+from nearmetal.model.hypervisor import name_hypervisor
+from nearmetal.study.kernel_table import TABLE
+from nearmetal.study.resolve import resolve_alone
+from nearmetal.system import system_errors
 from nearmetal.units import show_size
 
 DISK_NEEDED = 4 * 2**30

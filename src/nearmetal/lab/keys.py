@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nearmetal.errors import BadInput
-from nearmetal.files import claim_file
+from nearmetal.system.files import claim_file
 
 if TYPE_CHECKING:
-    from nearmetal.ssh_library import asyncssh
+    from nearmetal.lab.ssh_library import asyncssh
 
 _SECRET: Final = 32
 """Bytes."""
@@ -35,7 +35,7 @@ class KeyPair:
     """As a line of an authorized_keys file has it, without a comment."""
 
     def loaded(self) -> "asyncssh.SSHKey":
-        from nearmetal.ssh_library import asyncssh
+        from nearmetal.lab.ssh_library import asyncssh
 
         return asyncssh.import_private_key(self.private)
 
@@ -77,7 +77,7 @@ def _secret(path: Path) -> bytes:
 
 def _key(path: Path) -> KeyPair:
     if not path.exists():
-        from nearmetal.ssh_library import asyncssh
+        from nearmetal.lab.ssh_library import asyncssh
 
         key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nearmetal-{path.name}")
         claim_file(path, key.export_private_key("openssh"))

@@ -6,10 +6,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from nearmetal import files
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.model import Machine
+from nearmetal.system import files
 
 INSIDE = "/run/nearmetal/nearmetal-probe"
 """Where it lies in every machine of ours: on a tmpfs, so that no disk image differs by it."""

@@ -11,7 +11,7 @@ from nearmetal.model import HostSpec, Site
 from nearmetal.say import Say, ignore_text
 
 if TYPE_CHECKING:
-    from nearmetal.lab.ssh.site import SshSite
+    from nearmetal.lab.ssh.ssh_site import SshSite
 
 
 class Sites:
@@ -37,7 +37,7 @@ class Sites:
     async def _reach(self, name: str) -> "SshSite":
         if name not in self._hosts:
             raise BadInput(f"there is no host {name!r}", remedy=f'declare it: [hosts.{name}] ssh = "user@address"')
-        from nearmetal.lab.ssh.site import SshSite
+        from nearmetal.lab.ssh.ssh_site import SshSite
 
         return await SshSite.open(name, self._hosts[name], self._say)
 

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nearmetal.levels import format_level
 from nearmetal.report import words
 from nearmetal.report.courses import label_without_clients
 from nearmetal.report.reading import ReportInput
+from nearmetal.study.levels import format_level
 
 
 @dataclass(frozen=True)

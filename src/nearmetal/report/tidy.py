@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment, Plan
 from nearmetal.report.reading import ReportInput
+from nearmetal.study.levels import format_assignment
 
 Name = Literal["trials", "blocks", "contrasts"]
 

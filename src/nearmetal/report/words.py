@@ -10,12 +10,12 @@ from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.sites import do_sites_differ
 from nearmetal.analysis.symmetry import is_lopsided
-from nearmetal.levels import format_level, is_same_level
 from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
 from nearmetal.plain import strip_controls as strip_controls
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 from nearmetal.store import version_1
+from nearmetal.study.levels import format_level, is_same_level
 
 FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated", "nested")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import BadInput
-from nearmetal.files import write_whole
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import describe_charts, make_sections, without_charts
@@ -30,6 +29,7 @@ from nearmetal.report.page import PictureKey
 from nearmetal.report.reading import ReportInput, read, without_collection
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
+from nearmetal.system.files import write_whole
 
 Format = Literal["html", "md", "json", "csv", "png"]
 

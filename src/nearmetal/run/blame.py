@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal import system_errors
 from nearmetal.errors import (
     HostCannot,
     MachineLost,
@@ -15,6 +14,7 @@ from nearmetal.errors import (
     Unreachable,
 )
 from nearmetal.model import Blame, Cause, find_blame
+from nearmetal.system import system_errors
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from nearmetal import pipes
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, ExitCode, NearmetalError
 from nearmetal.lab import others
@@ -30,6 +29,7 @@ from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
 from nearmetal.run.events import BlockSink, Event, emit_left
 from nearmetal.store import damage
+from nearmetal.system import pipes
 
 BEAT = 5.0
 """Seconds between two signs of life."""

@@ -23,8 +23,8 @@ _LONGEST = 1 << 20
 
 
 def main() -> None:
-    from nearmetal.held_secrets import take_passed
     from nearmetal.run import block_child
+    from nearmetal.system.held_secrets import take_passed
 
     take_passed()
     # What plugins print goes to standard error, which a block's process flushes: standard output is for results.

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
-from nearmetal.held_secrets import pass_secrets
 from nearmetal.lab import clean
 from nearmetal.lab.left import Left
 from nearmetal.model import Cause, TrialRecord, TrialStatus, identify_assignment
@@ -24,6 +23,7 @@ from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockSink, TrialEnded
 from nearmetal.say import Say
 from nearmetal.store.live import read_wish
+from nearmetal.system.held_secrets import pass_secrets
 
 SILENT = 12 * BEAT
 """Seconds without a sign of life after which a block's process hangs: its loop is held up by something."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from nearmetal import plugins, system_errors
+from nearmetal import plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.changes.engine import NotNoted
@@ -47,6 +47,7 @@ from nearmetal.run.kernels import align_kernels
 from nearmetal.run.live import wait_while_paused
 from nearmetal.run.services import ServiceSet
 from nearmetal.run.trial import TrialTask, keep_artifacts, run_trial
+from nearmetal.system import system_errors
 
 _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 """Errors of a disk that end the run: what it has recorded stands, and it can go on once that is mended."""

@@ -2,8 +2,8 @@
 
 from nearmetal import plugins
 from nearmetal.model import Plan, ResolvedWorkload
-from nearmetal.resolve import build_workload
 from nearmetal.run.under import SETTLED
+from nearmetal.study.resolve import build_workload
 
 AROUND_A_TRIAL = 1.0
 """Seconds: starting together, reading back, and preparing what takes no time worth telling."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from nearmetal.levels import format_assignment
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.run.events import LookTaken
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.levels import format_assignment
 
 
 def look_after(

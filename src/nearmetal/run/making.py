@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 
 from nearmetal import cpu_lists
-from nearmetal.asked import image_beside
 from nearmetal.lab import probe
 from nearmetal.lab.cpus import layout, sharing
 from nearmetal.lab.cpus.sharing import Share
@@ -17,6 +16,7 @@ from nearmetal.model import Description, Handle, Machine, MachineSpec, ResolvedE
 from nearmetal.run import shape
 from nearmetal.run.booted import ProvisionedBoot
 from nearmetal.run.surroundings import Neighbour
+from nearmetal.study.asked import image_beside
 
 NEIGHBOURHOOD = ResolvedEnvironment(
     level="host",

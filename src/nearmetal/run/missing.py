@@ -15,7 +15,6 @@ from nearmetal.lab.machine import find_process
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
-from nearmetal.levels import format_assignment
 from nearmetal.model import (
     PRETENDED,
     Finding,
@@ -28,8 +27,9 @@ from nearmetal.model import (
     Site,
     Study,
 )
-from nearmetal.resolve import collect_hosts
 from nearmetal.run import shape
+from nearmetal.study.levels import format_assignment
+from nearmetal.study.resolve import collect_hosts
 from nearmetal.units import show_size
 
 Missing = list[tuple[dict[str, Level], Finding]]

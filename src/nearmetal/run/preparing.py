@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from nearmetal import plugins
-from nearmetal.asked import image_beside
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.image.image import Image
 from nearmetal.lab.lab import OpenSite
 from nearmetal.model import SAME, Resolved, Study
-from nearmetal.resolve import resolve_environment
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.asked import image_beside
+from nearmetal.study.resolve import resolve_environment
 
 
 def makes_machines(study: Study) -> bool:

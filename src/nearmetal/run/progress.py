@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
 
-from nearmetal.levels import format_assignment
 from nearmetal.model import (
     Assignment,
     BlockPlan,
@@ -17,6 +16,7 @@ from nearmetal.model import (
     identify_assignment,
 )
 from nearmetal.store.progress import RunProgress
+from nearmetal.study.levels import format_assignment
 
 MOST_ATTEMPTS = 3
 """A block is repeated whole, twice at most, while a trial of it is not ok and its treatment is not to blame."""

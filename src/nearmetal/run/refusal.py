@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from nearmetal import factors as words
-from nearmetal import files
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.in_short import in_short
 from nearmetal.model import Study, identify_assignment
@@ -15,6 +13,8 @@ from nearmetal.run.missing import Missing, by_finding
 from nearmetal.run.preparing import makes_machines
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
+from nearmetal.study import factors as words
+from nearmetal.system import files
 
 _NAMED = 3
 """Treatments that lack the same are named up to here."""

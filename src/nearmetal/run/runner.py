@@ -5,7 +5,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nearmetal.blocks import plan_block
 from nearmetal.model import BlockPlan, HostSpec, Plan, TrialRecord
 from nearmetal.run.block import BlockRunner, BlockTask
 from nearmetal.run.events import (
@@ -28,6 +27,7 @@ from nearmetal.run.shape import choose_mtu
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, read_events, read_records
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.blocks import plan_block
 
 
 async def run(

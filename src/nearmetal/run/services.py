@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NearmetalError, TimedOut, ToolFailed
-from nearmetal.files import read_regular
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands import gathering
 from nearmetal.lab.listening import find_listeners, is_loopback
 from nearmetal.lab.service import LabService, describe_end
 from nearmetal.lab.stage import LabStage
-from nearmetal.levels import fill_placeholders, format_level
 from nearmetal.model import Assignment, Cause, Machine, PlacedFile, ResolvedService, find_own_address
 from nearmetal.model.services import FILLED, SERVER, parse_tcp
+from nearmetal.study.levels import fill_placeholders, format_level
+from nearmetal.system.files import read_regular
 
 POLL = 0.1
 """Seconds between two questions, so that waiting costs a starting guest little."""

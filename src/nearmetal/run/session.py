@@ -11,10 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nearmetal import files, plugins
-from nearmetal import plan as planning
+from nearmetal import plugins
 from nearmetal.analysis.slack import warn_of_no_slack
-from nearmetal.blocks import checksum_trial_ids
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
@@ -25,9 +23,8 @@ from nearmetal.lab.lock import measuring
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
-from nearmetal.levels import format_assignment
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
-from nearmetal.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
+from nearmetal.planning import plan as planning
 from nearmetal.run import preparing, runner
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
@@ -43,7 +40,11 @@ from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.live import forget_live
 from nearmetal.store.manifest import Manifest
-from nearmetal.study_files import FileReader
+from nearmetal.study.blocks import checksum_trial_ids
+from nearmetal.study.files import FileReader
+from nearmetal.study.levels import format_assignment
+from nearmetal.study.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
+from nearmetal.system import files
 
 
 @dataclass(frozen=True)

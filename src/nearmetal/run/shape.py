@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from nearmetal import cpu_lists
-from nearmetal.asked import CLIENT_MEMORY, image_beside
 from nearmetal.lab.cpus import sharing
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network, trunk
 from nearmetal.model import MachineSpec, Resolved
+from nearmetal.study.asked import CLIENT_MEMORY, image_beside
 
 
 def share_cpus(resolved: Resolved, available: list[int], layout: Layout, elsewhere: Mapping[str, list[int]]) -> Share:

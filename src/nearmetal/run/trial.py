@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
-from nearmetal.files import write_whole
 from nearmetal.lab import others
 from nearmetal.lab.clocks import compare_hosts
 from nearmetal.lab.service import describe_end
@@ -37,7 +36,6 @@ from nearmetal.model import (
     Watch,
     Workload,
 )
-from nearmetal.resolve import build_workload
 from nearmetal.run import clock_gate, contention, pulse, room, standstill, suspension
 from nearmetal.run.blame import (
     Fault,
@@ -57,6 +55,8 @@ from nearmetal.run.services import ServiceFailed, ServiceSet
 from nearmetal.run.surroundings import Surroundings
 from nearmetal.run.under import LoadBeneath
 from nearmetal.run.vitals import Vitals
+from nearmetal.study.resolve import build_workload
+from nearmetal.system.files import write_whole
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from math import ceil
 from nearmetal.errors import NearmetalError
 from nearmetal.lab.stage import SLOW_LEAD
 from nearmetal.model import ResolvedWorkload, Stage, Workload
-from nearmetal.resolve import build_workload, lengthen_load
+from nearmetal.study.resolve import build_workload, lengthen_load
 
 SETTLED = SLOW_LEAD + 1.0
 """Seconds of load before anything else begins: several clients begin together within the first part of it."""

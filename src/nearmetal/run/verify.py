@@ -5,9 +5,9 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from nearmetal import cpu_lists
-from nearmetal.hypervisor import name_hypervisor
 from nearmetal.lab.networks.network import INSIDE
 from nearmetal.model import Description, Family, Handle, Hardware, MachineSpec, Readback, Warned
+from nearmetal.model.hypervisor import name_hypervisor
 
 RAM_SHARE = (0.98, 1.001)
 """Of a guest's memory as its kernel found it: what is missing is the firmware's, less than a MiB of it."""

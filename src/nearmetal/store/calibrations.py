@@ -4,8 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from nearmetal.files import write_whole
 from nearmetal.store.calibration import Calibration
+from nearmetal.system.files import write_whole
 
 _FOLDER = "calibrations"
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
-from nearmetal.files import open_regular
+from nearmetal.system.files import open_regular
 
 _FROM_A_COPY = "restore it from a copy of the run's folder"
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from nearmetal.key_paths import join_path, path_of, show_value
+from nearmetal.study.key_paths import join_path, path_of, show_value
 
 UNLIKE: Final = "unlike"
 """Type of the error that two parts of a document do not go together; its message says how, after the name of one."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import BadInput
-from nearmetal.measurement_digest import digest_measurement
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.measurement_digest import digest_measurement
 
 _HOST = (("processor", "model"), ("memory", "total_bytes"), ("kernel", "architecture"))
 """Facts that a host keeps while its software changes."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
-from nearmetal.key_paths import join_path, path_of, show_value
+from nearmetal.study.key_paths import join_path, path_of, show_value
 
 Facts = dict[str, Any]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
-from nearmetal.files import read_regular, write_whole
 from nearmetal.model import Artifact
 from nearmetal.store import bundle, damage
 from nearmetal.store.checksum import CHANGED, ChecksumMismatch, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.upgrade import upgrade_v1
+from nearmetal.system.files import read_regular, write_whole
 
 AHEAD = "ahead"
 """Of a run on a fleet, the folder of what was measured and does not stand in the journal."""

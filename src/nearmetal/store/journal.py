@@ -14,11 +14,11 @@ from typing import Any, BinaryIO, NamedTuple, TypeGuard
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
-from nearmetal.files import open_regular, read_regular, sync_folder
 from nearmetal.model import TrialRecord
 from nearmetal.store import damage
 from nearmetal.store.checksum import CHANGED, ChecksumMismatch, add_checksum, lacks_only_its_end, without_checksum
 from nearmetal.store.events import as_declared
+from nearmetal.system.files import open_regular, read_regular, sync_folder
 
 _FROM_A_COPY = "restore the file from a copy; it is append-only"
 

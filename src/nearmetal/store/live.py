@@ -13,9 +13,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError
 
 from nearmetal.errors import BadInput
-from nearmetal.files import open_regular, remove_file, replace_file
 from nearmetal.model import Document, Level
 from nearmetal.store.folder import RunFolder
+from nearmetal.system.files import open_regular, remove_file, replace_file
 
 _LONGEST = 2**16
 """Bytes of either file that are read: the folder may be somebody else's."""

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from nearmetal.levels import format_assignment
 from nearmetal.model import (
     ContrastPlan,
     DebianPackage,
@@ -37,6 +36,7 @@ from nearmetal.model import (
 from nearmetal.store import damage
 from nearmetal.store.calibration import Sizing
 from nearmetal.store.facts import sift_facts
+from nearmetal.study.levels import format_assignment
 
 Part = Mapping[str, Any]
 """The first of its table whole; of each other only the keys in which it differs from the first."""

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.files import write_whole
 from nearmetal.model import Document, Frozen, Level, Number, Scale
+from nearmetal.system.files import write_whole
 
 _FOLDER = "pilots"
 

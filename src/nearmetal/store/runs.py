@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import BadInput, NearmetalError
-from nearmetal.files import write_whole
 from nearmetal.model import Frozen, TrialStatus
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress
+from nearmetal.system.files import write_whole
 
 _INDEX = "runs.json"
 

@@ -9,8 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from nearmetal.asked import AskedTreatment, Asking, find_targets_of_run
-from nearmetal.blocks import checksum_trial_ids, plan_block
 from nearmetal.model import (
     Assignment,
     BlockPlan,
@@ -28,6 +26,8 @@ from nearmetal.model import (
 )
 from nearmetal.store import version_1
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.asked import AskedTreatment, Asking, find_targets_of_run
+from nearmetal.study.blocks import checksum_trial_ids, plan_block
 
 _UNDESCRIBED = Description(family=None, kernel=None, placement=None)
 

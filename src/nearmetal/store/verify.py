@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.blocks import checksum_trial_ids, plan_block
 from nearmetal.errors import BadInput
 from nearmetal.model import Artifact, Document, Frozen, Identity, Plan, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.store import journal
@@ -20,7 +19,8 @@ from nearmetal.store.artifacts import hash_file
 from nearmetal.store.folder import AHEAD, NOT_AS_RECORDED, RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
-from nearmetal.study_files import collect_files
+from nearmetal.study.blocks import checksum_trial_ids, plan_block
+from nearmetal.study.files import collect_files
 
 Step = Callable[[str], None]
 """Is told what is looked at now."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.interrupts import run_until_done
 from nearmetal.lab import probe
 from nearmetal.lab.commands import process
+from nearmetal.system.interrupts import run_until_done
 
 SUFFIX: Final = ".parquet"
 

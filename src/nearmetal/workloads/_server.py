@@ -8,7 +8,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.image import pages
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, Machine, Service, Stage, find_own_address
-from nearmetal.workloads._load_document import LoadDocument, parse, require_document
+from nearmetal.workloads._load.document import LoadDocument, parse, require_document
 from nearmetal.workloads._served_parameters import PORTS, ServedParameters
 from nearmetal.workloads._serving import ended_within, stop_all
 from nearmetal.workloads._stage import SERVER, hint_at_loss, last_words, must_connect

@@ -12,10 +12,10 @@ from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
 from nearmetal.lab import host_lock
-from nearmetal.lab.borrowed.machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowed, measured
+from nearmetal.lab.borrowed.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowed, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
-from nearmetal.lab.ssh.site import SshSite
+from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
 from nearmetal.say import ignore_text
 

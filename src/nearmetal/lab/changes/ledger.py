@@ -16,13 +16,13 @@ from pydantic import ValidationError
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.files import make_folder
 from nearmetal.lab.changes import origin
 from nearmetal.lab.changes.origin import Origin
 from nearmetal.lab.lock import lock_after_the_dead, try_lock
 from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, read_entries
+from nearmetal.system.files import make_folder
 
 
 def ledgers_folder() -> Path:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost
-from nearmetal.lab.containers.machine import Container, Signal
+from nearmetal.lab.containers.container import Container, Signal
 from nearmetal.lab.site import must
 
 _ON_THE_HOSTS_KERNEL = frozenset({"runc", "crun", "youki", "io.containerd.runc.v1", "io.containerd.runc.v2"})

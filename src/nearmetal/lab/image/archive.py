@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from nearmetal import files
 from nearmetal.errors import MALFORMED, BadInput
+from nearmetal.system import files
 
 _LONGEST_JSON = 16 * 2**20
 """Bytes of a manifest or configuration; the longest have a few thousand."""

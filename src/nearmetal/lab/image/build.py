@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from nearmetal import system_errors
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.system import system_errors
 
 from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
 from .image import ROOTS_ALONE, SCHEMA, Image, read

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pydantic import field_validator
 
-from nearmetal import files
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.machines import alive
@@ -17,6 +16,7 @@ from nearmetal.lab.networks import network
 from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
+from nearmetal.system import files
 
 _NAME = re.compile(r"(?!-)[A-Za-z0-9._-]{1,64}")
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nearmetal.config import Paths
-from nearmetal.files import replace_file
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines import kept
+from nearmetal.system.files import replace_file
 
 _GUESTS = "nearmetal-guest"
 """The name under which every guest's host key is known: its address and port are another each time."""

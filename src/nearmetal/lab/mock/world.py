@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from nearmetal import files
 from nearmetal.config import Paths
+from nearmetal.system import files
 
 State = dict[str, Any]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
-from nearmetal.files import replace_file
 from nearmetal.lab.image import Image, newc, placed
 from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
+from nearmetal.system.files import replace_file
 
 from . import needs, privilege
 from .arguments import MACHINE, MICROVM, PROGRAM, common, tell_clock

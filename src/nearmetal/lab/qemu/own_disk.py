@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nearmetal import files
 from nearmetal.errors import HostCannot
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.disk import find_other_file
@@ -20,7 +19,8 @@ from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, Machine, MachineSpec, Port, Provision, Site
-from nearmetal.temporary import temporary_folder
+from nearmetal.system import files
+from nearmetal.system.temporary import temporary_folder
 
 from .arguments import CONTROL_ADDRESS, CONTROL_MAC
 

@@ -7,7 +7,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.ssh import machine as ssh
+from nearmetal.lab.ssh import ssh_machine as ssh
 from nearmetal.model import Handle, Running, Site
 
 from . import own_disk

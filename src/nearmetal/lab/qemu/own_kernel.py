@@ -22,7 +22,6 @@ from typing import Final, Never
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.files import refuse_irregular
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.image import Image, kernel, modules, newc
 from nearmetal.lab.image.build import sha256
@@ -31,6 +30,7 @@ from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.image.recipe import Modules, ModuleSet
 from nearmetal.lab.site import must
 from nearmetal.model import Site
+from nearmetal.system.files import refuse_irregular
 
 BUILDER: Final = 2
 """Raised when something else comes out of the same kernel."""

@@ -26,7 +26,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import Gathering
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.answering import AGAIN, first_to_speak
-from nearmetal.lab.reached.machine import ReachedMachine
+from nearmetal.lab.reached.reached_machine import ReachedMachine
 from nearmetal.lab.reached.remote import RemoteCommands
 from nearmetal.lab.read_files import FilesRead
 from nearmetal.model import Site

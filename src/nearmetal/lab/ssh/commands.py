@@ -17,7 +17,7 @@ from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.remote import RemoteCommands
 from nearmetal.lab.ssh.login_shell import read_began, write_line
-from nearmetal.ssh_library import asyncssh
+from nearmetal.lab.ssh_library import asyncssh
 
 
 def command_line(argv: Sequence[str]) -> str:

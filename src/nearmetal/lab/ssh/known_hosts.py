@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from nearmetal.ssh_library import asyncssh
+from nearmetal.lab.ssh_library import asyncssh
 
 _LARGEST = 64 * 2**20
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, cast
 
-from nearmetal import files
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed, Unreachable
 from nearmetal.lab.ssh.known_hosts import find_readable, join_known_hosts, read_known_hosts
 from nearmetal.lab.ssh.openssh_settings import OpensshSettings, ask_openssh
+from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
-from nearmetal.ssh_library import asyncssh
+from nearmetal.system import files
 
 _TARGET = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^@\[\]:]+))(?::(?P<port>[0-9]{1,5}))?")
 _USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from nearmetal.errors import ToolFailed
-from nearmetal.ssh_library import asyncssh
+from nearmetal.lab.ssh_library import asyncssh
 
 _BEGAN = "nearmetal-began"
 _ANNOUNCE = f"echo {_BEGAN} $$; echo {_BEGAN} $$ >&2"

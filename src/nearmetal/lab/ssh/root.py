@@ -16,8 +16,8 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab.ssh.login import log_in
 from nearmetal.lab.ssh.login_shell import write_line
+from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
-from nearmetal.ssh_library import asyncssh
 
 _ROOT = "root"
 _KEY = "ssh-ed25519"

@@ -21,7 +21,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.image import Image, disk, newc
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.qemu import arguments
-from nearmetal.ssh_library import asyncssh
+from nearmetal.lab.ssh_library import asyncssh
 
 _FILES: Final = resources.files(__package__) / "files"
 _COMPRESSION: Final = 1

@@ -9,9 +9,9 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.ssh.login import log_in
 from nearmetal.lab.ssh.login_shell import ask_shell
+from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.model import HostSpec
-from nearmetal.ssh_library import asyncssh
 
 Address = IPv4Address | IPv6Address
 

@@ -4,10 +4,10 @@ import hashlib
 import ssl
 from dataclasses import dataclass
 
-from nearmetal import files
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.held_secrets import take_secret
+from nearmetal.system import files
+from nearmetal.system.held_secrets import take_secret
 
 PORT = 443
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from nearmetal.lab.vmware.machine import Reconfiguration, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import Reconfiguration, VsphereMachine
 
 CONFIGURE = (
     "VirtualMachine.Config.CPUCount",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nearmetal.lab.vmware.machine import MARK, NICS, Power, Reconfiguration, Shape, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import MARK, NICS, Power, Reconfiguration, Shape, VsphereMachine
 
 READ = ["name", "config", "guest", "runtime.powerState"]
 """The properties that `seen` takes."""

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.vmware import machine as machines
+from nearmetal.lab.vmware import vmware_machine as machines
 from nearmetal.lab.vmware.api import Api
-from nearmetal.lab.vmware.machine import Loan, Reconfiguration, VsphereMachine
-from nearmetal.study_text import did_you_mean
+from nearmetal.lab.vmware.vmware_machine import Loan, Reconfiguration, VsphereMachine
+from nearmetal.study.text import did_you_mean
 
 ADDRESS = 300.0
 """Seconds that a guest may take from its power to an address."""

@@ -9,8 +9,8 @@ from typing import Any
 from nearmetal.errors import HostCannot
 from nearmetal.lab.vmware import described
 from nearmetal.lab.vmware.account import Account
-from nearmetal.lab.vmware.machine import Power, Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.session import PAUSE, Session
+from nearmetal.lab.vmware.vmware_machine import Power, Reconfiguration, VsphereMachine
 
 CLONING = 3600.0
 """Seconds that disks may take to be copied."""

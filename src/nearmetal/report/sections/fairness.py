@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from nearmetal.analysis.confounders import CONFOUNDERS, Confounder
 from nearmetal.analysis.results import FairnessRow
-from nearmetal.levels import format_assignment
 from nearmetal.report import words
 from nearmetal.report.blocks import Block, Column, Paragraph, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.study.levels import format_assignment
 
 _SIDE_BY_SIDE = 6
 """With more machines than this, a row says which of them share each value instead of repeating it in columns."""

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from nearmetal import units
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell, Contrast
-from nearmetal.levels import find_placeholders
 from nearmetal.model import Assignment
 from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published
 from nearmetal.studies.published import Figure, PublishedStudy
+from nearmetal.study.levels import find_placeholders
 
 _RESPONSE = "transactions"
 _TABLES = {False: "one-host", True: "several-hosts"}

@@ -1,0 +1,1 @@
+"""A study: its text, what its factors and levels mean, and what each treatment asks for."""

@@ -1,0 +1,72 @@
+"""What a study can get wrong although each key has the right shape: BadInput with the place and the remedy."""
+
+from collections.abc import Callable, Sequence
+
+from nearmetal.errors import BadInput
+from nearmetal.model import Study
+from nearmetal.study.checks.comparison import check_aim, check_counterparts, check_reference, check_size
+from nearmetal.study.checks.factors import check_conditions, check_factors, check_names
+from nearmetal.study.checks.hosts import check_hosts
+from nearmetal.study.checks.kernels import check_sysctls
+from nearmetal.study.checks.levels import check_levels, check_observers, check_targets
+from nearmetal.study.checks.places import check_environments
+from nearmetal.study.checks.services import check_services
+from nearmetal.study.checks.treatments import (
+    check_cables,
+    check_clients,
+    check_cpus,
+    check_machines,
+    check_meaning,
+    check_places,
+    check_reality,
+    check_servers,
+    check_shapes,
+)
+from nearmetal.study.checks.workloads import check_loads, check_workload_parameters, check_workloads
+from nearmetal.study.text import StudyText
+
+Check = Callable[[Study, StudyText], None]
+
+CHECKS: Sequence[Check] = (
+    check_names,
+    lambda study, where: check_hosts(study.hosts, where),
+    check_factors,
+    check_environments,
+    check_conditions,
+    check_workloads,
+    check_targets,
+    check_reference,
+    check_size,
+    check_aim,
+    check_observers,
+    check_levels,
+    check_workload_parameters,
+    check_loads,
+    check_services,
+    check_counterparts,
+    check_reality,
+    check_places,
+    check_servers,
+    check_clients,
+    check_cpus,
+    check_machines,
+    check_shapes,
+    check_cables,
+    check_meaning,
+    check_sysctls,
+)
+"""In an order in which each may rely on those before it."""
+
+
+def check(study: Study, where: StudyText) -> None:
+    """Everything that can be known before anything runs. BadInput names the first thing that is wrong."""
+    for one in CHECKS:
+        try:
+            one(study, where)
+        except BadInput as error:
+            table, _, key = error.where.partition(".")
+            if table != "machine":
+                raise
+            raise where.make_error(
+                (table, key), error.what, error.remedy
+            ) from None  # a plugin's word, which knows no lines

@@ -1,0 +1,148 @@
+"""What factors set, and what observers are told: every level, put in its place, makes sense there."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from nearmetal import plugins
+from nearmetal.model import CAPTURE_KEYS, SAME, ClientsSpec, FactorSpec, Level, Study, find_sysctl_problem
+from nearmetal.study import factors as words
+from nearmetal.study.asked import put_level
+from nearmetal.study.checks.places import is_cpus, is_environment, is_host
+from nearmetal.study.factors import KnownNames
+from nearmetal.study.lines import KeyPath
+from nearmetal.study.text import StudyText, describe_error, did_you_mean, show_value
+
+
+def check_targets(study: Study, where: StudyText) -> None:
+    known = KnownNames(plugins.list_names("treatments"), plugins.list_names("observers"))
+    taken: dict[words.Target, str] = {}
+    for name, factor in study.factors.items():
+        try:
+            aims = words.find_aims(name, factor, study, known)
+        except words.NoTarget as error:
+            remedy = f'write "{{{name}}}" into a workload, or say what it sets, as in: sets = "machine.nic"'
+            if f"capture.{name}" in CAPTURE_KEYS:
+                remedy = f'say what it sets: sets = "observe.capture.{name}"'
+            raise where.make_error(("factors", name), str(error), remedy) from None
+        for aim in aims:
+            if aim in taken:
+                what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
+                if taken[aim] == name:
+                    raise where.make_error(("factors", name), f"`{name}` sets {aim.key} twice", "name it once")
+                raise where.make_error(("factors", name), what, "make them one factor")
+            taken[aim] = name
+            # A level `true` of an observer is what [observe] says of it.
+            is_as_set = aim.kind == "observe" and not aim.is_how_captured and True in factor.levels
+            path: KeyPath = (aim.kind, *aim.key.split("."))
+            if path in where.overrides and not is_as_set and words.is_everywhere(study.factors, name):
+                what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
+                raise where.make_error(path, what, f"set its levels: --set 'factors.{name}=[…]'")
+    for name, level in study.machine.settings.items():
+        if name not in known.treatments:
+            keys = [*type(study.machine).model_fields, *known.treatments]
+            what = f"unknown key `machine.{name}`"
+            raise where.make_error(("machine", name), what, did_you_mean(name, keys, "known keys"))
+        _is_level(("machine", name), name, level, where)
+    for name, level in study.clients.own_treatments.items():
+        _is_level(("clients", name), name, level, where)
+
+
+def check_levels(study: Study, where: StudyText) -> None:
+    """Every level, put in its place, must make sense there."""
+    for key in MODELS:
+        _is_model(("machine", key), key, getattr(study.machine, key), where)
+    if study.clients.nic is not None:
+        _is_model(("clients", "nic"), "nic", study.clients.nic, where)
+    known = KnownNames(plugins.list_names("treatments"), plugins.list_names("observers"))
+    for name, factor in study.factors.items():
+        for aim in words.find_aims(name, factor, study, known):
+            _check_levels_of(name, factor, aim, study, where)
+
+
+def _check_levels_of(name: str, factor: FactorSpec, aim: words.Target, study: Study, where: StudyText) -> None:
+    """All levels of a factor in one key that it sets."""
+    placed: list[tuple[Level, Any]] = []
+    for level in factor.levels:
+        value = _set_level(name, aim, level, study, where)
+        if aim.kind == "observe" and level is True:
+            value = study.observe.chosen.get(aim.key, value)
+        alike = next((other for other, its in placed if type(its) is type(value) and its == value), None)
+        if alike is not None:
+            what = f"the levels {show_value(alike)} and {show_value(level)} of `{name}` are the same"
+            raise where.make_error(("factors", name), what, "remove one")
+        if value is not None:
+            placed.append((level, value))
+
+
+def _set_level(name: str, aim: words.Target, level: Level, study: Study, where: StudyText) -> Any:
+    """What it becomes in the table that it sets; None where it sets none."""
+    path = ("factors", name)
+    if aim.kind == "treatment":
+        _is_level(path, aim.key, level, where)
+    if aim.kind == "sysctl" and (problem := find_sysctl_problem(level)):
+        raise where.make_error(path, f"{aim.key} cannot be {show_value(level)}", problem)
+    if aim.kind in ("environment", "treatment", "placeholder", "sysctl"):
+        return None
+    try:
+        placed = put_level(study, aim, level)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise where.make_error(path, *describe_error(f"the level {show_value(level)} of `{name}`", first)) from None
+    match aim.kind, aim.key:
+        case "clients", "environment":
+            if level != SAME:
+                is_environment(path, level, study, where)
+        case "clients", name if name in ClientsSpec.TREATMENTS:
+            _is_level(path, name, level, where)
+        case "machine" | "clients", "host":
+            is_host(path, level, study, where)
+        case "machine" | "clients", "cpus":
+            is_cpus(path, level, where)
+        case ("machine", "nic" | "disk") | ("clients", "nic"):
+            _is_model(path, aim.key, level, where)
+        case "observe", _:
+            check_observer(path, aim.key.partition(".")[0], placed, where)
+    return placed
+
+
+MODELS = {"nic": ("virtio-net", "e1000", "e1000e", "rtl8139", "vmxnet3"), "disk": ("virtio-blk", "ide")}
+"""What a machine can be given: those that have been seen to boot with the lab image."""
+
+
+def _is_model(path: KeyPath, key: str, level: object, where: StudyText) -> None:
+    if level not in MODELS[key]:
+        what = f"{show_value(level)} cannot be a machine's {key}"
+        raise where.make_error(path, what, did_you_mean(str(level), MODELS[key], "it is one of"))
+
+
+def _is_level(path: KeyPath, name: str, level: object, where: StudyText) -> None:
+    """Whether a treatment takes this level."""
+    if not isinstance(level, bool | int | float | str):
+        raise where.make_error(
+            path, f"{name} cannot be {show_value(level)}", "a level is a number, a text, true or false"
+        )
+    problem = plugins.load("treatments", name).problem(level)
+    if problem:
+        raise where.make_error(path, f"{name} cannot be {show_value(level)}", problem)
+
+
+def check_observers(study: Study, where: StudyText) -> None:
+    for name, setting in study.observe.chosen.items():
+        check_observer(("observe", name), name, setting, where)
+
+
+def check_observer(path: KeyPath, name: str, setting: Any, where: StudyText) -> None:
+    """Whether there is such an observer, and it takes this setting."""
+    known = plugins.list_names("observers")
+    if name not in known:
+        what = f"there is no observer {show_value(name)}"
+        raise where.make_error(path, what, did_you_mean(name, known, "observers"))
+    if setting in (None, False):
+        return
+    try:
+        plugins.load("observers", name)(setting)
+    except (ValueError, TypeError) as error:
+        package = plugins.package_of("observers", name)
+        who = f"the package {package}" if package else "docs/observers.md"
+        raise where.make_error(path, f"the observer {name!r}: {error}", f"{who} says what it takes") from None

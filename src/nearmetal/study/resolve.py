@@ -1,0 +1,305 @@
+"""Resolving treatments: what each combination of levels asks for, with what the plugins say of it.
+
+Done once, when a study is planned. What comes of it is data: the plan, the manifest and everything after read that.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from pydantic import ValidationError
+
+from nearmetal import plugins
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.model import (
+    Assignment,
+    Description,
+    EnvironmentSpec,
+    Frozen,
+    HostSpec,
+    MachineSpec,
+    PluginVersion,
+    Resolved,
+    ResolvedClients,
+    ResolvedEnvironment,
+    ResolvedService,
+    ResolvedWorkload,
+    Role,
+    ServiceSpec,
+    Study,
+    Treatment,
+    Workload,
+    WorkloadSpec,
+)
+from nearmetal.study.asked import AskedTreatment, Asking, find_targets
+from nearmetal.study.factors import KnownNames, treatments_of
+from nearmetal.study.files import FileReader
+from nearmetal.units import AS_WRITTEN
+
+
+def installed_names() -> KnownNames:
+    return KnownNames(plugins.list_names("treatments"), plugins.list_names("observers"))
+
+
+class Resolver:
+    """Resolves treatments of one study. What several treatments have in common is one object."""
+
+    def __init__(self, study: Study, reader: FileReader | None = None) -> None:
+        """`reader` reads what the study carries along; without one, relative to the current directory."""
+        self._study = study
+        self._reader = reader or FileReader()
+        self._services: Mapping[str, ResolvedService] | None = None
+        self._asking = Asking(study, find_targets(study, installed_names()))
+        self._environments: dict[tuple[str, int], ResolvedEnvironment] = {}
+        self._servers: dict[tuple[object, ...], MachineSpec] = {}
+        self._clients: dict[tuple[object, ...], ResolvedClients] = {}
+        self._workloads: dict[int, tuple[ResolvedWorkload, ...]] = {}
+
+    def ask_treatment(self, assignment: Assignment) -> AskedTreatment:
+        """What a combination asks for, as the study writes it. pydantic's ValidationError."""
+        return self._asking.ask_treatment(assignment)
+
+    def resolve_treatment(self, assignment: Assignment) -> Resolved:
+        """BadInput when a machine cannot be what its treatments want; HostCannot when a plugin cannot be loaded."""
+        asked = self._asking.ask_treatment(assignment)
+        environment = self._resolve_environment(asked.environment, asked.machine)
+        return Resolved.model_construct(
+            assignment=assignment,
+            environment=environment,
+            server=self._resolve_server(asked, environment),
+            clients=self._resolve_clients(asked),
+            link=asked.link,
+            observe=asked.observe,
+            services=self._resolved_services(),
+            align=self._study.kernel.align,
+            workloads=self._resolve_workloads(asked.workloads),
+            settings=asked.settings,
+        )
+
+    def _resolve_environment(self, level: str, spec: MachineSpec) -> ResolvedEnvironment:
+        key = (level, id(spec))  # the tables that were asked for stay as long as this does
+        if key not in self._environments:
+            self._environments[key] = resolve_environment(self._study, level, spec)
+        return self._environments[key]
+
+    def _resolve_server(self, asked: AskedTreatment, environment: ResolvedEnvironment) -> MachineSpec:
+        treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
+        key = (id(asked.machine), environment.level, treatments)
+        if key not in self._servers:
+            spec = asked.machine
+            for name, level in asked.treatments.items():
+                spec = plugins.load("treatments", name).shape(spec, level)
+            # Machines that are hosts of their own are placed there.
+            if environment.description.host is not None:
+                spec = spec.model_copy(update={"host": environment.level})
+            self._servers[key] = spec
+        return self._servers[key]
+
+    def _resolve_clients(self, asked: AskedTreatment) -> ResolvedClients:
+        clients = asked.clients
+        treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
+        key = (id(clients), id(asked.client), treatments)
+        if key not in self._clients:
+            machine = self._shape_client(asked)
+            environment = self._resolve_environment(clients.environment, asked.client or self._study.machine)
+            # They are not what is under study: made anew where they can be.
+            provisions = plugins.load("environments", environment.kind).provisions
+            provision = "boot" if "boot" in provisions else provisions[0]
+            hosts = clients.hosts if environment.description.host is None else (environment.level,)
+            self._clients[key] = ResolvedClients(
+                environment=environment.model_copy(update={"provision": provision}),
+                machine=machine,
+                has_own_cpus=machine is not None and (asked.is_same or clients.vcpus is not None),
+                count=clients.count,
+                connect=clients.connect,
+                treatments=clients.own_treatments,
+                cpus=clients.cpus,
+                clocks=clients.clocks,
+                host=hosts[0],
+                hosts=hosts if len(hosts) > 1 else (),
+            )
+        return self._clients[key]
+
+    def _shape_client(self, asked: AskedTreatment) -> MachineSpec | None:
+        """What each client is, shaped by the treatments that are of clients too."""
+        spec = asked.client
+        if spec is None:
+            return None
+        for name, level in {**asked.treatments, **asked.clients.own_treatments}.items():
+            treatment = plugins.load("treatments", name)
+            if "client" in find_roles(treatment):
+                spec = treatment.shape(spec, level)
+        return spec
+
+    def _resolve_workloads(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
+        if id(workloads) not in self._workloads:
+            self._workloads[id(workloads)] = tuple(resolve_workload(one, self._reader) for one in workloads)
+        return self._workloads[id(workloads)]
+
+    def _resolved_services(self) -> Mapping[str, ResolvedService]:
+        if self._services is None:
+            self._services = {
+                name: resolve_service(name, spec, self._reader) for name, spec in self._study.services.items()
+            }
+        return self._services
+
+
+def find_roles(treatment: Treatment) -> Container[Role]:
+    """The roles of machines to which a treatment applies: servers alone if it does not say."""
+    return getattr(treatment, "roles", ("server",))
+
+
+def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:
+    """A workload from its entry. pydantic's ValidationError when a parameter does not fit."""
+    return plugins.load("workloads", spec.kind)(validate_parameters(spec))
+
+
+def validate_parameters(spec: WorkloadSpec | ResolvedWorkload) -> Frozen:
+    """A workload's parameters, as its kind declares them. pydantic's ValidationError."""
+    kind = plugins.load("workloads", spec.kind)
+    return kind.Parameters.model_validate(dict(spec.parameters), context=AS_WRITTEN)
+
+
+def resolve_service(name: str, spec: ServiceSpec, reader: FileReader) -> ResolvedService:
+    """A service with its files as they are now. BadInput when one cannot be read."""
+    return ResolvedService(
+        start=spec.start,
+        port=spec.port,
+        env=spec.env,
+        files=tuple(reader.read(text, f"services.{name}.files") for text in spec.files),
+        ready=spec.ready or f"tcp:{spec.port}",
+        ready_within=spec.ready_within,
+        user=spec.user,
+        directory=spec.directory,
+        lifetime=spec.lifetime,
+    )
+
+
+def collect_services(parameters: Frozen) -> tuple[str, ...]:
+    """Names of the services that a workload with these parameters asks."""
+    return tuple(getattr(parameters, "asked_services", ()))
+
+
+def lengthen_load(spec: WorkloadSpec | ResolvedWorkload, seconds: int) -> Mapping[str, Any] | None:
+    """The parameters of a workload whose load goes on for so long; None if its kind makes no such load."""
+    lengthen = getattr(validate_parameters(spec), "lengthen", None)
+    found: Mapping[str, Any] | None = None if lengthen is None else lengthen(spec.parameters, seconds)
+    return found
+
+
+def collect_ports(parameters: Frozen) -> tuple[int, ...]:
+    """The ports on which servers of nearmetal's own listen for a workload with these parameters."""
+    return tuple(getattr(parameters, "own_ports", ()))
+
+
+def resolve_workload(spec: WorkloadSpec, reader: FileReader | None = None) -> ResolvedWorkload:
+    """A workload with its files as they are now. BadInput when one cannot be read."""
+    parameters = validate_parameters(spec)
+    files: tuple[str, ...] = getattr(parameters, "carried_files", ())
+    workload = plugins.load("workloads", spec.kind)(parameters)
+    return ResolvedWorkload(
+        name=spec.name,
+        kind=spec.kind,
+        parameters=_pin_files(spec.parameters, parameters),
+        primary=spec.primary or workload.primary,
+        responses=dict(workload.responses),
+        has_clients=workload.has_clients,
+        under=spec.under,
+        services=collect_services(parameters),
+        files=tuple((reader or FileReader()).read(text, f"workload {spec.name!r}") for text in files),
+        variant=_tell_variant(parameters),
+    )
+
+
+def _pin_files(written: Mapping[str, Any], parameters: Frozen) -> Mapping[str, Any]:
+    """What a workload is asked for, with the checksums of its files if it has any."""
+    pin = getattr(parameters, "pin_files", None)
+    return written if pin is None else pin(written)
+
+
+def _tell_variant(parameters: Frozen) -> str:
+    chosen = getattr(parameters, "test", None) or getattr(parameters, "mode", None)
+    delayed = "delayed" if getattr(parameters, "delay", None) else None
+    return ", ".join(str(one) for one in (chosen, delayed) if one)
+
+
+def iterate_resolved(study: Study, reader: FileReader | None = None) -> Iterator[Resolved]:
+    """Each treatment of a study, resolved, lazily and in the order of the study. BadInput, HostCannot."""
+    return map(Resolver(study, reader).resolve_treatment, treatments_of(study))
+
+
+def resolve_treatments(study: Study, reader: FileReader | None = None) -> tuple[Resolved, ...]:
+    """Every treatment of a study, resolved, in the order of the study. BadInput, HostCannot."""
+    return tuple(iterate_resolved(study, reader))
+
+
+def resolve_environment(study: Study, level: str, spec: MachineSpec | None = None) -> ResolvedEnvironment:
+    """A level of `environment`, with what its kind says of its machines. HostCannot when the kind describes none."""
+    environment = study.environment(level)
+    given = environment.model_copy(update={"provision": study.provision_of(environment)})
+    return resolve_alone(given, spec or study.machine, level)
+
+
+def resolve_alone(environment: EnvironmentSpec, spec: MachineSpec, level: str = "") -> ResolvedEnvironment:
+    """An environment that is in no study, called as its kind unless it has another name. HostCannot."""
+    plugin = plugins.load("environments", environment.kind)
+    try:
+        plugin.Options.model_validate(dict(environment.options), context=AS_WRITTEN)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"environments of kind {environment.kind!r} do not take `{first['loc'][0] if first['loc'] else ''}` so"
+        remedy = "docs/environments.md says what each kind takes"
+        raise BadInput(what, f"environments.{level or environment.kind}", remedy) from None
+    described = plugin.describe(environment.options, spec)
+    if not isinstance(described, Description) or described.family is None:
+        package = plugins.package_of("environments", environment.kind)
+        raise HostCannot(
+            f"environments of kind {environment.kind!r} do not describe of which family their machines are",
+            f"environments.{level}",
+            f"ask whoever made the package {package}: `describe` returns a Description (docs/extending.md)",
+        )
+    return ResolvedEnvironment(
+        level=level or environment.kind,
+        kind=environment.kind,
+        options=environment.options,
+        provision=environment.provision or "boot",
+        description=described,
+    )
+
+
+def collect_hosts(study: Study) -> Mapping[str, HostSpec]:
+    """How each host of a study is reached, by its name: those of [hosts], and machines that are hosts of their own."""
+    described = {name: resolve_environment(study, name).description.host for name in study.environments}
+    return {**study.hosts, **{name: host for name, host in described.items() if host is not None}}
+
+
+def find_one_under_two_names(study: Study) -> list[tuple[str, str]]:
+    """Levels of `environment` that say the same of one machine of the user's: their comparison is an A/A on it."""
+    levels = [str(level) for level in study.factors["environment"].levels]
+    ones = [level for level in levels if resolve_environment(study, level).description.is_one]
+    return [
+        (one, other)
+        for number, one in enumerate(ones)
+        for other in ones[number + 1 :]
+        if study.environment(one) == study.environment(other)
+    ]
+
+
+def collect_plugins(resolved: Iterable[Resolved]) -> tuple[PluginVersion, ...]:
+    """Every plugin that treatments need, and the package that provides it."""
+    needed: dict[tuple[plugins.Group, str], None] = {}
+    for one in resolved:
+        needed |= dict.fromkeys(("environments", of.kind) for of in (one.environment, one.clients.environment))
+        needed |= dict.fromkeys(("workloads", of.kind) for of in one.workloads)
+        needed |= dict.fromkeys(("treatments", name) for name in (*one.treatments, *one.clients.treatments))
+        needed |= dict.fromkeys(("observers", name) for name in one.observe.chosen)
+    return tuple(_read_version(group, name) for group, name in needed)
+
+
+def _read_version(group: plugins.Group, name: str) -> PluginVersion:
+    package = plugins.package_of(group, name) or "nearmetal"
+    try:
+        installed = version(package)
+    except PackageNotFoundError:  # an entry point without a distribution, known by its module alone
+        installed = "unknown"
+    return PluginVersion(group=group, plugin=name, distribution=package, version=installed)

@@ -1,0 +1,1 @@
+"""What the loads of `http` and `httperf` have in common."""

@@ -1,0 +1,240 @@
+"""From the load generators' documents to the responses of a trial. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Response, ResponseKind
+from nearmetal.workloads._load.document import DurationSpread, Lives, LoadDocument
+from nearmetal.workloads._load.evenness import EVENNESS, Moments, find_evenness
+from nearmetal.workloads._load.latency import at_rank, count_values
+
+RATE: Mapping[str, ResponseKind] = {
+    "throughput": ResponseKind(
+        unit="1/s",
+        better="higher",
+        title="throughput",
+        clause="carries {ratio} × the requests of {reference}",
+    ),
+    "transactions": ResponseKind(
+        unit="",
+        better="higher",
+        title="transactions",
+        clause="completes {ratio} × the transactions of {reference}",
+    ),
+    "latency_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median latency",
+        clause="takes {ratio} × as long as {reference} for a typical request",
+    ),
+    "latency_p99": ResponseKind(unit="s", better="lower", title="99th percentile of latency"),
+    "connect_p50": ResponseKind(unit="s", better="lower", title="median time to connect"),
+    "first_byte_p50": ResponseKind(unit="s", better="lower", title="median time to the first byte"),
+    **EVENNESS,
+    "errors": ResponseKind(unit="share", better="lower", scale="difference", title="errors"),
+}
+"""What a closed or an open loop gives."""
+
+RATE_BY_TLS: Mapping[str, ResponseKind] = {
+    **RATE,
+    "handshake_p50": ResponseKind(unit="s", better="lower", title="median time of the TLS handshake"),
+    "handshake_cpu_p50": ResponseKind(unit="s", better="lower", title="median client's CPU of the TLS handshake"),
+}
+"""What they give over TLS."""
+
+RAMP: Mapping[str, ResponseKind] = {
+    "saturation": ResponseKind(
+        unit="1/s",
+        better="higher",
+        title="saturation point",
+        clause="saturates at {ratio} × the rate of {reference}",
+    ),
+    "errors": RATE["errors"],
+}
+"""What a ramp gives. Its latencies and counts mix all of its steps, and stay in its document."""
+
+PERCENTS = {"latency_p50": 50, "latency_p99": 99}
+
+Documents = Sequence[LoadDocument]
+PerClient = Callable[[LoadDocument], float | None]
+
+
+def of_rate(documents: Documents, timeout: float) -> dict[str, Response]:
+    """Responses of a closed or an open loop, over all clients. ToolFailed when not one request was answered.
+
+    `timeout` is how many seconds a client waited for a page at most.
+
+    A closed loop's `throughput` and `transactions` are of the replies that came within the window, so that requests
+    still under way at its end, of which a slow server and many workers have more, do not count. An open loop's are of
+    the replies to the requests that were due within it, or a server that is far away would have fewer. `errors` and
+    the times are of the requests that were due within it. Counts and rates are sums; latencies are percentiles of all
+    clients' requests, of which those that were not served rank above all others: a server must not gain by failing, at
+    once or late. For connecting and the first byte, of which there are only each client's percentiles, the slowest
+    client's. A time of which there is not one observation is left out.
+    """
+    _something_served(documents)
+    _something_in_time(documents)
+    return {
+        "throughput": _make_response(
+            RATE["throughput"], sum(d.throughput for d in documents), documents, _read_throughput
+        ),
+        "transactions": _make_response(
+            RATE["transactions"], sum(d.transactions for d in documents), documents, _read_transactions
+        ),
+        **_make_latencies(documents, timeout),
+        **_take_slowest("connect_p50", "connect_ns", documents),
+        **_take_slowest("first_byte_p50", "first_byte_ns", documents),
+        **_take_slowest("handshake_p50", "handshake_ns", documents),
+        **_take_slowest("handshake_cpu_p50", "handshake_cpu_ns", documents),
+        **_make_evenness(documents),
+        "errors": _make_errors(documents),
+    }
+
+
+def of_ramp(documents: Documents) -> dict[str, Response]:
+    """Responses of a ramp: what all clients together could ask for. ToolFailed when a document tells no saturation.
+
+    A client whose generator gave out at the first rate knows nothing, and then there is no sum; the gates say so.
+    Where some found only what they could at least ask for, and others only what they could not, the sum is at least
+    that of the first.
+    """
+    _something_served(documents)
+    ends = {document.saturation.censored for document in documents if document.saturation}
+    censored = "right" if "above" in ends else "left" if "below" in ends else None
+    total = 0.0
+    for document in documents:
+        limit = _find_limit(document)
+        if limit is None and document.gave_out:
+            return {"errors": _make_errors(documents)}
+        if limit is None:
+            raise ToolFailed("the load generator told no saturation: its ramp was interrupted")
+        total += 0.0 if censored == "right" and _is_below(document) else limit
+    saturation = _make_response(RAMP["saturation"], total, documents, _find_limit)
+    return {"saturation": saturation.model_copy(update={"censored": censored}), "errors": _make_errors(documents)}
+
+
+def _find_limit(document: LoadDocument) -> float | None:
+    """The rate that a client found: where not even its first was kept up, that one, as a bound from above."""
+    found = document.saturation
+    if found is None or found.censored == "interrupted":
+        return None
+    return document.steps[0].offered if _is_below(document) else found.rate
+
+
+def _is_below(document: LoadDocument) -> bool:
+    """Whether not even its first rate was kept up."""
+    return document.saturation is not None and document.saturation.censored == "below"
+
+
+def _something_served(documents: Documents) -> None:
+    if any(document.served for document in documents):
+        return
+    counts: dict[str, int] = {}
+    for document in documents:
+        for name, count in [*document.status.items(), *document.errors.by_class.items()]:
+            counts[name] = counts.get(name, 0) + count
+    seen = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    raise ToolFailed(f"not one request was served ({seen or 'and none was sent'})")
+
+
+def _something_in_time(documents: Documents) -> None:
+    """A closed loop asks how many replies come in a time. An open one, whose rate is given, has its latencies."""
+    is_closed = all(document.rate.offered is None for document in documents)
+    if is_closed and not any(document.transactions for document in documents):
+        raise ToolFailed(
+            f"not one request was served within {max(d.seconds for d in documents):g} s, "
+            f"and {sum(d.served for d in documents)} after that",
+            remedy="measure for longer than a reply takes",
+        )
+
+
+def _make_response(kind: ResponseKind, value: float, documents: Documents, each: PerClient) -> Response:
+    by_client = tuple(each(document) for document in documents)
+    known = tuple(value for value in by_client if value is not None)
+    return kind.of(value, by_client=known if len(documents) > 1 and len(known) == len(documents) else None)
+
+
+def _read_throughput(document: LoadDocument) -> float:
+    return document.throughput
+
+
+def _read_transactions(document: LoadDocument) -> float:
+    return float(document.transactions)
+
+
+def _read_percentile(spread: str, response: str) -> PerClient:
+    """One client's percentile in seconds, by the name of the document's distribution and of the response."""
+
+    def read_seconds(document: LoadDocument) -> float | None:
+        found: DurationSpread | None = getattr(document, spread)
+        if found is None:
+            return None
+        nanoseconds = found.p99 if response.endswith("p99") else found.p50
+        return None if nanoseconds is None or not found.count else nanoseconds / 1e9
+
+    return read_seconds
+
+
+def _make_latencies(documents: Documents, timeout: float) -> dict[str, Response]:
+    together = _find_percentiles(documents, timeout)
+    each = [_find_percentiles([document], timeout) for document in documents] if len(documents) > 1 else []
+    found = {}
+    for name, (value, is_known) in together.items():
+        by_client = tuple(client[name][0] for client in each if name in client)
+        found[name] = RATE[name].of(
+            value,
+            censored=None if is_known else "right",
+            by_client=by_client if by_client and len(by_client) == len(documents) else None,
+        )
+    return found
+
+
+def _find_percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float, bool]]:
+    """Seconds over all requests that were due, and whether they are known. Who was not served has waited for longer
+    than anybody who was, and than the timeout: a percentile that falls among such is only known to lie beyond both."""
+    attempted, served = sum(d.attempted for d in documents), sum(d.served for d in documents)
+    if attempted == 0:
+        return {}
+    answered = [document for document in documents if document.latency_ns.count]
+    if served == attempted and len(answered) == 1:
+        own = {name: _read_percentile("latency_ns", name)(answered[0]) for name in PERCENTS}
+        return {name: (value, True) for name, value in own.items() if value is not None}
+    counts = count_values(
+        [document.histogram for document in answered],
+        [document.error_histogram for document in documents if document.error_histogram],
+    )
+    found = {}
+    for name, percent in PERCENTS.items():
+        rank = max(1, ceil(attempted * percent / 100))
+        seconds = at_rank(counts, rank) / 1e9
+        found[name] = (seconds, True) if rank <= served else (max(timeout, seconds), False)
+    return found
+
+
+def _take_slowest(response: str, spread: str, documents: Documents) -> dict[str, Response]:
+    each = _read_percentile(spread, response)
+    known = [value for value in map(each, documents) if value is not None]
+    return {response: _make_response(RATE_BY_TLS[response], max(known), documents, each)} if known else {}
+
+
+def _make_evenness(documents: Documents) -> dict[str, Response]:
+    """Of connections that are kept, the lives tell how long the trial was."""
+    lives = [document.connection_ns if document.new_connections else Lives() for document in documents]
+    return find_evenness(
+        [Moments(None, document.reply_rate.stddev, document.reply_rate.samples) for document in documents],
+        [Moments(_in_seconds(life.mean), _in_seconds(life.stddev), life.count) for life in lives],
+    )
+
+
+def _in_seconds(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
+
+
+def _make_errors(documents: Documents) -> Response:
+    share = sum(d.failed for d in documents) / sum(d.attempted for d in documents)
+    return _make_response(RATE["errors"], share, documents, _error_share)
+
+
+def _error_share(document: LoadDocument) -> float | None:
+    return document.failed / document.attempted if document.attempted else None

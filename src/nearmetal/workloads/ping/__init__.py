@@ -1,0 +1,217 @@
+"""Small packets from each client to its server and back: the round trip, what is lost, and how long each way takes."""
+
+import time
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from nearmetal.errors import ToolFailed
+from nearmetal.lab.machines import kernel
+from nearmetal.model import (
+    BothClocks,
+    Completed,
+    Frozen,
+    Machine,
+    Measurement,
+    ResponseKind,
+    Service,
+    Stage,
+    Warned,
+    find_own_address,
+)
+from nearmetal.units import Seconds, show_duration
+from nearmetal.workloads._parameters import LONGEST, Time
+from nearmetal.workloads._serving import ended_within, stop_all
+from nearmetal.workloads._stage import last_words, require_success, uneven_start
+from nearmetal.workloads._words import as_time
+from nearmetal.workloads.ping.document import Delays, find_delays, got_nothing, parse
+
+PORT = 9123
+READY = 30.0
+"""Seconds within which the server has to answer."""
+POLL = 0.1
+_INTRODUCTIONS = 3
+"""Attempts of a client to be answered once, over a link that loses frames."""
+SLACK = 20.0
+"""Seconds beyond the packets themselves and the wait for the last of them."""
+MOST = 1_000_000
+"""Packets, all of which the probe keeps."""
+
+CERTAIN = 0.1
+"""Share of a delay. Where the clocks may be further apart, one way's delay is not known to a tenth."""
+
+RESPONSES: Mapping[str, ResponseKind] = {
+    "rtt_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median round trip",
+        clause="takes {ratio} × as long as {reference} there and back",
+    ),
+    "rtt_p99": ResponseKind(unit="s", better="lower", title="99th percentile of round trips"),
+    "loss": ResponseKind(unit="share", better="lower", scale="difference", title="loss"),
+    "forward_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median way to the server",
+        clause="takes {ratio} × as long as {reference} on the way to the server",
+    ),
+    "backward_p50": ResponseKind(
+        unit="s",
+        better="lower",
+        title="median way back",
+        clause="takes {ratio} × as long as {reference} on the way back",
+    ),
+}
+
+
+class PingParameters(Frozen):
+    interval: Annotated[Seconds, Field(ge=1e-4, le=LONGEST)] = 0.01
+    duration: Time = 10.0
+    timeout: Time = 1.0
+
+    @model_validator(mode="after")
+    def _go_together(self) -> "PingParameters":
+        if self.duration < self.interval:
+            raise ValueError(f"an interval of {self.interval:g} s has no second packet within {self.duration:g} s")
+        if self.count > MOST:
+            raise ValueError(f"{self.count} packets are more than {MOST}: give a longer `interval`")
+        return self
+
+    @property
+    def count(self) -> int:
+        return ceil(self.duration / self.interval - 1e-9)  # 0.3 / 0.1 is a little more than 3
+
+
+class Ping:
+    kind: ClassVar[str] = "ping"
+    Parameters: ClassVar[type[Frozen]] = PingParameters
+    has_clients: ClassVar[bool] = True
+    responses = RESPONSES
+    primary = "rtt_p50"
+    preparing = 0.0
+
+    def __init__(self, parameters: PingParameters) -> None:
+        self._parameters = parameters
+        self.duration = parameters.duration
+        self.limit = parameters.duration + parameters.timeout + SLACK
+        self._services: list[Service] = []
+
+    async def prepare(self, stage: Stage) -> None:
+        faced = [stage.facing(index) for index in range(len(stage.clients))]
+        for server in dict.fromkeys(faced):
+            listen = ["clock", "serve", "--listen", f"{find_own_address(server)}:{PORT}"]
+            self._services.append(await stage.serve(server, [server.probe, *listen]))
+        for index, server in enumerate(dict.fromkeys(faced)):
+            # Over a link that loses frames, whether a client is answered is what is to be measured.
+            asking = server if stage.link.loss else stage.clients[faced.index(server)]
+            await self._wait_answered(asking, server, index)
+        if stage.link.loss:
+            for client, server in zip(stage.clients, faced, strict=True):
+                await self._introduce_ends(client, server)
+
+    async def finish(self, stage: Stage) -> None:
+        await stop_all(self._services)
+
+    async def run(self, stage: Stage) -> Measurement:
+        given = self._parameters
+        pairs = [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
+        commands = [(client, self._make_command(client, server, given.count)) for client, server in pairs]
+        ended = await stage.together(commands, self.limit)
+        return make_measurement(
+            [await self._read_delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)], ended
+        )
+
+    async def _read_delays(self, stage: Stage, ended: Completed, client: Machine, server: Machine) -> Delays:
+        """What a client saw. Nothing at all is a measurement where the link is told to lose frames, and the server
+        still answers itself; of any other link something is wrong that nobody asked for."""
+        if stage.link.loss and got_nothing(ended):
+            require_success(await self._ask_itself(server), f"nothing came back; {server.name} asked by itself", server)
+            return Delays(asked=self._parameters.count, answered=0)
+        document = parse(require_success(ended, "clock ask", client).stdout, client.name)
+        return find_delays(document, kernel.is_shared(client, server))
+
+    async def _ask_itself(self, server: Machine) -> Completed:
+        return await server.exec(self._make_command(server, server, 3), timeout=READY + 5 * self._parameters.timeout)
+
+    def _make_command(self, client: Machine, server: Machine, count: int) -> list[str]:
+        given = self._parameters
+        pace = ["--count", str(count), "--interval", as_time(given.interval), "--timeout", as_time(given.timeout)]
+        return [client.probe, "clock", "ask", f"{server.address}:{PORT}", *pace, "--json"]
+
+    async def _introduce_ends(self, client: Machine, server: Machine) -> None:
+        """Have them find each other's hardware addresses first: where that question is lost it is asked again a second
+        later, and until then packets wait, or are dropped by the kernel, beside those that the link loses. Of a link
+        that loses all of them nothing comes, which is what is measured then."""
+        for _ in range(_INTRODUCTIONS):
+            ended = await client.exec(
+                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
+            )
+            if ended.status == 0:
+                return
+
+    async def _wait_answered(self, client: Machine, server: Machine, index: int) -> None:
+        """Return once the server has answered a client through the data network. ToolFailed when it does not."""
+        until = time.monotonic() + READY
+        while True:
+            ended = await client.exec(
+                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
+            )
+            if ended.status == 0:
+                return
+            ended_early = await ended_within(self._services[index], POLL)
+            if ended_early is not None:
+                words = f"clock serve ended with status {ended_early.status}: {last_words(ended_early)}"
+                raise ToolFailed(words, server.name)
+            if time.monotonic() > until:
+                raise ToolFailed(f"nothing came back within {READY:g} s: {last_words(ended)}", client.name)
+
+
+def make_measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurement:
+    """What the clients saw, as responses: times are those of the slowest client, loss that of all packets. Pure.
+
+    A client to which nothing came back has no times, and then it is not known which is the slowest: there are none.
+    """
+    by_client = {name: tuple(getattr(one, name) for one in found) for name in RESPONSES}
+    complete = {name: values for name, values in by_client.items() if None not in values}
+    whole = {name: max(values) for name, values in complete.items()}
+    whole["loss"] = 1 - sum(one.answered for one in found) / sum(one.asked for one in found)
+    return Measurement(
+        responses={
+            name: RESPONSES[name].of(whole[name], by_client=complete[name] if len(found) > 1 else None)
+            for name in complete
+        },
+        events=sum(one.answered for one in found),
+        artifacts={f"ping-{index}.json": one.stdout for index, one in enumerate(ended) if one.stdout},
+        warnings=(
+            *uneven_start(ended),
+            *(warning for index, one in enumerate(found) for warning in _list_doubts(index, one)),
+        ),
+        both_clocks=BothClocks(
+            names=tuple(name for name in ("forward_p50", "backward_p50") if name in complete),
+            apart=None if any(one.doubts for one in found) else max(one.uncertainty for one in found),
+        ),
+    )
+
+
+def _list_doubts(client: int, found: Delays) -> list[Warned]:
+    """Why the delay of one way is not known as well as the round trip."""
+    warnings = []
+    if found.forward_p50 is None or found.backward_p50 is None:
+        text = f"client {client}: nothing came back, so that its loss is 100 % and there are no times"
+        return [Warned(code="nothing-came-back", text=text)]
+    if found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
+        text = (
+            f"client {client}: its clock and the server's were compared over the way itself, to "
+            f"{show_duration(found.uncertainty)}: forward_p50 and backward_p50 may be off by as much, and only "
+            "their sum is known better"
+        )
+        warnings.append(Warned(code="one-way-uncertain", text=text))
+    if found.doubts:
+        text = f"client {client}: its clock and the server's cannot be compared: {'; '.join(found.doubts)}"
+        warnings.append(Warned(code="clocks-untrusted", text=text))
+    return warnings
+
+
+plugin = Ping
