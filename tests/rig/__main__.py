@@ -40,7 +40,7 @@ def main() -> int:
         sent.write_text(steps.send(machine, steps.python_here()) + "\n")
     try:
         machine.boot()
-        return take(machine, done, asked.steps)
+        return take(machine, done, asked.steps, sent.read_text().partition(",")[0])
     finally:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"rig-debian-{machine.version}.txt").write_text(make_transcript(machine, done))
@@ -48,8 +48,11 @@ def main() -> int:
             machine.stop()
 
 
-def take(machine: Ordinary, done: Path, again: Sequence[str]) -> int:
-    """Take each step in turn; 1 if any failed. Only a failure of the first ends it: the others rest on that alone."""
+def take(machine: Ordinary, done: Path, again: Sequence[str], commit: str) -> int:
+    """Take each step in turn, with what was sent at a commit; 1 if any failed.
+
+    Only a failure of the first ends it: the others rest on that alone.
+    """
     failures = []
     for name, step in steps.STEPS.items():
         kept = done / f"{name}.txt"
@@ -62,14 +65,14 @@ def take(machine: Ordinary, done: Path, again: Sequence[str]) -> int:
         try:
             came = step(machine)
         except StepFailed as failed:
-            when = f"after {time.monotonic() - began:.0f} s, at {steps.describe_commit()}"
+            when = f"after {time.monotonic() - began:.0f} s, at {commit}"
             failed_before.write_text(f"FAILED {when}\n{failed}\n")
             print(f"== {name}: {failed_before.read_text()}", flush=True)
             failures.append(name)
             if name == next(iter(steps.STEPS)):
                 break
             continue
-        kept.write_text(f"ok after {time.monotonic() - began:.0f} s, at {steps.describe_commit()}\n{came}\n")
+        kept.write_text(f"ok after {time.monotonic() - began:.0f} s, at {commit}\n{came}\n")
         print(f"== {name}: {kept.read_text()}", flush=True)
     if failures:
         print(f"failed: {', '.join(failures)}", flush=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 from nearmetal.config import Paths
 from nearmetal.lab import image
-from nearmetal.lab.qemu.arguments import VHOST
 
 from .ordinary import PAYLOAD, Ordinary, StepFailed, run
 
@@ -66,7 +65,8 @@ def send(machine: Ordinary, python: Path) -> str:
     if not images.exists() or (machine.payload / "image.key").read_text() != lab.key:
         run("tar", "-C", str(lab.folder.parent), "--numeric-owner", "-cf", str(images), lab.folder.name)
         (machine.payload / "image.key").write_text(lab.key)
-    return f"{wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB; {len(list(wheels.iterdir()))} wheels; image {lab.key}"
+    made = f"{describe_commit()}, {wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB"
+    return f"{made}; {len(list(wheels.iterdir()))} wheels; image {lab.key}"
 
 
 def install(machine: Ordinary) -> str:
@@ -262,15 +262,12 @@ def _records(machine: Ordinary, name: str) -> list[dict[str, Any]]:
 
 
 def _describe_monitors(records: list[dict[str, Any]]) -> str:
-    """What ran the guests, and with which power. StepFailed unless the host's kernel carried their packets."""
-    found = {
-        (one["accel"], one["vmm_power"], one["vmm_packets"])
-        for record in records
-        if "vmm_power" in (one := record["readback"]["resources"])
-    }
-    if not found or any(carrier != "vhost" for _, _, carrier in found):
-        raise StepFailed(f"{VHOST} is there, and who carried packets was: {found}")
-    return "\n".join(f"by {accel}, QEMU {power}; packets by {carrier}" for accel, power, carrier in sorted(found))
+    """What ran the guests, and with which power. StepFailed if no guest says so."""
+    monitors = [record["readback"]["resources"] for record in records]
+    found = {(one["accel"], one["vmm_power"]) for one in monitors if "vmm_power" in one}
+    if not found:
+        raise StepFailed("no trial says what ran a guest")
+    return "\n".join(f"by {accel}, QEMU {power}" for accel, power in sorted(found))
 
 
 def _all_ok(records: list[dict[str, Any]], wanted: int) -> None:

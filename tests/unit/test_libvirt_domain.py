@@ -62,13 +62,11 @@ def test_each_level_shows(change: dict[str, object], path: str, attribute: str, 
     assert one(root, path).get(attribute) == value
 
 
-@pytest.mark.parametrize(("vhost", "driver"), [(True, "vhost"), (False, "qemu")])
-def test_who_carries_the_packets_is_the_same_as_without_libvirt(vhost: bool, driver: str) -> None:
-    guest = replace(GUEST, accel="kvm", vhost=vhost, backing=("/images/disk",))
-    assert one(one(described(guest), "devices/interface"), "driver").attrib == {"name": driver}
-    said = [word for word in arguments.command(guest) if word.startswith("tap,")]
-    assert said == ["tap,id=data,fd={tap0}" + (",vhost=on,vhostfd={file2}" if vhost else "")]
-    assert arguments.opened(guest) == ["/images/vmlinux", "/images/disk", *(["/dev/vhost-net"] if vhost else [])]
+def test_qemu_itself_carries_the_packets_as_it_does_without_libvirt() -> None:
+    """On KVM libvirt would leave that to the host's kernel (vhost), and the two would be other machines."""
+    card = one(described(replace(GUEST, accel="kvm")), "devices/interface")
+    assert one(card, "driver").attrib == {"name": "qemu"}
+    assert not any("vhost" in word for word in arguments.command(replace(GUEST, accel="kvm")))
     assert described(replace(GUEST, nic="e1000e")).find("devices/interface/driver") is None
 
 

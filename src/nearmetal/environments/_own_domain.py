@@ -174,36 +174,24 @@ class OwnDomains:
         await must(site, "rm", "-rf", "--", handle.data["folder"])
 
 
-# Before Linux 6.4 the kernel's thread that carries packets is none of QEMU's.
-_CARRIERS = 'grep -lsx "vhost-$1" /proc/[0-9]*/comm; :'
-
-
 class DomainMachine(guests.QemuMachine):
     """A guest of a domain: reached as one of QEMU's own, and known by the process that libvirt started for it."""
 
     def __init__(self, handle: Handle, *more: Any) -> None:
         super().__init__(handle, *more)
         self._first = FirstProcess.in_ledger(handle)
-        self._carriers: list[str] | None = None
-        """Process ids, once they were looked for."""
         self._has_own_group: bool = handle.data.get("has_own_group", False)
 
     async def _is_running(self) -> bool:
         return await self._first.is_alive(self.site)
 
     async def cost(self) -> Cost:
-        """Its memory is its control group's, as of any guest. Its time is QEMU's, which is all that runs in there, and
-        that of what carries its packets: in which of the hierarchies the group is counted, if in any, is libvirt's own
-        affair."""
+        """Its memory is its control group's, as of any guest. Its time is QEMU's, which is all that runs in there: in
+        which of the hierarchies the group is counted, if in any, is libvirt's own affair."""
         await self._first.require(self.site, self.name)
-        if self._carriers is None:
-            found = await must(self.site, "sh", "-c", _CARRIERS, "carriers", str(self._first.pid))
-            self._carriers = [line.split("/")[2] for line in found.decode().splitlines()]
-        stats = [
-            (await self.site.get(f"/proc/{pid}/stat")).decode("utf-8", "replace").rpartition(")")[2].split()
-            for pid in (self._first.pid, *self._carriers)
-        ]
-        seconds = sum(int(fields[11]) + int(fields[12]) for fields in stats) / _TICK  # see proc(5)
+        stat = (await self.site.get(f"/proc/{self._first.pid}/stat")).decode("utf-8", "replace")
+        fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
+        seconds = (int(fields[11]) + int(fields[12])) / _TICK
         if not self._has_own_group:
             return Cost(cpu_seconds=seconds, memory_bytes=None)
         try:

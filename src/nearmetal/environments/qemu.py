@@ -271,24 +271,19 @@ _WHICH = """
 file=$(command -v "$1")
 case $(head -c 2 -- "$file") in '#!') echo;; *) readlink -f -- "$file";; esac
 readlink "/proc/$2/exe"
-# The kernel's own thread, before Linux 6.4 a process by itself.
-worker=vhost-$(sed -n 's/^Tgid:[[:space:]]*//p' "/proc/$2/status")
-if grep -qsx "$worker" /proc/[0-9]*/comm "/proc/$2/task/"*/comm; then echo vhost; else echo QEMU; fi
 """
 
 
 async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: Site) -> Monitoring:
     """What runs a guest, by its own word and by the kernel's."""
     board, is_board = await qemu.board(guest.machine)
-    told = await must(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))
-    asked, program, carrier = told.decode().splitlines()
+    asked, program = (await must(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))).decode().splitlines()
     words = (await site.get(f"/proc/{thread}/cmdline")).decode("utf-8", "replace").split("\0")
     status = privilege.read_status((await site.get(f"/proc/{thread}/status")).decode())
     difference = guest.privilege.find_difference(guest.name, status)
     unlike = {
         f"its board is {board} instead of {guest.machine}": not is_board,
         f"its QEMU is {program} instead of {asked}": bool(asked) and asked != program,
-        f"{carrier} carries its packets": guest.port is not None and (carrier == "vhost") != guest.vhost,
         "its QEMU was started without machine.vmm_arguments": not _is_within(guest.vmm_arguments, words),
         f"its QEMU {difference}": difference is not None,
     }
@@ -297,7 +292,6 @@ async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: S
         version=await qemu.version(),
         board=board,
         power=privilege.describe_status(status),
-        packets=carrier if guest.port else "",
         unlike=tuple(sentence for sentence, holds in unlike.items() if holds),
     )
 

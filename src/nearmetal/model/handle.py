@@ -86,8 +86,6 @@ class Monitoring(Frozen):
     """The machine type, by the name that its aliases stand for."""
     power: str = ""
     """Whose it is, and what it may do to its host, as the kernel says."""
-    packets: str = ""
-    """Who carries those of its NIC: "vhost", which is the host's kernel, or "QEMU"; "" if it has none."""
     unlike: tuple[str, ...] = ()
     """What of it is not as the study asks, a sentence each."""
 

@@ -144,7 +144,6 @@ def verify_hardware(spec: MachineSpec, facts: Mapping[str, Any], made: Hardware)
             "vmm": f"{made.monitoring.program}, {made.monitoring.version}",
             "board": made.monitoring.board,
             "vmm_power": made.monitoring.power,
-            "vmm_packets": made.monitoring.packets,
             "vmm_arguments": " ".join(spec.vmm_arguments),
         }
     return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=warnings)

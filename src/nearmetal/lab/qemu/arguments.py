@@ -35,8 +35,6 @@ CONSOLE: Final = "console"
 SOCKETS: Final = "sockets"
 """The only folder in which QEMU itself makes files."""
 MONITOR: Final = f"{SOCKETS}/qmp"
-VHOST: Final = "/dev/vhost-net"
-"""By this the host's kernel carries packets between a tap and a virtio card, which QEMU would carry itself."""
 SHARE: Final = "share"
 """What the guest's kernel mounts a directory of the host by."""
 IDENTITY: Final = f"{SOCKETS}/identity"
@@ -120,8 +118,6 @@ class GuestSpec:
     vmm_arguments: Sequence[str] = ()
     tsc_khz: int | None = None
     """The rate of its time stamp counter, if it is to be told that."""
-    vhost: bool = False
-    """Whether the host's kernel carries the packets of its NIC, not QEMU."""
     nic_mac: str = ""
     """The MAC that the NIC is made with, where it is another than the one by which a guest that boots finds it."""
 
@@ -172,7 +168,7 @@ def _drive(guest: GuestSpec) -> str:
 
 def opened(guest: GuestSpec) -> list[str]:
     """The files that are opened for QEMU, which it need not be allowed to open: `{file0}`, `{file1}` and so on."""
-    return [*((guest.kernel,) if guest.kernel else ()), *guest.backing, *((VHOST,) if guest.vhost else ())]
+    return [*((guest.kernel,) if guest.kernel else ()), *guest.backing]
 
 
 def _below(guest: GuestSpec, number: int) -> str:
@@ -248,9 +244,8 @@ def kernel_command_line(guest: GuestSpec) -> str:
 
 
 def _data_network(guest: GuestSpec, port: Port) -> list[str]:
-    vhost = f",vhost=on,vhostfd={_below(guest, len(guest.backing))}" if guest.vhost else ""
     return [
-        *("-netdev", f"tap,id=data,fd={{tap0}}{vhost}"),
+        *("-netdev", "tap,id=data,fd={tap0}"),
         *("-device", f"{nic(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
     ]
 

@@ -7,7 +7,7 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
 
 from . import accelerator, lacking
-from .arguments import PROGRAM, VHOST, GuestSpec, nic
+from .arguments import PROGRAM, GuestSpec
 
 
 async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
@@ -16,8 +16,6 @@ async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: 
     if accel == "auto":
         image = lab_machine.image(lacking.proving(spec))
         accel = (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
-    # Without KVM there is no guest whose notifications the kernel could take.
-    may_vhost = accel == "kvm" and nic(spec.nic) == nic("virtio-net")
     return GuestSpec(
         name=name,
         machine=machine,
@@ -36,6 +34,5 @@ async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: 
         kernel_arguments=spec.kernel_arguments,
         vmm=vmm,
         vmm_arguments=spec.vmm_arguments,
-        vhost=may_vhost and (await site.exec(["test", "-c", VHOST])).status == 0,
         tsc_khz=await accelerator.find_clock(machine, accel, site),
     )
