@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 MANUAL = (ROOT / "docs" / "load.md").read_text()
 SCHEMA = json.loads((ROOT / "schemas" / "load.v1.json").read_text())
 
-BENCH = {"--floors", "--real-time"}
+BENCH = {"--floors", "--only", "--real-time"}
 
 
 def options(verb: str) -> set[str]:
