@@ -47,7 +47,7 @@ def _inspect_container(client: Any, container: str) -> Any:
 async def _end_monitors(container: str, site: Site) -> None:
     """Podman has a process for each command, which it lets wait for five minutes when the command has ended, although
     its container is gone by then."""
-    running = (await must(site, "ps", "-e", "-o", "pid=,comm=,args=")).decode("utf-8", "replace")
+    running = (await must(site, "ps", "-ww", "-e", "-o", "pid=,comm=,args=")).decode("utf-8", "replace")
     if found := list_monitors(running, container):
         await site.exec(["kill", "-KILL", *found])  # those that have ended meanwhile are no loss
 
