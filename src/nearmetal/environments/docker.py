@@ -84,19 +84,19 @@ class DockerEnvironment:
     """Every engine has that, whatever else it has."""
 
     def __init__(self) -> None:
-        self._engines: dict[str, ContainerEngine] = {}
+        self._engines: dict[tuple[str, str], ContainerEngine] = {}
+        """By site and address."""
         self._lifelines: dict[str, asyncio.StreamWriter] = {}
         """By a container's name: the other end of its first process' input."""
-        self._default_runtimes: dict[str, str] = {}
-        """By an engine's address."""
         self._importing = threading.Lock()
 
     async def _find_engine(self, address: str, site: Site) -> ContainerEngine:
         """By its address on a site. One on another host is found again when the connection to that was made anew."""
         here = await site.open_socket(address.removeprefix("unix://")) if address.startswith("unix://") else address
-        if here not in self._engines:
-            self._engines[here] = await ContainerEngine.connect(address, self.brand, site)
-        return self._engines[here]
+        known = self._engines.get((site.name, address))
+        if known is None or known.socket_here != here:
+            known = self._engines[site.name, address] = await ContainerEngine.connect(address, self.brand, site)
+        return known
 
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
         """BadInput for what no container can have."""
@@ -292,10 +292,9 @@ class DockerEnvironment:
             raise HostCannot(what, error.where, error.remedy) from None
 
     async def _default_runtime(self, engine: ContainerEngine) -> str:
-        if engine.address not in self._default_runtimes:
-            info = await engine.call(engine.client.info)
-            self._default_runtimes[engine.address] = info["DefaultRuntime"]
-        return self._default_runtimes[engine.address]
+        if engine.default_runtime is None:
+            engine.default_runtime = str((await engine.call(engine.client.info))["DefaultRuntime"])
+        return engine.default_runtime
 
     async def _keep_network(
         self, engine: ContainerEngine, order: Order, tag: str, site: Site

@@ -124,6 +124,8 @@ class ContainerEngine:
         self.brand = brand
         self.client = client
         """The SDK's low-level client; blocking, so to be used through `call`."""
+        self.default_runtime: str | None = None
+        """By which it runs containers, once it was asked."""
         self._is_here = False
         """Whether it was found to be on this kernel."""
 
