@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from nearmetal import studies
 from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.planning.plan import make_plan
 from nearmetal.store import journal
 from nearmetal.store.facts import sift_facts
 from nearmetal.study import study_file
@@ -49,7 +51,7 @@ def study_texts(_: Path) -> Iterable[bytes]:
 
 def read_study(content: bytes, _: Path) -> None:
     try:
-        study_file.read(content.decode(errors="replace"), "s.toml")
+        make_plan(study_file.read(content.decode(errors="replace"), "s.toml"))
     except BadInput as error:
         assert error.what and error.remedy
         assert "\n" not in str(error.what)
@@ -150,8 +152,8 @@ def fuzz(name: str, seconds: float, chance: random.Random) -> bool:
         corpus = list(target.corpus(folder))
         for content in corpus:
             target.read(content, folder)
-        tried, until = 0, time.monotonic() + seconds
-        while time.monotonic() < until:
+        tried, slowest, until = 0, 0.0, time.monotonic() + seconds
+        while (began := time.monotonic()) < until:
             content = mutate(chance.choice(corpus), corpus, chance)
             tried += 1
             try:
@@ -163,7 +165,9 @@ def fuzz(name: str, seconds: float, chance: random.Random) -> bool:
                 traceback.print_exc()
                 print(f"{name}: {kept} is neither read nor refused", file=sys.stderr)
                 return False
-    print(f"{name}: {tried:,} inputs in {seconds:g} s")
+            slowest = max(slowest, time.monotonic() - began)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{name}: {tried:,} inputs in {seconds:g} s, the slowest {slowest:.3f} s; at most {most:.0f} MiB so far")
     return True
 
 
