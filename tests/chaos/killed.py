@@ -117,10 +117,13 @@ class Killed:
                 os.kill(pid, signal.SIGKILL)
         except (ProcessLookupError, FileNotFoundError):
             return None
+        return self.count_kill(what, str(pid))
+
+    def count_kill(self, what: str, which: str) -> str:
         self.kills += 1
         self.killed.append(what)
         self.around.killed[what] += 1
-        self._note(f"{what} ({pid})")
+        self._note(f"{what} ({which})")
         return what
 
     def restart_services(self, what: str) -> None:

@@ -24,12 +24,24 @@ class KilledKeeper(Killed):
             process.wait(self.random.uniform(0.05, longest))
         if process.poll() not in (None, 0):
             raise Failed(f"up {kind} ended with {process.returncode}: {self.last_words()}")
-        what = self.kill_some_of(process)
+        has_agent = kind == "qemu" and process.poll() == 0
+        if has_agent and (not self.around.killed["agent"] or self.random.random() < 0.5):
+            what: str | None = self._kill_agent()
+        else:
+            what = self.kill_some_of(process)
         process.wait(PATIENCE)
         if what is not None:
             self.restart_services(what)
         wait_until(lambda: not self._is_beginning())
         self._take_down()
+
+    def _kill_agent(self) -> str:
+        """In the guest, where no process of the host's shows it. The command that does so loses its answer by it."""
+        killing = self.command("exec", _NAME, "--", "pkill", "-KILL", "nearmetal-probe")
+        killing.communicate(timeout=PATIENCE)
+        if killing.returncode == 0:
+            raise Failed(f"the guest's agent lives: {self.last_words()}")
+        return self.count_kill("agent", "in the guest")
 
     def _is_beginning(self) -> bool:
         """Its keeper lives, and has not written down yet that there is one."""
