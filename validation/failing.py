@@ -10,6 +10,8 @@ missed: 2 % of `equivalent` from 10 blocks on, 5.5 % of false `different`.
 
 import argparse
 import sys
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 
@@ -17,19 +19,21 @@ from nearmetal.analysis import contrasts
 from nearmetal.analysis.contrasts import Criterion
 from nearmetal.analysis.responses import Replicate, Value, kind_of
 from nearmetal.analysis.results import Verdict
-from nearmetal.model import ContrastPlan
+from nearmetal.model import ContrastPlan, TrialRecord
 
 BLOCKS = (6, 8, 9, 10, 12, 16, 30, 40)
 SPREAD = 0.002
 PLANNED = ContrastPlan(workload="web", treatment={"environment": "docker"}, reference={"environment": "host"})
 KIND = kind_of("1/s", "higher", "ratio")
+ON_ONE_SITE = cast(TrialRecord, SimpleNamespace(site="local"))
+"""All that is asked of it."""
 MOST_EQUIVALENT, MOST_FALSE = 0.02, 0.055
 
 
 def conclude(values: np.ndarray, failed: np.ndarray) -> Verdict:
     """`values` and `failed`: blocks x sides."""
     outcomes = [
-        Replicate(block, 0, 0.0, (), {} if bad else {"throughput": Value(value, KIND)}, bad)
+        Replicate(block, 0, 0.0, (ON_ONE_SITE,), {} if bad else {"throughput": Value(value, KIND)}, bad)
         for block, (of, bads) in enumerate(zip(values.tolist(), failed.tolist(), strict=True))
         for value, bad in zip(of, bads, strict=True)
     ]
