@@ -6,7 +6,7 @@ for a quota where there was none: of that the kernel's counters tell.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nearmetal import cpu_lists
@@ -67,13 +67,22 @@ class Allotment:
         return None
 
 
-async def read(placed: Sequence[PlacedMachine], vitals: Sequence[Vitals]) -> Allotment:
-    """With what was read of the servers, then the clients. MachineLost; HostCannot of a host that does not tell."""
+FromSites = Mapping[str, tuple[GroupLimits | None, Readback | None]]
+"""What the hosts of machines tell of them: by name its limits, and whether it is on its CPUs."""
+
+
+async def read_sites(placed: Sequence[PlacedMachine]) -> FromSites:
+    """MachineLost; HostCannot of a host that does not tell."""
     sites = {one.site.name: one.site for one in placed}
     read_sites = (_read_site(site, [one for one in placed if one.site.name == name]) for name, site in sites.items())
     found: dict[str, tuple[GroupLimits | None, Readback | None]] = {}
     for told in await asyncio.gather(*read_sites):
         found |= told
+    return found
+
+
+def combine(placed: Sequence[PlacedMachine], found: FromSites, vitals: Sequence[Vitals]) -> Allotment:
+    """With what was read of the servers, then the clients. Pure."""
     limits, where = zip(*(found[one.handle.name] for one in placed), strict=True) if placed else ((), ())
     return Allotment(tuple(placed), limits, tuple(_find_found(one.lines or {}) for one in vitals), where)
 

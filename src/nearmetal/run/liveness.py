@@ -16,10 +16,10 @@ from nearmetal.errors import MALFORMED, MachineLost, NearmetalError
 from nearmetal.lab.machines.alive import Losable
 from nearmetal.lab.read_lines import Lines
 from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage, Warned
+from nearmetal.run import allotment
 from nearmetal.run.allotment import Allotment, PlacedMachine
-from nearmetal.run.allotment import read as read_allotment
 from nearmetal.run.blame import Fault
-from nearmetal.run.vitals import BOOT, PRESSURE, VMSTAT, Vitals, read_vitals
+from nearmetal.run.vitals import BOOT, PRESSURE, VMSTAT, Vitals, read_clocks, read_vitals
 from nearmetal.units import show_share
 
 _LONGEST_EXPLAINING = 1.0
@@ -77,17 +77,20 @@ class Liveness:
         """MachineLost, HostCannot."""
         by_name = {handle.name: handle for handle in handles}
         seen = LivenessReading(await _read_inside(stage, by_name), await _read_switches(stage))
-        given = await read_allotment(placed, seen.inside)
+        given = allotment.combine(placed, await allotment.read_sites(placed), seen.inside)
         return cls(stage, by_name, seen, seen, given, given)
 
-    async def read_inside(self) -> tuple[Vitals, ...]:
-        """What servers, then clients, tell now. MachineLost."""
-        return await _read_inside(self.stage, self.handles)
+    async def read_clocks(self) -> tuple[Vitals, ...]:
+        """What the clocks of servers, then of clients, tell now. MachineLost."""
+        return await read_clocks(self.machines, _find_first_processes(self.machines, self.handles))
 
     async def find_faults(self) -> list[Fault]:
         """What has happened to them since the trial before. MachineLost, HostCannot."""
-        inside, outside = await asyncio.gather(self.read_inside(), _read_switches(self.stage))
-        seen, allotted = LivenessReading(inside, outside), await read_allotment(self.given.placed, inside)
+        placed = self.given.placed
+        inside, outside, from_sites = await asyncio.gather(
+            _read_inside(self.stage, self.handles), _read_switches(self.stage), allotment.read_sites(placed)
+        )
+        seen, allotted = LivenessReading(inside, outside), allotment.combine(placed, from_sites, inside)
         faults = [*judge_readings(self.machines, self.laid, self.seen, seen), *find_kills(self.allotted, allotted)]
         self.warnings = [*find_stalls(self.machines, self.seen, seen, self.allotted, allotted)]
         self.seen, self.allotted = seen, allotted
@@ -152,8 +155,13 @@ class Liveness:
 
 async def _read_inside(stage: Stage, handles: Mapping[str, Handle]) -> tuple[Vitals, ...]:
     machines = (*stage.servers, *stage.clients)
+    return await read_vitals(machines, _find_first_processes(machines, handles))
+
+
+def _find_first_processes(machines: Sequence[Machine], handles: Mapping[str, Handle]) -> dict[str, int]:
+    """By name, of those that share their host's kernel."""
     lives = {machine.name: handles[machine.name].life for machine in machines if machine.name in handles}
-    return await read_vitals(machines, {name: life.pid for name, life in lives.items() if isinstance(life, ProcessId)})
+    return {name: life.pid for name, life in lives.items() if isinstance(life, ProcessId)}
 
 
 async def _read_switches(stage: Stage) -> Switches:

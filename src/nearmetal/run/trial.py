@@ -374,7 +374,7 @@ class _Trial:
     async def _read_before(self, stage: LabStage) -> None:
         """Read what tells afterwards of pauses and of clocks. MachineLost."""
         since = time.time()
-        awake, vitals = await asyncio.gather(suspension.read(stage), self._task.liveness.read_inside())
+        awake, vitals = await asyncio.gather(suspension.read(stage), self._task.liveness.read_clocks())
         self._beginning = Beginning(since, awake, vitals)
         clock_gate.forget_moved(self._task.liveness.machines, vitals, stage.offsets, self._task.clocks)
         self._hosts_before = await _ask_hosts(stage)
