@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nearmetal.errors import MachineLost
+from nearmetal.lab.changes.kinds import NetworkOwner
 from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.site import must
 from nearmetal.model import Machine, Stage
@@ -123,7 +124,10 @@ async def take_address(stage: Stage) -> None:
 
 
 async def _must_inside(stage: Stage, *argv: str) -> None:
-    ended = await stage.servers[0].exec(list(argv))
+    """By the machine itself; of its network by its host, if the machine may not change that."""
+    server = stage.servers[0]
+    is_of_host = argv[0] == "ip" and isinstance(server, NetworkOwner)
+    ended = await (server.exec_in_network(list(argv)) if is_of_host else server.exec(list(argv)))
     assert ended.status == 0, ended.complaint
 
 

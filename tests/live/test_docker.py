@@ -123,7 +123,7 @@ async def test_limits_are_what_was_ordered(make: Make, notes: Notes) -> None:
 
 
 _KEPT = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
-         "NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "NET_RAW": 13, "SYS_CHROOT": 18}  # fmt: skip
+         "NET_BIND_SERVICE": 10, "NET_RAW": 13, "SYS_CHROOT": 18}  # fmt: skip
 """Capabilities that a machine's programs may have at most, by their numbers in linux/capability.h."""
 
 
@@ -133,7 +133,6 @@ async def test_a_container_has_the_capabilities_and_processes_that_it_may_have(m
     for name in ("CapEff", "CapBnd"):
         beyond = int(status[name], 16) & ~sum(1 << number for number in _KEPT.values())
         assert beyond == 0, f"{name} has {beyond:x} beyond what it may have"
-    assert int(status["CapEff"], 16) >> _KEPT["NET_ADMIN"] & 1
     # Version 2 of control groups has no folder for each controller.
     limit = await machine.exec(["sh", "-c", "cat /sys/fs/cgroup/pids.max || cat /sys/fs/cgroup/pids/pids.max"])
     assert int(limit.text) == config.PROCESSES
@@ -162,7 +161,7 @@ async def test_two_containers_meet_on_the_switch(make: Make) -> None:
     ended = await one.exec(["ping", "-c", "1", "-W", "5", other.address])
     assert ended.status == 0, ended.text
     assert (await one.exec(["ls", "/sys/class/net"])).text.split() == ["data", "lo"]
-    assert (await one.exec(["ethtool", "-K", one.interface, "tso", "off"])).status == 0
+    assert (await one.exec(["ethtool", "-K", one.interface, "tso", "off"])).status != 0, "that takes NET_ADMIN"
 
 
 async def test_the_probe_runs_from_where_it_lies(make: Make) -> None:

@@ -9,7 +9,7 @@ The engine of another host is spoken to by that host's SSH connection, and its c
 A container lives as long as its standard input, whose other end the creating process holds: its first process, the
 probe's `hold --until-eof`, ends with it. So none outlives its controller, whatever happens to that. Security is the
 engine's default, because it is part of what a container costs, without some capabilities and with a limit of processes,
-which cost nothing; NET_ADMIN is added, so that offloads can be set on the data NIC from inside.
+which cost nothing. Its data NIC is set from its host, so that it needs no capability for that.
 
 A runtime with a network stack of its own, such as gVisor's, looks at the network namespace once, when it starts. So a
 container by any runtime but the usual ones starts in the namespace of another, the keeper, which is plugged before. A

@@ -124,7 +124,11 @@ def _remedy(error: OSError) -> str:
 
 async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: float = LIMITS.command) -> bytes:
     """Run a command that has to succeed; its stdout. HostCannot with what it said otherwise."""
-    ended = await commands.exec(argv, stdin=stdin, timeout=timeout)
+    return require_success(argv, await commands.exec(argv, stdin=stdin, timeout=timeout))
+
+
+def require_success(argv: Sequence[str], ended: Completed) -> bytes:
+    """The stdout of a command that has ended. HostCannot with what it said, if its status is not 0. Pure."""
     if ended.status != 0:
         said = ended.complaint or ended.text.strip() or f"status {ended.status}"
         raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {last_of(said)}")

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes import congestion, ethtool
 from nearmetal.lab.cpus import bystanders, cpuset
-from nearmetal.lab.site import must
+from nearmetal.lab.site import must, require_success
 from nearmetal.model import Change, ChangeKind, Commands, Completed
 
 Read = Callable[[Commands, str], Awaitable[str | None]]
@@ -66,10 +66,16 @@ class NetworkOwner(Protocol):
         ...
 
 
+async def _exec_on_network(commands: Commands, *argv: str) -> Completed:
+    """A container sees /proc/sys read-only and has no CAP_NET_ADMIN, so that its network is set from its host."""
+    if isinstance(commands, NetworkOwner):
+        return await commands.exec_in_network(argv)
+    return await commands.exec(argv)
+
+
 async def _exec_sysctl(commands: Commands, *argv: str) -> Completed:
-    """A container sees /proc/sys read-only, so that sysctls of a network are set from its host."""
-    if isinstance(commands, NetworkOwner) and argv[-1].startswith("net."):
-        return await commands.exec_in_network(["sysctl", *argv])
+    if argv[-1].startswith("net."):
+        return await _exec_on_network(commands, "sysctl", *argv)
     return await commands.exec(["sysctl", *argv])
 
 
@@ -123,7 +129,7 @@ async def _read_ethtool(commands: Commands, target: str) -> str | None:
     are on, where it stands for several. All at once, since a command takes an emulated guest a tenth of a second.
     """
     tool, interface, names = _ethtool(target)
-    found = ethtool.parse((await commands.exec([*tool, "-k", interface])).text)
+    found = ethtool.parse((await _exec_on_network(commands, *tool, "-k", interface)).text)
     if not found:
         return None
     settable = {name: found[name] for name in names if name in found and not found[name].is_fixed}
@@ -146,7 +152,8 @@ async def _write_ethtool(commands: Commands, target: str, value: str | None) -> 
     for name, state in states.items():
         parts = [name] if state in ("on", "off") else state.split(",")
         words += [word for part in parts for word in (part, "off" if state == "off" else "on")]
-    await must(commands, *tool, "-K", interface, *words)
+    argv = [*tool, "-K", interface, *words]
+    require_success(argv, await _exec_on_network(commands, *argv))
 
 
 def _states(value: str | None) -> dict[str, str]:

@@ -37,7 +37,6 @@ def machine(client: Any, order: Order, tag: str, network: str, probe_there: str)
             memswap_limit=order.spec.memory,
             tmpfs=_TMPFS,
             mounts=[_probe(probe_there), *_shared(order)],
-            cap_add=["NET_ADMIN"],
             cap_drop=_NEVER_NEEDED,
             pids_limit=PROCESSES,
             runtime=order.options.get("runtime"),
