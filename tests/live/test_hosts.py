@@ -171,19 +171,23 @@ async def test_a_study_compares_one_host_with_two(
     assert pair.left() == []
 
 
-async def test_a_shaped_link_lies_before_the_trunk(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("switch", "by", "mtu"), [("bridge", "vxlan", 1400), ("direct", "direct", 1500)])
+async def test_a_shaped_link_lies_before_the_way_between_hosts(
+    pair: Pair, tmp_path: Path, switch: str, by: str, mtu: int
+) -> None:
     text = STUDY.replace('levels = ["local", "far"]', 'levels = ["far"]').replace(
-        "[design]", '[link]\ndelay = "10ms"\n[design]'
+        "[design]", f'[link]\ndelay = "10ms"\nswitch = "{switch}"\n[design]'
     )
     text = text.replace('hosts = "local", ', "")
     run = tmp_path / "run"
     status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair, text)), "-o", str(run))
     assert status == 0, stderr
     (record,) = found_in(run)
-    assert record.readback["trunk"]["by"] == "vxlan"
+    assert (record.readback["trunk"]["by"], record.readback["trunk"]["mtu"]) == (by, mtu)
     assert record.readback["link"]["delay"] == 0.01
     # Timed, but only from below: no machine is ever too quick.
     assert record.responses["latency_p50"].value >= 0.02
+    assert pair.left() == []
 
 
 async def test_clients_elsewhere_than_the_servers(pair: Pair, tmp_path: Path) -> None:
@@ -206,12 +210,14 @@ async def test_servers_and_clients_on_one_host_elsewhere(pair: Pair, tmp_path: P
     assert pair.left() == []
 
 
-async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("switch", ["bridge", "direct"])
+async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path, switch: str) -> None:
     """Seconds, as it is emulated: its disk sent, its monitor and its sshd reached through the connection."""
     text = STUDY.replace('environment = ["host"]', 'environment = ["qemu"]').replace(
         'levels = ["local", "far"]', 'levels = ["far"]'
     )
     text = text.replace('hosts = "local", environment = "host"', 'environment = "qemu"').replace("128MiB", "256MiB")
+    text = text.replace("[design]", f'[link]\nswitch = "{switch}"\n[design]')
     run = tmp_path / "run"
     status, _, stderr = await pair_with_qemu.nearmetal(
         "run", str(written(tmp_path, pair_with_qemu, text)), "-o", str(run)
@@ -221,7 +227,7 @@ async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path) -> 
     assert record.status is TrialStatus.OK, record.reason
     assert record.site == "far"
     assert record.readback["resources"]["accel"] in ("kvm", "tcg")
-    assert record.readback["trunk"]["by"] == "vxlan"
+    assert record.readback["trunk"]["by"] == ("vxlan" if switch == "bridge" else "direct")
     assert record.responses["throughput"].value > 0
     assert pair_with_qemu.left() == []
 

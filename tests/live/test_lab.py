@@ -18,7 +18,7 @@ from tests.conftest import SHARED_CACHE
 from tests.waiting import until, wait_until
 
 from .far_host import FarHost
-from .two_hosts import Login, Pair
+from .two_hosts import Login, Pair, ip
 
 pytestmark = pytest.mark.live
 
@@ -74,9 +74,47 @@ async def test_clients_on_five_hosts_load_one_server(room: Pair, tmp_path: Path)
     assert (trunk["by"], trunk["mtu"], trunk["overhead"]) == ("vxlan", 1400, 50)
     addresses = {"local": "10.112.0.1"} | {name: far.address for name, far in zip(NAMES, room.fars, strict=True)}
     assert trunk["ends"] == addresses
+    assert trunk["ways"] == {
+        name: f"{name} cable {far.address} > local cable 10.112.0.1" for name, far in zip(NAMES, room.fars, strict=True)
+    }
+    carried_by_all(record)
     throughput = record.responses["throughput"]
     assert throughput.by_client is not None and len(throughput.by_client) == 5
     assert all(value > 0 for value in throughput.by_client)
+    assert room.left() == []
+
+
+def carried_by_all(record: TrialRecord) -> None:
+    """Each client's requests and replies crossed the way of its host, and nothing else crossed it."""
+    carried, share = record.observers["trunk"]["carried"], record.responses["throughput"].by_client
+    assert share is not None and carried.keys() >= set(NAMES)
+    replied = [402 * share[number] / 2 for number in range(5)]  # bytes of bodies in half a second
+    assert all(carried[name]["received"] > replies for name, replies in zip(NAMES, replied, strict=True)), carried
+    assert all(carried[name]["sent"] > 0 for name in NAMES), carried
+
+
+async def test_clients_on_the_hosts_own_network(room: Pair, tmp_path: Path) -> None:
+    """With packets as large as its interfaces carry, which stay as they are."""
+    for number, far in enumerate(room.fars):
+        ip("-netns", room.near, "link", "set", f"cable{number}", "mtu", "3000")
+        far.run("ip", "link", "set", "cable", "mtu", "3000")
+    ip("-netns", room.near, "link", "set", "cable", "mtu", "3000")
+    shown = room.fars[0].run("ip", "-details", "link", "show", "dev", "cable")
+    text = STUDY.replace("HOSTS", tables(room).replace("[hosts.c1]\n", '[hosts.c1]\ninterface = "cable"\n'))
+    text = text.replace("[machine]", '[link]\nswitch = "direct"\n[machine]')
+    file, run = tmp_path / "direct.toml", tmp_path / "run"
+    file.write_text(text)
+    status, _, stderr = await room.nearmetal("run", str(file), "--quick", "-o", str(run))
+    assert status == 0, stderr
+    (record,) = records_of(run)
+    assert record.status is TrialStatus.OK, record.reason
+    told = record.readback["trunk"]
+    assert (told["by"], told["mtu"], told["overhead"]) == ("direct", 3000, 0)
+    assert {(one["name"], one["mtu"]) for one in told["interfaces"].values()} == {("cable", 3000)}
+    assert all(told["interfaces"][name]["offloads"] for name in NAMES), told
+    assert told["ends"].keys() == {"local", *NAMES}
+    carried_by_all(record)
+    assert room.fars[0].run("ip", "-details", "link", "show", "dev", "cable") == shown
     assert room.left() == []
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nearmetal.errors import HostCannot
-from nearmetal.lab.networks import network, trunk
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.networks import network, trunk, underlay
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Completed
+from nearmetal.model import Completed, HostSpec
 from nearmetal.run import shape
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
@@ -70,15 +70,18 @@ def placed(machine: str = "local", clients: str = "local", factors: str = "") ->
         (placed("far"), 1400),
         (placed(clients="far"), 1400),
         (placed(factors='[factors.hosts]\nlevels = ["local", "far"]\nsets = "machine.host"'), 1400),
+        (placed("far", factors='[link]\nswitch = "direct"'), None),
+        (placed("far", factors='[factors.switch]\nlevels = ["direct", "bridge"]'), 1400),
+        (placed(factors='[link]\nswitch = "direct"'), 1500),
         (placed(factors='[factors.hosts]\nlevels = ["far"]\nsets = "machine.host"', clients="far"), 1500),
     ],
 )
-def test_packets_are_alike_in_all_treatments(text: str, mtu: int) -> None:
+def test_packets_are_alike_in_all_treatments(text: str, mtu: int | None) -> None:
     assert shape.choose_mtu(resolve_treatments(read(text, "s.toml"))) == mtu
 
 
 class Somewhere(LocalSite):
-    """A site that answers `ip` from a table."""
+    """A site that answers `ip` from a table: the route, or that to an address."""
 
     def __init__(self, name: str, underlay: str | None, route: Mapping[str, Any], mtu: int) -> None:
         super().__init__()
@@ -90,7 +93,8 @@ class Somewhere(LocalSite):
     async def exec(self, argv: Sequence[str], **_: Any) -> Completed:
         if argv[0] == "unshare":
             return Completed(status=0)
-        told = self._route if "route" in argv else {"mtu": self._mtu}
+        link = {"mtu": self._mtu, "link_type": "ether"}
+        told = self._route.get(argv[-1], self._route) if "route" in argv else link
         return Completed(status=0, stdout=json.dumps([told]).encode())
 
 
@@ -101,6 +105,28 @@ def test_an_underlay_that_would_cut_packets_is_told() -> None:
     assert not found.ok
     assert "1420" in found.detail and "1450" in found.detail and found.remedy
     assert asyncio.run(trunk.lacking("gre", here, Somewhere("far", "10.0.0.2", {"dev": "eth0"}, 1442))).ok
+
+
+def test_a_network_of_the_hosts_own_carries_what_all_their_interfaces_do() -> None:
+    here = Somewhere("local", None, {"dev": "eth0", "prefsrc": "10.0.0.1"}, 9000)
+    there = Somewhere("far", "10.0.0.2", {"dev": "eth1", "prefsrc": "10.0.0.2"}, 1420)
+    there.spec = HostSpec(ssh="root@10.0.0.2", interface="fast0")
+    found = asyncio.run(underlay.find_interfaces(here, [there]))
+    assert {name: (end.interface, end.mtu) for name, end in found.items()} == {
+        "local": ("eth0", 9000),
+        "far": ("fast0", 1420),
+    }
+    assert asyncio.run(underlay.lacking(here, there)).ok
+    other = Somewhere("other", "10.1.0.2", {"dev": "eth2", "prefsrc": "10.1.0.2"}, 1500)
+    near = Somewhere("near", "10.0.0.9", {"dev": "eth0", "10.1.0.2": {"dev": "eth5"}}, 1500)
+    with pytest.raises(HostCannot, match="eth0 and eth5 of near both lead to hosts of clients"):
+        asyncio.run(underlay.find_interfaces(near, [there, other]))
+
+
+def test_two_ways_from_host_to_host_are_refused() -> None:
+    text = placed("far", factors='[link]\nswitch = "direct"\ntunnel = "gre"')
+    with pytest.raises(BadInput, match="two ways from host to host"):
+        read(text, "s.toml")
 
 
 def test_one_host_under_two_names_is_told() -> None:

@@ -17,8 +17,10 @@ from nearmetal.lab.left import Left
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
 from nearmetal.lab.networks import trunk as trunks
+from nearmetal.lab.networks import underlay as underlays
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk, Tunnel
+from nearmetal.lab.networks.underlay import Underlay
 from nearmetal.model import (
     Change,
     Commands,
@@ -67,6 +69,8 @@ class Lab:
         self._machines: dict[str, tuple[Handle, Machine]] = {}
         self._ports: dict[str, Port] = {}
         """By machine name."""
+        self._places: dict[str, Port] = {}
+        """By machine name, its place on its host's own network: where its port is to be patched to."""
         self._link: Link | None = None
         self._images: dict[str, IO[bytes] | None] = {}
         """By name, those that are kept from being removed."""
@@ -136,11 +140,33 @@ class Lab:
         pairs = [await trunks.ends(servers, site) for site in clients]
         return await trunks.lay(f"nm-{self.token}", tunnel, pairs, namespaces, bridge, self.ledger)
 
+    async def find_mtu(self, servers: Site, clients: Sequence[Site]) -> int:
+        """Bytes that all interfaces carry by which these hosts reach each other. HostCannot."""
+        return min(end.mtu for end in (await underlays.find_interfaces(servers, clients)).values())
+
+    async def connect(self, servers: Sequence[Machine], clients: Sequence[Machine]) -> Underlay:
+        """Give machines a place on their hosts' own network: clients here, servers by `lay`. HostCannot."""
+        center = servers[0].site
+        sites = {one.site.name: one.site for one in clients if one.site.name != center.name}
+        interfaces = await underlays.find_interfaces(center, list(sites.values()))
+        machines = [*servers, *clients]
+        ports = [(self._ports[one.name], interfaces[one.site.name]) for one in machines]
+        underlay, places = await underlays.lay(f"nm-{self.token}", ports, self.ledger)
+        self._places = {
+            one.name: port.model_copy(update={"outside": places[port]})
+            for one, (port, _) in zip(machines, ports, strict=True)
+        }
+        for one in clients:
+            port, place = self._ports[one.name], self._places[one.name]
+            await network.patch(port.outside, place.outside, network.namespace(port), one.site)
+        return underlay
+
     async def lay(
         self, spec: LinkSpec, pairs: Sequence[tuple[str, str]], cpuset: str, site: Site, *, seed: int
     ) -> Link:
         """The way between these servers and clients, by their names; it lies until `take_up`."""
-        ends = [(self._ports[server], self._ports[client]) for server, client in pairs]
+        ends = [(self._ports[server], self._places.get(server, self._ports[client])) for server, client in pairs]
+        ends = list(dict.fromkeys(ends))  # a server has one place on its host's network for all clients
         switch = self._switches[site.name].name
         self._link = await links.lay(switch, spec, ends, cpuset, site, self.ledger, seed=seed)
         return self._link
@@ -154,6 +180,7 @@ class Lab:
                 await link.remove()
             except NearmetalError as error:
                 left.append(Left(str(error)))
+        self._places.clear()
         wires = [handle for handle in self.ledger.outstanding().handles if handle.kind in _WIRES]
         return left + await self.destroy_all(wires)
 

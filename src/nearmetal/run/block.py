@@ -8,16 +8,18 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from nearmetal.errors import HostCannot
+from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab import host_lock
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.left import Left
+from nearmetal.lab.networks import network
 from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved, TrialPlan, identify_assignment
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.booted import BootTask
 from nearmetal.run.events import BlockSink, BlockStarted
 from nearmetal.run.live import wait_while_paused
+from nearmetal.run.shape import list_direct
 from nearmetal.store import damage
 
 
@@ -40,7 +42,8 @@ class BlockTask(Document):
     """What kernels are aligned to; None if the study does not align them."""
     hosts: Mapping[str, HostSpec] = {}
     """How each host but this one is reached."""
-    mtu: int
+    mtu: int | None
+    """Of all machines; None if the interfaces of their hosts decide."""
     artifacts: str
     """The folder for the files of its trials."""
     files: str = ""
@@ -77,6 +80,8 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
     sink.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
     with pinned(task.images):
         await _hold_hosts(task, lab)
+        if task.mtu is None:
+            lab.mtu = await _find_mtu(task, lab)
         for boot in task.block.boots:
             heed_cancellation()
             is_broken |= await wait_while_paused(task.request, sink)
@@ -98,6 +103,15 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
                     request=task.request,
                 )
                 is_broken |= await run_boot(boot_task, lab, sink)
+
+
+async def _find_mtu(task: BlockTask, lab: Lab) -> int:
+    """What the hosts' own interfaces carry. What cannot be asked is told by the boot that needs it."""
+    found = []
+    for center, hosts in list_direct(task.resolved):
+        with contextlib.suppress(NearmetalError):
+            found.append(await lab.find_mtu(await lab.site(center), [await lab.site(name) for name in hosts]))
+    return min(found, default=network.MTU)
 
 
 async def _hold_hosts(task: BlockTask, lab: Lab) -> None:

@@ -23,6 +23,7 @@ from nearmetal.errors import BadInput, ExitCode, NearmetalError
 from nearmetal.lab import others
 from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.networks import network
 from nearmetal.lab.sites import opener
 from nearmetal.run import pulse
 from nearmetal.run.block import BlockTask, run_block
@@ -146,7 +147,7 @@ async def run_task(task: BlockTask, sink: BlockSink) -> None:
 
     async with aclosing(opener(task.hosts, emit_text)) as open_site:
         with held_anew() as (token, ledger):
-            lab = Lab(token, ledger, open_site, task.mtu)
+            lab = Lab(token, ledger, open_site, task.mtu or network.MTU)
             try:
                 await run_block(task, lab, sink)
             finally:

@@ -126,7 +126,7 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
             clients = await _make_clients(booted, share, lab, machines)
         stage = booted.stage = await making.make_stage(booted, lab, machines, clients)
     with _emit_step(booted, sink, "surround"):
-        booted.readback |= await booted.surroundings.join_hosts(booted.asked, lab)
+        booted.readback |= await booted.surroundings.join_hosts(booted.asked, lab, stage)
         await booted.surroundings.lay_link(booted.asked, lab, stage, share.clients, seed=_derive_seed(task))
         await making.start_neighbours(booted, share, lab)
     with _emit_step(booted, sink, "change"):

@@ -13,7 +13,7 @@ from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machine import find_process
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.networks import trunk
+from nearmetal.lab.networks import trunk, underlay
 from nearmetal.lab.site import available_cpus, memory
 from nearmetal.model import (
     PRETENDED,
@@ -200,21 +200,23 @@ class _Here:
     async def _check_between(self, asked: Resolved, host: _Host, clients_hosts: Mapping[str, _Host]) -> Finding | None:
         """What the way from host to host lacks."""
         others = shape.list_other_hosts(asked)
-        if others and (asked.link.switch == "direct" or asked.link.each):
+        if others and asked.link.each:
             return Finding(
-                what="[link] each" if asked.link.each else "[link] switch",
+                what="[link] each",
                 ok=False,
                 detail="a cable for one client alone does not reach another host",
-                remedy='set link.switch = "bridge" and link.each = false, or place servers and clients on one host',
+                remedy="set link.each = false, or place servers and clients on one host",
             )
-        tunnel = asked.link.tunnel or "vxlan"
+        is_direct, tunnel = asked.link.switch == "direct", asked.link.tunnel or "vxlan"
         for name in others:
-            key = (tunnel, host.site.name, name)
+            sites = host.site, clients_hosts[name].site
+            key = ("direct" if is_direct else tunnel, host.site.name, name)
             if key not in self._checked:
-                self._checked[key] = _find_first_fatal(
-                    [await trunk.lacking(tunnel, host.site, clients_hosts[name].site)]
-                )
-        return next(filter(None, (self._checked[tunnel, host.site.name, name] for name in others)), None)
+                found = await (underlay.lacking(*sites) if is_direct else trunk.lacking(tunnel, *sites))
+                self._checked[key] = _find_first_fatal([found])
+            if (lacking := self._checked[key]) is not None:
+                return lacking
+        return None
 
     async def _check_capture(self, asked: Resolved, host: _Host) -> Finding | None:
         """What capturing outside of the servers, on their host, lacks. Machines of ours bring their own tcpdump."""

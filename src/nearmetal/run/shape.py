@@ -1,7 +1,7 @@
 """Who gets which CPUs of a site, and what packets may carry, by what treatments ask for. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from nearmetal import cpu_lists
 from nearmetal.lab.cpus import sharing
@@ -39,15 +39,28 @@ def _share_elsewhere(resolved: Resolved, elsewhere: Mapping[str, list[int]]) -> 
     return {host: resolved.clients.cpus or cpu_lists.show(cpus) for host, cpus in elsewhere.items()}
 
 
-def choose_mtu(resolved: Iterable[Resolved]) -> int:
-    """What packets the machines of a study send: alike in all its treatments, so that only the factors differ."""
+def choose_mtu(resolved: Sequence[Resolved]) -> int | None:
+    """What packets the machines of a study send: alike in all its treatments, so that only the factors differ.
+
+    None if that is as much as the interfaces carry by which the hosts of `list_direct` reach each other.
+    """
     hosts = set()
     for one in resolved:
         placed = [(one.server.host, one.environment), *((host, one.clients.environment) for host in one.clients.places)]
         for host, environment in placed:
             # Machines that are hosts of their own do not hang on a switch of the lab's.
             hosts.add(host if environment.description.host is None else "local")
-    return network.MTU if len(hosts) == 1 else trunk.DATA_MTU
+    if len(hosts) == 1:
+        return network.MTU
+    is_tunnelled = any(one.link.switch != "direct" and list_other_hosts(one) for one in resolved)
+    return None if list_direct(resolved) and not is_tunnelled else trunk.DATA_MTU
+
+
+def list_direct(resolved: Sequence[Resolved]) -> list[tuple[str, Sequence[str]]]:
+    """The servers' host and those of clients, of each treatment that joins them by nothing but their own network."""
+    return [
+        (one.server.host, hosts) for one in resolved if one.link.switch == "direct" and (hosts := list_other_hosts(one))
+    ]
 
 
 def list_other_hosts(resolved: Resolved) -> list[str]:

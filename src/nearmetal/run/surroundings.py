@@ -10,6 +10,7 @@ from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk
+from nearmetal.lab.networks.underlay import Underlay
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Readback, Resolved, Running
 from nearmetal.run.shape import list_other_hosts
@@ -23,17 +24,18 @@ class Neighbour:
 
 @dataclass
 class Surroundings:
-    trunk: Trunk | None = None
+    trunk: Trunk | Underlay | None = None
     link: Link | None = None
     neighbours: list[Neighbour] = field(default_factory=list)
 
-    async def join_hosts(self, asked: Resolved, lab: Lab) -> dict[str, Any]:
-        """Lay a trunk where servers and clients hang on switches of different hosts; what there is to be told of it."""
+    async def join_hosts(self, asked: Resolved, lab: Lab, stage: LabStage) -> dict[str, Any]:
+        """Join servers and clients that hang on switches of different hosts; what there is to be told of it."""
         if others := list_other_hosts(asked):
-            servers, clients = await lab.site(asked.server.host), [await lab.site(name) for name in others]
-            bridge = links.bridge(asked.link, "client")
-            assert bridge is not None  # a direct cable does not reach another host, as was found before the run
-            self.trunk = await lab.join(asked.link.tunnel or "vxlan", servers, clients, bridge)
+            if (bridge := links.bridge(asked.link, "client")) is None:
+                self.trunk = await lab.connect(stage.servers, stage.clients)
+            else:
+                servers, clients = await lab.site(asked.server.host), [await lab.site(name) for name in others]
+                self.trunk = await lab.join(asked.link.tunnel or "vxlan", servers, clients, bridge)
             return {}
         return {} if lab.mtu == network.MTU else {"trunk": {"by": "none", "mtu": lab.mtu}}
 

@@ -434,6 +434,8 @@ class _Trial:
         if not readback.ok:
             return Fault(Cause.NOT_AS_DECLARED, f"kernels did not last: {readback.reason}")
         for name, readback in await self._task.surroundings.verify():
+            if "carried" in readback.values:
+                self._observed[name] = {"carried": readback.values["carried"]}
             self._warnings += (warned for warned in readback.warnings if warned not in self._warnings)
             if not readback.ok:
                 cause = Cause.NEIGHBOURS_ENDED if name == "neighbours" else Cause.LINK_BROKEN

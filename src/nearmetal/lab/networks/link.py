@@ -125,11 +125,14 @@ class Link:
         self._namespace: str = handle.data["namespace"]
         self._relays: list[Running] = []
         self._taps: list[str] = []
+        self._mtu = network.MTU
+        """Bytes that a packet on its wires may have."""
         self._unread: int | None = None
         """Frames that the relay had not read, when it was last looked; None before."""
 
     async def lay(self, ends: Sequence[Ends], cpus: str) -> None:
         """Join each pair of ends; `cpus` is where a relay may run. HostCannot, NotProvisioned."""
+        self._mtu = max((network.MTU, *(server.mtu for server, _ in ends)))
         if self._spec.switch == "bridge":
             if self.by != "none" and self._spec.each:
                 for number, (_, client) in enumerate(ends):
@@ -154,13 +157,15 @@ class Link:
         near, far = f"near{number}", f"far{number}"
         if self.by == "relay":
             # A tap holds 500 frames, or loses them while the relay does not get to run: nobody asked for that.
-            made = "tuntap add dev {0} mode tap\nlink set {0} txqueuelen {1} up\n"
-            taps = "".join(made.format(end, _TAP_QUEUE) for end in (near, far))
+            made = "tuntap add dev {0} mode tap\nlink set {0} mtu {2} txqueuelen {1} up\n"
+            taps = "".join(made.format(end, _TAP_QUEUE, self._mtu) for end in (near, far))
             await network.batch(self._site, self._namespace, taps)
             self._taps += (near, far)
             await self._relay(near, far, cpus, relay(self._spec, self._seed + number))
             return near, far
-        await network.batch(self._site, self._namespace, f"link add {near} type veth peer name {far}\n")
+        await network.batch(
+            self._site, self._namespace, f"link add {near} mtu {self._mtu} type veth peer name {far} mtu {self._mtu}\n"
+        )
         for end in (near, far):
             # What has yet to be cut into frames would count as one, and pass as one.
             await self._in_namespace("ethtool", "-K", end, "tso", "off", "gso", "off", "gro", "off")
@@ -180,12 +185,7 @@ class Link:
             raise NotProvisioned(f"the relay ended: {_last_words(ended)}", self.handle.name)
 
     async def _patch(self, one: str, other: str) -> None:
-        """Hand every frame that comes in at one end out at the other, both ways."""
-        for source, sink in ((one, other), (other, one)):
-            await self._in_namespace("tc", "qdisc", "add", "dev", source, "clsact")
-            everything = ("protocol", "all", "u32", "match", "u32", "0", "0")
-            onward = ("action", "mirred", "egress", "redirect", "dev", sink)
-            await self._in_namespace("tc", "filter", "add", "dev", source, "ingress", *everything, *onward)
+        await network.patch(one, other, self._namespace, self._site)
 
     async def _in_namespace(self, *argv: str) -> bytes:
         return await must(self._site, "ip", "netns", "exec", self._namespace, *argv)

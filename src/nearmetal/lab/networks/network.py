@@ -136,6 +136,16 @@ async def plug_moved(port: Port, device: str, site: Site) -> None:
     await batch(site, namespace(port), _up(port))
 
 
+async def patch(one: str, other: str, namespace: str, site: Site) -> None:
+    """Hand every frame that comes in at one link of a namespace out at the other, both ways."""
+    for source, sink in ((one, other), (other, one)):
+        tc = ("ip", "netns", "exec", namespace, "tc")
+        await must(site, *tc, "qdisc", "add", "dev", source, "clsact")
+        everything = ("protocol", "all", "u32", "match", "u32", "0", "0")
+        onward = ("action", "mirred", "egress", "redirect", "dev", sink)
+        await must(site, *tc, "filter", "add", "dev", source, "ingress", *everything, *onward)
+
+
 async def unplug(port: Port | None, site: Site) -> None:
     """Remove a machine's link, if it has one. Idempotent: a veth goes by itself with its machine's namespace."""
     if port:

@@ -71,8 +71,10 @@ class End:
     site: Site
     address: str
     """By which the other side reaches it."""
+    interface: str
+    """Of the host's own network, that leads there."""
     mtu: int
-    """Of the interface that leads there."""
+    """Of that interface."""
 
 
 async def ends(servers: Site, clients: Site) -> tuple[End, End]:
@@ -94,7 +96,7 @@ async def ends(servers: Site, clients: Site) -> tuple[End, End]:
 async def _end(site: Site, own: str, other: str) -> End:
     interface = (await _route(site, other))["dev"]
     links = json.loads(await must(site, "ip", "-json", "link", "show", "dev", interface))
-    return End(site, own, int(links[0]["mtu"]))
+    return End(site, own, interface, int(links[0]["mtu"]))
 
 
 async def _route(site: Site, address: str) -> dict[str, Any]:
@@ -136,53 +138,92 @@ async def kernel_has(tunnel: Tunnel, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class PlacedEnd:
-    """An end of a tunnel that lies."""
+    """A link of ours in the lab's namespace that leads out of its host: an end of a tunnel, or a machine's macvlan."""
 
     end: End
     handle: Handle
+    made: Mapping[str, Any]
+    """What the kernel is to say of it, by its own words."""
 
     @property
     def inside(self) -> str:
         return _name_inside(self.handle)
 
-    async def find_fault(self, bridge: str) -> str:
+    async def read(self) -> Mapping[str, Any] | None:
+        """What the kernel says of it; None if it is gone."""
+        namespace = self.handle.data["namespace"]
+        shown = await self.end.site.exec(
+            ["ip", "-netns", namespace, "-details", "-statistics", "-json", "link", "show", self.inside]
+        )
+        return dict(json.loads(shown.stdout)[0]) if shown.status == 0 else None
+
+    def find_fault(self, link: Mapping[str, Any] | None) -> str:
         """What is not as it was made; "" if nothing is."""
-        site, namespace = self.end.site, self.handle.data["namespace"]
-        shown = await site.exec(["ip", "-netns", namespace, "-json", "link", "show", self.inside])
-        if shown.status != 0:
-            return f"its end on {site.name} is gone"
-        link = json.loads(shown.stdout)[0]
-        if "UP" not in link["flags"] or link["mtu"] != DATA_MTU or link.get("master") != bridge:
-            return f"its end on {site.name} was changed: {link}"
+        if link is None:
+            return f"its end on {self.end.site.name} is gone"
+        told = {**link, **link.get("linkinfo", {}).get("info_data", {})}
+        changed = [name for name, value in self.made.items() if told.get(name) != value]
+        if "UP" not in link["flags"] or changed:
+            return f"its end on {self.end.site.name} was changed: {link}"
         return ""
+
+
+class Carried:
+    """Bytes that crossed links since they were looked at before."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[int, int]] = {}
+
+    def count(self, links: Sequence[tuple[PlacedEnd, Mapping[str, Any] | None]]) -> Mapping[str, Mapping[str, int]]:
+        """Sent and received, by the names of their hosts."""
+        found: dict[str, dict[str, int]] = {}
+        for one, link in links:
+            if link is not None:
+                now = (int(link["stats64"]["tx"]["bytes"]), int(link["stats64"]["rx"]["bytes"]))
+                before = self._before.get(one.handle.name, (0, 0))
+                self._before[one.handle.name] = now
+                host = found.setdefault(one.end.site.name, {"sent": 0, "received": 0})
+                host["sent"] += now[0] - before[0]
+                host["received"] += now[1] - before[1]
+        return found
 
 
 class Trunk:
     """A trunk that lies, until all of its ends are removed."""
 
-    def __init__(self, tunnel: Tunnel, ends: Sequence[PlacedEnd], bridge: str) -> None:
+    def __init__(self, tunnel: Tunnel, ends: Sequence[tuple[PlacedEnd, PlacedEnd]]) -> None:
+        """`ends`: of each tunnel that on the servers' host, and that on the clients'."""
         self._tunnel = tunnel
-        self._ends = ends
-        self._bridge = bridge
+        self._pairs = ends
+        self._carried = Carried()
 
     @property
     def handles(self) -> tuple[Handle, ...]:
-        return tuple(one.handle for one in self._ends)
+        return tuple(one.handle for pair in self._pairs for one in pair)
 
     async def verify(self) -> Readback:
-        """Whether all ends are as they were made."""
+        """Whether all ends are as they were made, which way packets to each host take, and what took it."""
+        ends = [one for pair in self._pairs for one in pair]
         addresses: dict[str, dict[str, None]] = {}
-        for one in self._ends:
+        for one in ends:
             addresses.setdefault(one.end.site.name, {})[one.end.address] = None
+        links = list(zip(ends, await asyncio.gather(*(one.read() for one in ends)), strict=True))
         values: dict[str, Any] = {
             "by": self._tunnel,
             "mtu": DATA_MTU,
-            "overhead": max(overhead(self._tunnel, one.end.address) for one in self._ends),
+            "overhead": max(overhead(self._tunnel, one.end.address) for one in ends),
             "ends": {name: ", ".join(those) for name, those in addresses.items()},
+            "ways": {far.end.site.name: _describe_way(far, near) for near, far in self._pairs},
+            # The hub's ends carry the same once more.
+            "carried": self._carried.count(links[1::2]),
         }
-        faults = await asyncio.gather(*(one.find_fault(self._bridge) for one in self._ends))
-        fault = next(filter(None, faults), "")
+        fault = next(filter(None, (one.find_fault(link) for one, link in links)), "")
         return Readback(values=values, ok=not fault, reason=fault)
+
+
+def _describe_way(*ends: PlacedEnd) -> str:
+    """Through which interfaces a packet goes from a client's host to the servers'."""
+    return " > ".join(f"{one.end.site.name} {one.end.interface} {one.end.address}" for one in ends)
 
 
 async def lay(
@@ -197,19 +238,29 @@ async def lay(
 
     `name` is the lab's own, of 9 characters.
     """
-    placed: list[PlacedEnd] = []
+    placed: list[tuple[PlacedEnd, PlacedEnd]] = []
     for index, both in enumerate(pairs):
+        of_tunnel = []
         for side, (end, other) in enumerate((both, both[::-1])):
             made, namespace = f"{name}-t{2 * index + side}", namespaces[end.site.name]
-            data = {"namespace": namespace, "device": made, "inside": f"{_INSIDE}{index}"}
-            one = PlacedEnd(end, Handle(kind=KIND, name=made, site=end.site.name, data=data))
-            ledger.creating(one.handle)
-            placed.append(one)
+            handle = hold(made, namespace, f"{_INSIDE}{index}", end.site, ledger)
+            six = "6" if tunnel == "vxlan" and ":" in end.address else ""  # as iproute2 calls them
+            known = {"mtu": DATA_MTU, "master": bridge, f"local{six}": end.address, f"remote{six}": other.address}
+            of_tunnel.append(one := PlacedEnd(end, handle, known))
             moved = f"link set {made} mtu {DATA_MTU} netns {namespace} name {one.inside}"
             made_of = device(tunnel, made, number(name, index), end.address, other.address)
             await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
             await network.batch(end.site, namespace, f"link set {one.inside} master {bridge} up\n")
-    return Trunk(tunnel, placed, bridge)
+        placed.append((of_tunnel[0], of_tunnel[1]))
+    return Trunk(tunnel, placed)
+
+
+def hold(made: str, namespace: str, inside: str, site: Site, ledger: Recorder) -> Handle:
+    """Have it in the ledger that a link of this name is made on a site and moved to the lab's namespace there."""
+    data = {"namespace": namespace, "device": made, "inside": inside}
+    handle = Handle(kind=KIND, name=made, site=site.name, data=data)
+    ledger.creating(handle)
+    return handle
 
 
 def _name_inside(handle: Handle) -> str:

@@ -165,9 +165,15 @@ def check_shapes(study: Study, where: StudyText) -> None:
 
 
 def check_cables(study: Study, where: StudyText) -> None:
-    """A direct cable has two ends."""
+    """A direct cable has two ends; from host to host it is their own network, and no tunnel."""
+    described = Descriptions(study)
     for treatment, asked in iterate_asked(study):
-        if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
+        is_direct, is_across = asked.link.switch == "direct", _is_across(asked, described)
+        if is_direct and is_across and asked.link.tunnel is not None:
+            what = '`tunnel` and `switch = "direct"` are two ways from host to host'
+            path = _find_written(study, treatment, "link", "tunnel", "switch")
+            raise where.make_error(path, what, "leave out one of them; a factor for the tunnel takes a `when`")
+        if is_direct and not is_across and asked.clients.count > 1 and asked.clients.connect == "shared":
             what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
             path = _find_written(study, treatment, "link", "switch")
             raise where.make_error(path, what, 'switch = "bridge", or clients.connect = "pairs"')
