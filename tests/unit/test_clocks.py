@@ -1,14 +1,15 @@
 """Clocks of hosts: how far each is ahead of another's, with an offset that is put in, and what starts by them."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from nearmetal.lab.clocks import SAME_CLOCK, ClockOffset, compare_clock, compare_hosts
+from nearmetal.lab.clocks import SAME_CLOCK, ClockOffset, ClockWatch, compare_clock, compare_hosts
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Completed, Machine
+from nearmetal.model import Completed, Machine, SiteRunning
 from nearmetal.run.clock_gate import HostClocks, compare_host_clocks, correct_starts
 from tests.unit.workloads_stage import ScriptedMachine
 
@@ -32,7 +33,21 @@ class Host(LocalSite):
         self.ran.append(argv[1])
         if self._is_mute:
             return Completed(status=1, stderr=b"nobody answers")
-        ended = await super().exec(argv, **given)
+        return self.shift(await super().exec(argv, **given))
+
+    async def spawn(self, argv: Sequence[str], **given: Any) -> SiteRunning:
+        """What it prints when it is stopped is by its clock too."""
+        running = await super().spawn(argv, **given)
+        if "ask" in argv:
+            stop = running.stop
+
+            async def stop_shifted() -> Completed:
+                return self.shift(await stop())
+
+            running.stop = stop_shifted  # type: ignore[method-assign]
+        return running
+
+    def shift(self, ended: Completed) -> Completed:
         document = json.loads(ended.stdout)
         if "offset_ns" in document:
             document["offset_ns"] -= self._ahead_ns
@@ -50,6 +65,22 @@ async def test_an_offset_that_is_put_in_is_found() -> None:
         # Both read one clock in truth, so that what is put in is the whole offset.
         assert found[name].least_ns <= ahead <= found[name].most_ns
         assert 0 < found[name].uncertainty_ns < MS
+
+
+async def test_clocks_are_compared_while_something_else_goes_on() -> None:
+    put_in = {"c1": 1_500 * MS, "c2": -20 * MS}
+    same = Host("same")
+    same.boot_id = "boot-of-s"
+    watch = await ClockWatch.start(Host("s"), [*(Host(name, ahead) for name, ahead in put_in.items()), same], 30)
+    await asyncio.sleep(1.2)
+    found = await watch.stop()
+    assert found.keys() == {*put_in, "same"} and found["same"] == SAME_CLOCK
+    for name, ahead in put_in.items():
+        assert found[name].least_ns <= ahead <= found[name].most_ns
+    assert await watch.stop() == {"same": SAME_CLOCK}, "it is stopped"
+    nowhere = Host("s")
+    nowhere.underlay = "192.0.2.1"
+    assert await (await ClockWatch.start(nowhere, [Host("c1")], 30)).stop() == {}
 
 
 async def test_hosts_of_one_kernel_have_one_clock() -> None:
@@ -89,10 +120,11 @@ def test_exchanges_narrow_each_other(one: tuple[int, int], other: tuple[int, int
 def test_a_record_has_hosts_that_told_before_and_after() -> None:
     before = HostClocks(10.0, {"c1": ClockOffset(4 * MS, 6 * MS), "c2": SAME_CLOCK})
     after = HostClocks(20.0, {"c1": ClockOffset(5 * MS, 6 * MS)})
-    found = compare_host_clocks(before, after)
+    found = compare_host_clocks(before, after, {"c1": ClockOffset(4 * MS, 7 * MS), "c3": SAME_CLOCK})
     assert found.keys() == {"c1"}
     assert found["c1"].offset == pytest.approx((0.005, 0.0055))
     assert found["c1"].uncertainty == pytest.approx((0.001, 0.0005))
+    assert found["c1"].during == pytest.approx((0.0055, 0.0015))
     assert found["c1"].drift == pytest.approx(0.00005)
 
 

@@ -1,9 +1,11 @@
 """How far a machine's or a host's clock is ahead of the controller's, and hosts' clocks of each other's."""
 
 import asyncio
+import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from nearmetal.config import LIMITS
@@ -11,7 +13,7 @@ from nearmetal.errors import MALFORMED, MachineLost, NearmetalError, ToolFailed
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Machine, Site
+from nearmetal.model import Completed, Machine, Running, Site
 
 _EXCHANGES = 5
 
@@ -65,7 +67,10 @@ async def compare_clock(where: Machine | Site) -> ClockOffset:
     return found
 
 
-_COUNT, _INTERVAL, _TIMEOUT = 50, "2ms", "200ms"
+PACE = ("--count", "50", "--interval", "2ms", "--timeout", "200ms")
+"""Of questions while nothing is measured."""
+_PACE_MEANWHILE = ("--count", "1000000", "--interval", "500ms", "--timeout", "400ms")
+"""The same while something is: a packet of 80 bytes each way, twice a second."""
 _SERVING = 30
 """Seconds after which a server of times ends by itself."""
 
@@ -76,46 +81,100 @@ async def compare_hosts(center: Site, others: Sequence[Site]) -> Mapping[str, Cl
     That is a hundred times closer than what commands over SSH tell. A host that cannot be asked so, as behind a
     firewall, is absent. MachineLost.
     """
-    found = {site.name: SAME_CLOCK for site in others if site.boot_id == center.boot_id}
-    by_address: dict[str, list[Site]] = {}
-    try:
-        for site in others:
-            if site.name not in found:
-                by_address.setdefault(await _find_address(center, site), []).append(site)
-    except MachineLost:
-        raise
-    except NearmetalError:
-        return found
-    for address, sites in by_address.items():
-        found |= await _serve_time(center, address, sites)
+    found = _find_same(center, others)
+    for address, sites in (await _group_by_address(center, others)).items():
+        async with _serve_time(center, address, _SERVING) as where:
+            asked = sites if where else ()
+            told = await asyncio.gather(*(site.exec(_order(site, where, PACE)) for site in asked))
+            found |= _read_all(asked, told)
     return found
 
 
-async def _find_address(center: Site, other: Site) -> str:
-    """By which another host reaches it."""
-    return center.underlay or (await network.facing(str(other.underlay), center)).address
+class ClockWatch:
+    """Hosts that compare their clocks with a host's, with nothing said to them, until they are asked to tell."""
+
+    def __init__(self, found: Mapping[str, ClockOffset]) -> None:
+        """`found`: of hosts that have one clock with it."""
+        self._found = dict(found)
+        self._serving = contextlib.AsyncExitStack()
+        self._asking: list[tuple[Site, Running]] = []
+
+    @classmethod
+    async def start(cls, center: Site, others: Sequence[Site], limit: float) -> "ClockWatch":
+        """It ends by itself after `limit` seconds. MachineLost."""
+        watch = cls(_find_same(center, others))
+        try:
+            for address, sites in (await _group_by_address(center, others)).items():
+                where = await watch._serving.enter_async_context(_serve_time(center, address, limit))
+                for site in sites if where else ():
+                    argv = [site.probe, "launch", *site.bound, "--", *_order(site, where, _PACE_MEANWHILE)]
+                    watch._asking.append((site, await site.spawn(argv)))
+        except BaseException:
+            await watch.stop()
+            raise
+        return watch
+
+    async def stop(self) -> Mapping[str, ClockOffset]:
+        """How far each was ahead at any time since the start, by its name; without those that did not tell."""
+        async with self._serving:
+            told = await asyncio.gather(*(running.stop() for _, running in self._asking), return_exceptions=True)
+        sites = [site for site, _ in self._asking]
+        self._asking.clear()
+        ended = [(site, one) for site, one in zip(sites, told, strict=True) if not isinstance(one, BaseException)]
+        return self._found | _read_all([site for site, _ in ended], [one for _, one in ended])
 
 
-async def _serve_time(center: Site, address: str, others: Sequence[Site]) -> Mapping[str, ClockOffset]:
-    listen = f"[{address}]:0" if ":" in address else f"{address}:0"
-    serve = (center.probe, "clock", "serve", "--listen", listen, "--for", f"{_SERVING}s")
-    running = await center.spawn([center.probe, "launch", *center.bound, "--", *serve])
+def _find_same(center: Site, others: Sequence[Site]) -> dict[str, ClockOffset]:
+    return {site.name: SAME_CLOCK for site in others if site.boot_id == center.boot_id}
+
+
+async def _group_by_address(center: Site, others: Sequence[Site]) -> Mapping[str, Sequence[Site]]:
+    """Hosts with clocks of their own, by the address at which each reaches the one in the center. MachineLost.
+
+    None if one finds no way.
+    """
+    found: dict[str, list[Site]] = {}
     try:
-        where = str(json.loads(await running.first_line(LIMITS.command))["listening"])
-        told = await asyncio.gather(*(_ask_time(site, where) for site in others))
+        for site in others:
+            if site.boot_id != center.boot_id:
+                address = center.underlay or (await network.facing(str(site.underlay), center)).address
+                found.setdefault(address, []).append(site)
     except MachineLost:
         raise
-    except (NearmetalError, *MALFORMED):
+    except NearmetalError:
         return {}
+    return found
+
+
+@asynccontextmanager
+async def _serve_time(center: Site, address: str, limit: float) -> AsyncIterator[str]:
+    """Where times can be asked for; "" if nothing can listen there. MachineLost."""
+    listen = f"[{address}]:0" if ":" in address else f"{address}:0"
+    serve = (center.probe, "clock", "serve", "--listen", listen, "--for", f"{limit:g}s")
+    running = await center.spawn([center.probe, "launch", *center.bound, "--", *serve])
+    try:
+        try:
+            where = str(json.loads(await running.first_line(LIMITS.command))["listening"])
+        except MachineLost:
+            raise
+        except (NearmetalError, *MALFORMED):
+            where = ""
+        yield where
     finally:
         await running.stop()
-    return {site.name: clock for site, clock in zip(others, told, strict=True) if clock is not None}
 
 
-async def _ask_time(site: Site, server: str) -> ClockOffset | None:
-    """How far it is ahead of who serves. The probe tells how far that one is ahead."""
-    pace = ("--count", str(_COUNT), "--interval", _INTERVAL, "--timeout", _TIMEOUT)
-    ended = await site.exec([site.probe, "clock", "ask", server, *pace, "--json"])
+def _order(site: Site, server: str, pace: Sequence[str]) -> Sequence[str]:
+    return [site.probe, "clock", "ask", server, *pace, "--json"]
+
+
+def _read_all(sites: Sequence[Site], told: Sequence[Completed]) -> Mapping[str, ClockOffset]:
+    read = ((site.name, _read_offset(ended)) for site, ended in zip(sites, told, strict=True))
+    return {name: clock for name, clock in read if clock is not None}
+
+
+def _read_offset(ended: Completed) -> ClockOffset | None:
+    """How far the one that asked is ahead of the one that serves. The probe tells how far that one is ahead."""
     try:
         document = json.loads(ended.stdout)
         ahead, bound = -int(document["offset_ns"]), int(document["bound_ns"])

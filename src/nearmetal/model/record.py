@@ -143,6 +143,9 @@ class ClockRecord(Frozen):
     drift: float
     """Seconds that it gained in each second between."""
     drift_uncertainty: float
+    during: tuple[float, float] | None = None
+    """The offset while it was measured, and by how much that may be wrong at any time from the first packet to the
+    last; None if nobody asked then."""
 
 
 def _upgrade_version(schema: object) -> object:

@@ -53,10 +53,14 @@ class HostClocks:
 NO_HOST_CLOCKS = HostClocks(0.0, {})
 
 
-def compare_host_clocks(before: HostClocks, after: HostClocks) -> Mapping[str, ClockRecord]:
-    """Of each that told both times."""
+def compare_host_clocks(
+    before: HostClocks, after: HostClocks, during: Mapping[str, ClockOffset]
+) -> Mapping[str, ClockRecord]:
+    """Of each that told before and after."""
     both = [name for name in before.offsets if name in after.offsets]
-    return {name: _compare_readings(*(_as_clock(one, name) for one in (before, after))) for name in both}
+    found = {name: _compare_readings(*(_as_clock(one, name) for one in (before, after))) for name in both}
+    told = {name: (one.ahead_ns / _NS, one.uncertainty_ns / _NS) for name, one in during.items()}
+    return {name: one.model_copy(update={"during": told.get(name)}) for name, one in found.items()}
 
 
 def _as_clock(told: HostClocks, name: str) -> Clock:

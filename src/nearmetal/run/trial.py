@@ -14,7 +14,7 @@ from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
 from nearmetal.lab import others
-from nearmetal.lab.clocks import compare_hosts
+from nearmetal.lab.clocks import ClockOffset, ClockWatch, compare_hosts
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
@@ -27,6 +27,7 @@ from nearmetal.model import (
     ObserveSpec,
     ResolvedWorkload,
     Response,
+    Site,
     Stage,
     Treatment,
     TrialAddress,
@@ -138,13 +139,17 @@ def _load_observer(name: str, setting: Any) -> Observer:
         return plugins.load("observers", name)(setting)
 
 
+def _list_hosts_of_clients(stage: LabStage) -> list[Site]:
+    """Those that are not the servers'."""
+    sites = {client.site.name: client.site for client in stage.clients}
+    return [site for name, site in sites.items() if name != stage.servers[0].site.name]
+
+
 async def _ask_hosts(stage: LabStage) -> HostClocks:
     """The clocks of the clients' hosts against that of the servers', if they are others. MachineLost."""
-    center = stage.servers[0].site
-    others = {client.site.name: client.site for client in stage.clients if client.site.name != center.name}
-    if not others:
+    if not (others := _list_hosts_of_clients(stage)):
         return clock_gate.NO_HOST_CLOCKS
-    return HostClocks(time.monotonic(), await compare_hosts(center, list(others.values())))
+    return HostClocks(time.monotonic(), await compare_hosts(stage.servers[0].site, others))
 
 
 async def _must_be_there(stage: Stage) -> None:
@@ -171,6 +176,7 @@ class _Trial:
         self._not_placed: Fault | None = None
         self._clocks: tuple[ClockRecord | None, ...] = ()
         self._hosts_before = clock_gate.NO_HOST_CLOCKS
+        self._hosts_during: Mapping[str, ClockOffset] = {}
         self._host_clocks: Mapping[str, ClockRecord] = {}
         self._beginning = Beginning(
             time.time(), suspension.SuspensionReading(suspension.measure_sleep(), {}), task.liveness.seen.inside
@@ -342,6 +348,9 @@ class _Trial:
         await self._time_aside(self._read_before(stage))
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
+            if others := _list_hosts_of_clients(stage):
+                watched = await ClockWatch.start(stage.servers[0].site, others, limit)
+                listening.push_async_callback(self._stop_clocks, watched)
             for observer in reversed([observer for observer in observers if not observer.around]):
                 with _by_observer(observer.name):
                     watch = await observer.start(stage)
@@ -362,7 +371,7 @@ class _Trial:
         self._stood_still = await self._time_aside(self._find_standstill())
         self._clocks = clock_gate.compare_clocks(self._beginning.vitals, self._task.liveness.seen.inside)
         hosts_after = await self._time_aside(_ask_hosts(stage))
-        self._host_clocks = clock_gate.compare_host_clocks(self._hosts_before, hosts_after)
+        self._host_clocks = clock_gate.compare_host_clocks(self._hosts_before, hosts_after, self._hosts_during)
         await self._start_observers([observer for observer in observers if observer.around], "after")
         await self._note_placement()
         self._note_contention(before, after)
@@ -400,6 +409,9 @@ class _Trial:
             observation = await watch.stop()
         self.keep_artifacts(observation.artifacts)
         self._observed[name] = dict(observation.counters)
+
+    async def _stop_clocks(self, watch: ClockWatch) -> None:
+        self._hosts_during = await watch.stop()
 
     def _note_contention(self, before: Accounts, after: Accounts) -> None:
         machines = (*self._task.stage.servers, *self._task.stage.clients)
