@@ -27,6 +27,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.studies import published
 from nearmetal.study.resolve import resolve_alone
+from tests.waiting import until
 
 from .far_host import FarHost
 from .remains import stays
@@ -307,6 +308,28 @@ async def test_the_published_study_over_two_hosts(pair: Pair, tmp_path: Path) ->
     with (run / "report" / "transactions-published.csv").open() as file:
         ratios = {float(row["published ratio"]) for row in csv.DictReader(file)}
     assert counts.compute_ratio("several-hosts", of, against) in ratios
+    assert pair.left() == []
+
+
+def list_holders(pair: Pair) -> set[str]:
+    """Processes that have the lock of the far host, or wait with its folder open."""
+    lines = pair.far.run("ps", "-eo", "pid,args").splitlines()
+    return {line.split()[0] for line in lines if line.split()[1:] == ["sleep", "2147483647"]}
+
+
+async def test_a_run_has_its_hosts_from_its_first_block_to_its_last(pair: Pair, tmp_path: Path) -> None:
+    text = STUDY.replace("blocks = 1", "blocks = 3").replace('levels = ["local", "far"]', 'levels = ["far"]')
+    file, run = written(tmp_path, pair, text.replace('hosts = "local", ', "")), tmp_path / "run"
+    running = asyncio.ensure_future(pair.nearmetal("run", str(file), "-o", str(run)))
+    seen: list[set[str]] = []
+    for blocks in range(2):
+        await until(lambda blocks=blocks: running.done() or (run.exists() and len(found_in(run)) > blocks))  # type: ignore[misc]
+        assert not running.done(), await running
+        seen.append(list_holders(pair))
+    assert seen[0] & seen[1], f"nobody had it from one block to the next: {seen}"
+    status, _, stderr = await running
+    assert status == 0, stderr
+    assert list_holders(pair) == set()
     assert pair.left() == []
 
 

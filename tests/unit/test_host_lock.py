@@ -17,6 +17,10 @@ def test_no_other_user_can_have_it() -> None:
     assert Path(lock.FOLDER).stat().st_mode & 0o007 == 0, "who can open a folder can lock it"
 
 
+async def _return(site: LocalSite) -> LocalSite:
+    return site
+
+
 async def test_it_leaves_no_file_and_names_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "root"
     folder.mkdir()
@@ -28,6 +32,8 @@ async def test_it_leaves_no_file_and_names_its_holder(tmp_path: Path, monkeypatc
     held = lock._held.pop(next(iter(lock._held)))[site.boot_id, site.name]
     try:
         assert (await lock.found(site)).ok, "by another name of the host, too"
+        await lock.hold_all(["local"], lambda _: _return(site))
+        assert lock._held == {}, "our own run has it, and no more is needed"
         monkeypatch.setattr(others, "_acting_for", [1])
         assert f"(process {os.getpid()}) measures on it" in (await lock.found(site)).detail
         with pytest.raises(HostCannot, match="measures on it") as refused:

@@ -4,6 +4,7 @@ Who comes by SSH has the lock for itself. Runs on that host itself share it: tho
 lock of their own (`nearmetal.lab.lock`).
 """
 
+import asyncio
 import contextlib
 import fcntl
 import getpass
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import time
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
@@ -42,6 +43,7 @@ echo somebody
 # The kernel lets go of the lock when the last program that has the folder open ends.
 _HOLD = f"""
 exec 9<"$1" || exit
+flock -n 9 || {{ held=$({_NAME}); [ "$held" = "$3" ] && echo "$held" && exit 1; }}
 flock -w {_MOMENT} 9 || {{ {_NAME} exit 1; }}
 echo held
 exec env "$2=$3" sleep 2147483647
@@ -67,6 +69,24 @@ async def hold(site: Site) -> None:
     ended = await running.wait(LIMITS.command)
     if said != _me():
         raise _busy(said or ended.complaint, site.name)
+
+
+async def hold_all(names: Iterable[str], open_site: Callable[[str], Awaitable[Site]]) -> None:
+    """The same for several hosts, in the order of names, so that of two who want the same ones one has them all.
+
+    HostCannot with who measures there. One that does not answer is told by whoever needs it.
+    """
+    ordered = sorted(names)
+    sites = await asyncio.gather(*(_reach(name, open_site) for name in ordered))
+    for site in filter(None, sites):
+        await hold(site)
+
+
+async def _reach(name: str, open_site: Callable[[str], Awaitable[Site]]) -> Site | None:
+    try:
+        return await open_site(name)
+    except HostCannot:
+        return None
 
 
 @contextmanager

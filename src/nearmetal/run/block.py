@@ -8,18 +8,18 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from nearmetal.errors import HostCannot, NearmetalError
+from nearmetal.errors import NearmetalError
 from nearmetal.lab import host_lock
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.left import Left
 from nearmetal.lab.networks import network
 from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved, TrialPlan, identify_assignment
+from nearmetal.run import shape
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.booted import BootTask
 from nearmetal.run.events import BlockSink, BlockStarted
 from nearmetal.run.live import wait_while_paused
-from nearmetal.run.shape import list_direct
 from nearmetal.store import damage
 
 
@@ -79,7 +79,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
     left = sum(trial.id not in task.done for trial in task.block.trials)
     sink.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
     with pinned(task.images):
-        await _hold_hosts(task, lab)
+        await host_lock.hold_all(shape.list_hosts(task.resolved) & task.hosts.keys(), lab.site)
         if task.mtu is None:
             lab.mtu = await _find_mtu(task, lab)
         for boot in task.block.boots:
@@ -108,20 +108,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
 async def _find_mtu(task: BlockTask, lab: Lab) -> int:
     """What the hosts' own interfaces carry. What cannot be asked is told by the boot that needs it."""
     found = []
-    for center, hosts in list_direct(task.resolved):
+    for center, hosts in shape.list_direct(task.resolved):
         with contextlib.suppress(NearmetalError):
             found.append(await lab.find_mtu(await lab.site(center), [await lab.site(name) for name in hosts]))
     return min(found, default=network.MTU)
-
-
-async def _hold_hosts(task: BlockTask, lab: Lab) -> None:
-    """Have the hosts of the block for itself: in the order of names, so that of two who want the same one has them all.
-
-    HostCannot with who measures there. One that does not answer is told by the boot that needs it.
-    """
-    names = {name for one in task.resolved for name in (one.server.host, *one.clients.places)}
-    for name in sorted(names & task.hosts.keys()):
-        with contextlib.suppress(HostCannot):
-            await lab.site(name)
-        if name in lab.sites:
-            await host_lock.hold(lab.sites[name])

@@ -16,7 +16,7 @@ from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
-from nearmetal.lab import clean, others
+from nearmetal.lab import clean, host_lock, others
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.lock import measuring
@@ -32,6 +32,7 @@ from nearmetal.run.live import LiveNotes
 from nearmetal.run.missing import Missing, cannot_run, foresee_locally
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
+from nearmetal.run.shape import list_hosts
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.say import Say
 from nearmetal.store import journal, runs
@@ -105,7 +106,10 @@ class OnThisHost:
                 forget_live(folder)
                 try:
                     notes = LiveNotes(folder)
-                    return await runner.run(folder, BlockProcesses(say, lock), hosts, (*listeners, notes), changed)
+                    async with aclosing(opener(hosts, say)) as open_site:
+                        # Each block has them too; so nobody takes one between two blocks.
+                        await host_lock.hold_all(list_hosts(resolved) & hosts.keys(), open_site)
+                        return await runner.run(folder, BlockProcesses(say, lock), hosts, (*listeners, notes), changed)
                 finally:
                     forget_live(folder)
 

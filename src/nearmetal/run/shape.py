@@ -1,7 +1,7 @@
 """Who gets which CPUs of a site, and what packets may carry, by what treatments ask for. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nearmetal import cpu_lists
 from nearmetal.lab.cpus import sharing
@@ -61,6 +61,11 @@ def list_direct(resolved: Sequence[Resolved]) -> list[tuple[str, Sequence[str]]]
     return [
         (one.server.host, hosts) for one in resolved if one.link.switch == "direct" and (hosts := list_other_hosts(one))
     ]
+
+
+def list_hosts(resolved: Iterable[Resolved]) -> set[str]:
+    """Where machines are placed."""
+    return {name for one in resolved for name in (one.server.host, *one.clients.places)}
 
 
 def list_other_hosts(resolved: Resolved) -> list[str]:
