@@ -327,15 +327,17 @@ class Controller:
             if has_ended:
                 self._lose_attempt(block, f"the site {site} has nothing of it")
             return
-        self._take_piece(block, piece)
-        failed = next((event for event in piece.read_events() if isinstance(event, BlockFailed)), None)
+        # Once: with many sites what they print is most of the controller's work.
+        told = list(piece.read_events())
+        self._take_piece(block, piece, [event.record for event in told if isinstance(event, TrialEnded)])
+        failed = next((event for event in told if isinstance(event, BlockFailed)), None)
         if failed is not None and failed.kind in ("input", "defect"):
             raise failed.make_error()
         if failed is not None:
             self._put_aside(site, failed)
             self._lose_attempt(block, f"the site {site} could not go on: {failed.what}")
         elif has_ended and not block.is_over and block.site == site:
-            is_finished = any(isinstance(event, BlockFinished) for event in piece.read_events())
+            is_finished = any(isinstance(event, BlockFinished) for event in told)
             if not is_finished:
                 self._lose_attempt(block, "the process that ran its block is gone: it ended early", Cause.BLOCK_DIED)
 
@@ -361,11 +363,11 @@ class Controller:
         piece = Piece.name_piece(self._folder, block.index, block.attempt, self._number_dispatch(), block.site)
         write_piece(piece, [TrialEnded(record=record) for record in records])
         self._say(f"block {block.index + 1}: {why}")
-        self._take_piece(block, piece)
+        self._take_piece(block, piece, records)
 
-    def _take_piece(self, block: _Block, piece: Piece) -> None:
+    def _take_piece(self, block: _Block, piece: Piece, records: Iterable[TrialRecord]) -> None:
         block.pieces.append(piece)
-        block.take_records(piece.read_records())
+        block.take_records(records)
         block.advance_attempt()
 
     def _put_aside(self, site: str, failed: BlockFailed) -> None:
