@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import hashlib
 import shutil
+import socket
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from nearmetal.errors import BadInput, HostCannot, ToolFailed
 from nearmetal.lab.ssh import login
 from nearmetal.lab.ssh.login import log_in, parse, refuse_unusable
 from nearmetal.lab.ssh.login_shell import ask_shell
+from nearmetal.lab.ssh.openssh_settings import OpensshSettings
 from nearmetal.model import HostSpec
 from tests import ssh_server
 from tests.ports import free_port
@@ -141,6 +145,20 @@ async def test_what_ssh_gets_in_by_gets_nearmetal_in(
         config = f"Host metal\n  Port {port}\n  User root\n  {lines.format(home=home)}\n"
         (home / "config").write_text(config)
         (await log_in(HostSpec(ssh="metal"), WHERE)).abort()
+
+
+@pytest.mark.parametrize(
+    ("jumps", "last"),
+    [("none", ""), ("ann@bast.example:2200", "bast.example"), ("a,b@c", "c"), ("x@[fd00::1]:22", "fd00::1")],
+)
+def test_tokens_of_the_connection_are_openssh_s(jumps: str, last: str) -> None:
+    told = {"hostname": ["ex.org"], "port": ["22"], "user": ["u"], "proxyjump": [jumps], "identityfile": ["/%C/%j"]}
+    (file,) = OpensshSettings("ex", told).identity_files
+    hashed = hashlib.sha1(f"{socket.gethostname()}ex.org22u{last}".encode()).hexdigest()
+    assert str(file) == str(Path("/", hashed, last))
+    if not last and shutil.which("ssh") is not None:
+        command = ["ssh", "-F", "none", "-o", "ControlPath=%C", "-l", "u", "-G", "ex.org"]
+        assert f"controlpath {hashed}\n" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 async def test_a_configuration_that_openssh_cannot_read_is_told_in_its_words(home: Path) -> None:

@@ -4,6 +4,7 @@ Only OpenSSH reads its configuration as OpenSSH does: comments behind values, `M
 """
 
 import getpass
+import hashlib
 import os
 import pwd
 import re
@@ -21,6 +22,7 @@ _LIMIT = 20.0
 """Seconds: `Match exec` of the configuration runs programs."""
 _TOKEN = re.compile(r"%(.)")
 _IPV4 = re.compile(r"\[([0-9.]+)\]")
+_HOP = re.compile(r"^(?:.*@)?(\[.+\]|[^:]+)(?::[0-9]+)?$")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _OF_DEFAULT = frozenset({"userknownhostsfile", "globalknownhostsfile", "hostname", "port", "user"})
 """Options that count even if the configuration leaves them as they are."""
@@ -79,12 +81,18 @@ class OpensshSettings:
 
     def _expand(self, text: str) -> str:
         """The tokens of ssh_config(5) that say where something lies or leads."""
+        # The host of the last hop. Before OpenSSH 9.6 there is no %j, and %C is without it.
+        jump = (self.first("proxyjump") or "").rpartition(",")[2]
+        jump = _HOP.sub(r"\1", jump).strip("[]")
+        whole = "".join((socket.gethostname(), self.host, str(self.port), self.user, jump))
         tokens = {
             "%": "%",
+            "C": hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest(),
             "d": str(Path.home()),
             "h": self.host,
             "k": self.first("hostkeyalias") or self.name,
             "i": str(os.getuid()),
+            "j": jump,
             "L": socket.gethostname().partition(".")[0],
             "l": socket.gethostname(),
             "n": self.name,
