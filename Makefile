@@ -190,6 +190,7 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) validation/calibrating.py
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
+	set -o pipefail; $(PYTHON) validation/clocks.py | tee validation/results/clocks.txt
 	$(MAKE) --no-print-directory rig
 
 # An ordinary Debian, emulated, with systemd, control groups of version 2 and KVM: see tests/rig. What was done is not

@@ -121,7 +121,7 @@ class ClockWatch:
         sites = [site for site, _ in self._asking]
         self._asking.clear()
         ended = [(site, one) for site, one in zip(sites, told, strict=True) if not isinstance(one, BaseException)]
-        return self._found | _read_all([site for site, _ in ended], [one for _, one in ended])
+        return {**self._found, **_read_all([site for site, _ in ended], [one for _, one in ended])}
 
 
 def _find_same(center: Site, others: Sequence[Site]) -> dict[str, ClockOffset]:
