@@ -16,6 +16,7 @@ from nearmetal import plugins
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
+from nearmetal.lab.clocks import ClockWatch
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import LocalSite, available_cpus
@@ -113,6 +114,19 @@ async def test_a_machine_there_ends_with_the_connection(lab: Lab, far: FarHost) 
             await asyncio.sleep(0.05)
     with pytest.raises(NotProvisioned):
         await lab.attach(handle)
+
+
+async def test_clocks_of_sites_are_compared_while_something_goes_on(lab: Lab) -> None:
+    """As if they had two: what asks or answers on the far one is begun and ended by SSH."""
+    here, there = await lab.site("local"), await lab.site("far")
+    there.boot_id = "another"
+    for center, other in ((here, there), (there, here)):
+        watch = await ClockWatch.start(center, [other], 30)
+        await asyncio.sleep(1)
+        found = await watch.stop()
+        assert found.keys() == {other.name}
+        assert found[other.name].least_ns <= 0 <= found[other.name].most_ns, "they have one clock in truth"
+        assert found[other.name].uncertainty_ns > 0
 
 
 # ── Studies over two hosts ────────────────────────────────────────────────────────────────────────────────────────
