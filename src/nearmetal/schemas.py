@@ -24,6 +24,7 @@ from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.image.documents import BoxOutput, Built, Images
 from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.planning.documents import PlanOutput, Studies
+from nearmetal.report.documents import ReportFiles
 from nearmetal.run import events
 from nearmetal.store.answered import QueryAnswer
 from nearmetal.store.calibration import Calibration
@@ -49,6 +50,7 @@ _PRINTED: tuple[type[Document], ...] = (
     Ls,
     PlanOutput,
     Proof,
+    ReportFiles,
     Serving,
     Studies,
     Summary,

@@ -471,7 +471,7 @@ def test_a_picture_is_not_written_into_a_terminal(study: Path, tmp_path: Path) -
     run = tmp_path / "run"
     assert called("run", str(study), "-o", str(run)).returncode == 0
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "nearmetal", "report", str(run), "--format", "png"]
+    command = [sys.executable, "-m", "nearmetal", "report", str(run), "--format", "png", "-o", "-"]
     refused = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=120)
     os.close(theirs)
     os.close(ours)

@@ -59,7 +59,9 @@ def promises(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tu
             yield " ".join(words), frozenset(re.findall(r"\b[a-z.]+\.v[0-9]+\b", option.help or ""))
 
 
-PROMISED = dict(promises(cli.cli))
+PROMISED: dict[str, frozenset[str]] = {}
+for _words, _schemas in promises(cli.cli):
+    PROMISED[_words] = PROMISED.get(_words, frozenset()) | _schemas
 
 
 # ── How each is asked ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,6 +159,18 @@ def of_reports(ask: Asked) -> None:
     for run in (ask.run("golden"), ask.run("odd", without_limit)):
         ask("report", run, option="--format json")
     assert None in [value for cell in json.loads(ask.printed[1])["cells"] for value in cell["values"]]
+    run = ask.folder / "golden"
+    for form in ("html", "svg", "vega"):
+        ask("report", run, "--format", form)
+    ask("report", run, "--format", "md", "-o", ask.folder / "report.md")
+    told = [json.loads(text)["files"] for text in ask.printed[2:]]
+    assert [files[0] for files in told] == [
+        str(run / "report.html"),
+        str(run / "report" / "charts" / "verdicts.svg"),
+        str(run / "report" / "charts" / "verdicts.vl.json"),
+        str(ask.folder / "report.md"),
+    ]
+    assert all(Path(file).is_file() for files in (told[0], *told[2:]) for file in files)
 
 
 def of_whole_and_damaged_runs(ask: Asked) -> None:

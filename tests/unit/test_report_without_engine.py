@@ -6,6 +6,7 @@ import pytest
 
 from nearmetal.errors import HostCannot
 from nearmetal.report import drawing
+from nearmetal.report.chart_files import render_verdicts, save_charts
 from nearmetal.report.drawing import INSTALL_ENGINE
 from nearmetal.report.write import render, write
 from nearmetal.store.folder import RunFolder
@@ -38,5 +39,10 @@ def test_markdown_refers_to_no_picture(folder: RunFolder) -> None:
 
 def test_a_picture_alone_cannot_be_had(folder: RunFolder) -> None:
     with pytest.raises(HostCannot) as refused:
-        render(folder, "png")
+        render_verdicts(folder, "png", pytest.fail)
     assert refused.value.remedy == INSTALL_ENGINE
+
+
+def test_specifications_of_charts_take_no_engine(folder: RunFolder) -> None:
+    written = save_charts(folder, folder.report / "charts", "vega", pytest.fail)
+    assert "verdicts-ratios.vl.json" in [file.name for file in written]

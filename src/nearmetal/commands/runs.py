@@ -14,13 +14,14 @@ from nearmetal.commands.output import check_output, write_output
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for, print_json, print_table, print_warning, unfold_console
 from nearmetal.console.tables import TextColumn, fit_table
-from nearmetal.errors import HostCannot
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.plain import strip_controls
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.system import system_errors
 
 if TYPE_CHECKING:
+    from nearmetal.report.chart_files import ChartFormat
     from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
 
@@ -28,20 +29,63 @@ _WIDEST = 10_000
 """Columns: more than a line ever has."""
 
 
-def report(path: Path, form: "Format", output: Path | None) -> None:
-    from nearmetal.report.write import render
-
+def report(path: Path, form: "Format | ChartFormat", output: Path | None, as_json: bool = False) -> None:
+    """Write the page or the charts beside the run and print where they are, or print what has another format."""
     folder = RunFolder.open(path)
     check_output(output, folder)
-    if form == "html" and output is None and folder.bundle is None:
-        click.echo(write_report(folder))
-        return
-    page = None
-    if form == "html" and output is None and folder.bundle is not None:
-        page = folder.bundle.with_name(f"{folder.bundle.name.split('.')[0]}.html")
-    write_output(render(folder, form, print_warning), output or page)
-    if page is not None:
-        click.echo(page)
+    _refuse_two_documents(form, output, as_json)
+    if (form == "svg" or form == "png" or form == "vega") and output is None:
+        written = _save_charts(folder, form)
+        is_there = written[0].parent
+    elif form == "html" and output is None and folder.bundle is None:
+        written = [write_report(folder)]
+        is_there = written[0]
+    else:
+        page = _place_beside(folder.bundle, ".html") if form == "html" and folder.bundle is not None else None
+        to = output or page
+        write_output(_render(folder, form), to)
+        if to is None or not (as_json or to == page):
+            return
+        written, is_there = [to], to
+    if as_json:
+        from nearmetal.report.documents import ReportFiles
+
+        print_json(ReportFiles(run=str(folder.named), format=form, files=tuple(map(str, written))))
+    else:
+        click.echo(is_there)
+
+
+def _refuse_two_documents(form: str, output: Path | None, as_json: bool) -> None:
+    """BadInput if standard output would have a part of the report and the document that says where it is."""
+    if as_json and (output == Path("-") or (output is None and form in ("md", "json", "csv"))):
+        what = f"--json prints which files were written, and {form} would be printed, not written"
+        raise BadInput(what, "report", "name a file by -o, or leave out --json")
+
+
+def _render(folder: RunFolder, form: "Format | ChartFormat") -> str | bytes:
+    from nearmetal.report.chart_files import render_verdicts
+    from nearmetal.report.write import render
+
+    if form == "svg" or form == "png" or form == "vega":
+        return render_verdicts(folder, form, print_warning)
+    return render(folder, form, print_warning)
+
+
+def _save_charts(folder: RunFolder, form: "ChartFormat") -> list[Path]:
+    from nearmetal.report.chart_files import save_charts
+
+    to = folder.report / "charts" if folder.bundle is None else _place_beside(folder.bundle, "-charts")
+    try:
+        written = save_charts(folder, to, form, print_warning)
+    except OSError as error:
+        raise _explain_unwritten(error, folder, f" --format {form}") from None
+    if not written:
+        raise BadInput("no chart of this run can be drawn", str(folder.named), "read why: nearmetal report --format md")
+    return written
+
+
+def _place_beside(bundle: Path, ending: str) -> Path:
+    return bundle.with_name(f"{bundle.name.split('.')[0]}{ending}")
 
 
 def show(path: Path, as_json: bool) -> None:
@@ -129,12 +173,17 @@ def write_report(folder: RunFolder) -> Path:
     try:
         return write(folder, print_warning)
     except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *system_errors.FULL):
-            raise
-        what = f"the report cannot be written there: {os.strerror(error.errno)}"
-        again = f"nearmetal report {quote(str(folder.path))}"
-        remedy = f"free some space, then: {again}" if error.errno in system_errors.FULL else f"{again} -o FILE"
-        raise HostCannot(what, str(folder.path), remedy) from None
+        raise _explain_unwritten(error, folder) from None
+
+
+def _explain_unwritten(error: OSError, folder: RunFolder, options: str = "") -> Exception:
+    """HostCannot if the place takes no files; any other error as it is."""
+    if error.errno is None or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *system_errors.FULL):
+        return error
+    what = f"the report cannot be written there: {os.strerror(error.errno)}"
+    again = f"nearmetal report {quote(str(folder.path))}{options}"
+    remedy = f"free some space, then: {again}" if error.errno in system_errors.FULL else f"{again} -o FILE"
+    return HostCannot(what, str(folder.path), remedy)
 
 
 def print_verdicts(report: "ReportInput") -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from nearmetal.errors import BadInput
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import describe_charts, make_sections, without_charts
@@ -21,9 +20,7 @@ from nearmetal.report.drawing import (
     Picture,
     Undrawn,
     collect_drawn,
-    draw_picture,
     has_engine,
-    require_engine,
 )
 from nearmetal.report.page import PictureKey
 from nearmetal.report.reading import ReportInput, read, without_collection
@@ -31,7 +28,7 @@ from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
 from nearmetal.system.files import write_whole
 
-Format = Literal["html", "md", "json", "csv", "png"]
+Format = Literal["html", "md", "json", "csv"]
 
 _VERDICTS = "verdicts"
 """The chart and the table of what was judged."""
@@ -62,21 +59,13 @@ def _write(folder: RunFolder, say: Say | None) -> Path:
         with DataFilesFork(report) as data_files:
             drawn = _draw_charts(report, drawers, say, also_png=True)
             files = data_files.collect() | _make_files(drawn)
-    fresh = folder.path / ".report.new"
-    shutil.rmtree(fresh, ignore_errors=True)
-    try:
-        _write_new(fresh, files)
-    except OSError as error:
-        shutil.rmtree(fresh, ignore_errors=True)
-        error.filename = str(folder.report)
-        raise
-    _replace_folder(fresh, folder.report)
+    replace_with_files(folder.report, files)
     write_whole(folder.page, drawn.page.encode())
     return folder.page
 
 
-def render(folder: RunFolder, format: Format, say: Say | None = None) -> str | bytes:
-    """The report in one format: the page, Markdown, the analysis, the table of contrasts, the picture of verdicts.
+def render(folder: RunFolder, format: Format, say: Say | None = None) -> str:
+    """The report in one format: the page, Markdown, the analysis, the table of contrasts.
 
     `say` is told of sections that break; where nobody listens, what they raise goes on.
     """
@@ -84,11 +73,9 @@ def render(folder: RunFolder, format: Format, say: Say | None = None) -> str | b
         return _render(folder, format, say)
 
 
-def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
+def _render(folder: RunFolder, format: Format, say: Say | None) -> str:
     if format == "json":
         return render_analysis(read(folder))
-    if format == "png":
-        require_engine()
     if format == "html":
         with _open_drawers() as drawers:
             return _draw_charts(read(folder), drawers, say, also_png=False).page
@@ -103,15 +90,6 @@ def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
         case "csv":
             verdicts = (table for table in _list_tables(sections) if table.name == _VERDICTS)
             return next(map(formats.comma_separated, verdicts), "")
-        case "png":
-            return _verdicts_png(sections, folder)
-
-
-def _verdicts_png(sections: Iterable[Section], folder: RunFolder) -> bytes:
-    for chart in _list_charts(sections):
-        if chart.name == _VERDICTS and chart.panels:
-            return draw_picture(chart.panels[0].spec).png
-    raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
 
 
 @dataclass(frozen=True)
@@ -170,6 +148,19 @@ def _make_files(drawn: _Drawn) -> dict[str, bytes]:
                 content[f"{name}.png"] = picture.png
             content[f"{name}.vl.json"] = json.dumps(panel.spec).encode()
     return content
+
+
+def replace_with_files(place: Path, files: Mapping[str, bytes]) -> None:
+    """Put a folder of these files in a folder's place as a whole: a reader sees the old or the new one. OSError."""
+    fresh = place.with_name(f".{place.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        _write_new(fresh, files)
+    except OSError as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        error.filename = str(place)
+        raise
+    _replace_folder(fresh, place)
 
 
 def _write_new(fresh: Path, files: Mapping[str, bytes]) -> None:
