@@ -105,12 +105,30 @@ def test_a_table_is_the_same_in_every_format(run: RunFolder, name: str, tmp_path
     written = called("export", str(run.path), "--table", name).stdout
     header, *lines = csv.reader(io.StringIO(written))
     assert tuple(header) == table.columns and len(lines) == len(table.rows)
+    expected = [[None if value == "" else value for value in values] for values in find_columns(table).values()]
+    arrow = tmp_path / "table.arrow"
+    called("export", str(run.path), "--table", name, "--format", "arrow", "-o", str(arrow))
+    read_back = polars.read_ipc(arrow)
+    assert read_back.columns == list(table.columns)
+    assert [list(column) for column in read_back] == list(find_columns(table).values())
     file = tmp_path / "table.parquet"
     called("export", str(run.path), "--table", name, "--format", "parquet", "-o", str(file))
     frame = duckdb.read_parquet(str(file)).fetchall()
     assert len(frame) == len(table.rows)
-    for column, values in zip(zip(*frame, strict=True), find_columns(table).values(), strict=True):
-        assert list(column) == [None if value == "" else value for value in values]
+    assert [list(column) for column in zip(*frame, strict=True)] == expected
+
+
+def test_arrow_without_a_library_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "find_spec", lambda name: None)
+    with pytest.raises(HostCannot) as refused:
+        exports.write_arrow(TidyTable(("value",), [(1,)]))
+    assert refused.value.remedy == "pip install pyarrow, or polars; or --format csv"
+
+
+def test_columns_without_a_value_have_a_type_in_arrow() -> None:
+    table = TidyTable(("nothing", "flag", "number"), [(None, True, 1), (None, None, None)])
+    frame = polars.read_ipc(exports.write_arrow(table))
+    assert frame.schema == {"nothing": polars.String, "flag": polars.Boolean, "number": polars.Int64}
 
 
 def test_nothing_in_latex_is_a_command_of_somebody_elses() -> None:

@@ -258,6 +258,24 @@ def test_a_spreadsheet_gets_all_rows_and_no_formula(run: Path, capsys: pytest.Ca
     assert rows[1] == ["1", "'=1+1", "", "true", "[1, 2]"]
 
 
+@pytest.mark.usefixtures("home")
+def test_parquet_has_all_rows_and_the_columns_types(run: Path, tmp_path: Path) -> None:
+    sql = "SELECT i, treatment, sum(i) OVER () AS total FROM trials, range(150) r(i) WHERE block = 0"
+    ended = subprocess.run(
+        [sys.executable, "-m", "nearmetal", "query", "--run", str(run), "--format", "parquet", sql],
+        capture_output=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    file = tmp_path / "answer.parquet"
+    file.write_bytes(ended.stdout)
+    told = duckdb.read_parquet(str(file))
+    assert list(map(str, told.types)) == ["BIGINT", "MAP(VARCHAR, VARCHAR)", "DOUBLE"]
+    trials = sum(record["trial"]["block"] == 0 for record in records(run))
+    assert len(told.fetchall()) == 150 * trials
+    assert not list((tmp_path / "home" / "cache" / "query").glob(".answer*"))
+
+
 def as_json(sql: str, run: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:
     query_commands.ask_runs(sql, [run], "json")
     rows = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))["rows"]

@@ -17,20 +17,22 @@ from nearmetal.errors import BadInput
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["html", "md", "json", "csv", "png"]),
+    type=click.Choice(["html", "md", "json", "csv", "svg", "png", "vega"]),
     default="html",
     show_default=True,
-    help="html writes the report and prints its path, others are printed. Of json the schema is analysis.v1.",
+    help="html writes the report; svg, png and vega write each chart into report/charts. These print where it is; "
+    "others are printed. Of json the schema is analysis.v1.",
 )
-@click.option("-o", "--output", type=FileToWrite(), help="Write this file alone, and nothing to the run's folder.")
-def report(run: Path, form: Any, output: Path | None) -> None:
-    """Write the report of a run.
+@click.option("-o", "--output", type=FileToWrite(), help="Write this file alone; of charts, the verdicts.")
+@json_option("report.v1")
+def report(run: Path, form: Any, output: Path | None, as_json: bool) -> None:
+    """Write the report of a run, or its charts.
 
     From its folder alone.
     """
     from nearmetal.commands import runs as command
 
-    command.report(run, form, output)
+    command.report(run, form, output, as_json)
 
 
 @click.command()
@@ -42,7 +44,14 @@ def report(run: Path, form: Any, output: Path | None) -> None:
     show_default=True,
     help="A row for each value of a trial, for each block of a contrast, or for each contrast.",
 )
-@click.option("--format", "form", type=click.Choice(["csv", "parquet", "latex"]), default="csv", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "parquet", "arrow", "latex"]),
+    default="csv",
+    show_default=True,
+    help="arrow is Arrow IPC, also called Feather.",
+)
 @click.option("-o", "--output", type=FileToWrite(), help="Write this file, instead of standard output.")
 def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     """Write a run's data for another program.
@@ -209,7 +218,9 @@ def ls(folder: Path | None, as_json: bool) -> None:
     shell_complete=complete_run,
     help="Only this run, or those in a folder.",
 )
-@click.option("--format", "form", type=click.Choice(["json", "csv"]), help="All rows, for scripts and spreadsheets.")
+@click.option(
+    "--format", "form", type=click.Choice(["json", "csv", "parquet"]), help="All rows, for scripts and spreadsheets."
+)
 @json_option("query.v1")
 def query(sql: str | None, runs: tuple[Path, ...], form: str | None, as_json: bool) -> None:
     """Ask all runs a question in SQL.

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from nearmetal.report.tidy import Name
 
 
-def export_table(path: Path, name: "Name", form: Literal["csv", "parquet", "latex"], output: Path | None) -> None:
+def export_table(
+    path: Path, name: "Name", form: Literal["csv", "parquet", "arrow", "latex"], output: Path | None
+) -> None:
     from nearmetal.report import exports
     from nearmetal.report.reading import read, without_collection
     from nearmetal.report.tidy import make_table
@@ -25,6 +27,8 @@ def export_table(path: Path, name: "Name", form: Literal["csv", "parquet", "late
             content = exports.write_csv(table)
         case "parquet":
             content = exports.write_parquet(table)
+        case "arrow":
+            content = exports.write_arrow(table)
         case "latex":
             content = exports.write_latex(table)
     write_output(content, output)

@@ -10,6 +10,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.system import files, pipes
 
 _STDOUT = Path("-")
+_NAME_A_FILE = "name a file by -o, or send it to one by >"
 
 
 def check_output(output: Path | None, folder: RunFolder) -> None:
@@ -23,13 +24,16 @@ def check_output(output: Path | None, folder: RunFolder) -> None:
         raise BadInput(f"nothing can be written there: {why}", str(output), "name another file by -o")
 
 
-def write_output(content: str | bytes, output: Path | None) -> None:
-    """A file is as before or complete, also on a disk that is full. BadInput where there can be none; OSError."""
+def write_output(content: str | bytes, output: Path | None, remedy: str = _NAME_A_FILE) -> None:
+    """A file is as before or complete, also on a disk that is full. BadInput where there can be none; OSError.
+
+    `remedy` says how bytes reach a file instead of a terminal.
+    """
     data = content.encode() if isinstance(content, str) else content
     if output is not None and output != _STDOUT:
         _write_file(output, data)
     elif isinstance(content, bytes) and sys.stdout.isatty():
-        raise BadInput("this is no text for a terminal", remedy="name a file by -o, or send it to one by >")
+        raise BadInput("this is no text for a terminal", remedy=remedy)
     else:
         with suppress(BrokenPipeError):  # whoever reads it has had enough
             pipes.write_whole(sys.stdout.buffer, data)

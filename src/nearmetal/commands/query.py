@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from nearmetal.commands.output import write_output
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.console.tables import TextColumn, fit_table
@@ -28,7 +29,7 @@ _LONGEST = 2000
 
 
 def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
-    """Answer, or say what can be asked for. `form` is "text", "json" or "csv"."""
+    """Answer, or say what can be asked for. `form` is "text", "json", "csv" or "parquet"."""
     query.require_duckdb()
     paths = Paths.default()
     places = _list_runs(only, paths)
@@ -37,6 +38,10 @@ def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
     def say_progress(text: str) -> None:
         beside.print(words.strip_controls(text), style="dim")
 
+    if form == "parquet":
+        content = query.answer_as_parquet(sql or _WHAT_THERE_IS, places, paths.cache, say_progress)
+        write_output(content, None, "send it to a file by >")
+        return
     found = query.answer_query(
         sql or _WHAT_THERE_IS, places, paths.cache, say_progress, _SHOWN if form == "text" else None
     )

@@ -1,4 +1,4 @@
-"""A run's tidy tables as files for other programs: CSV, Parquet, LaTeX."""
+"""A run's tidy tables as files for other programs: CSV, Parquet, Arrow, LaTeX."""
 
 import csv
 import io
@@ -6,6 +6,8 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
@@ -74,6 +76,31 @@ def write_parquet(table: TidyTable) -> bytes:
         types = {name: _find_type(values) for name, values in columns.items()}
         database.read_csv(str(source), header=True, columns=types, na_values="").write_parquet(str(to))
         return to.read_bytes()
+
+
+def write_arrow(table: TidyTable) -> bytes:
+    """Arrow IPC as a file, which is Feather of version 2, each column with its type. HostCannot if neither pyarrow nor
+    polars is installed."""
+    columns = find_columns(table)
+    types = {name: _find_type(values) for name, values in columns.items()}
+    out = io.BytesIO()
+    if find_spec("pyarrow"):
+        pyarrow: Any = import_module("pyarrow")
+        kinds = {"BOOLEAN": "bool", "BIGINT": "int64", "DOUBLE": "float64", "VARCHAR": "string"}
+        schema = pyarrow.schema([(name, pyarrow.type_for_alias(kinds[kind])) for name, kind in types.items()])
+        frame = pyarrow.table(dict(columns), schema=schema)
+        with import_module("pyarrow.ipc").new_file(out, schema) as writer:
+            writer.write_table(frame)
+    elif find_spec("polars"):
+        polars: Any = import_module("polars")
+        ours = {"BOOLEAN": polars.Boolean, "BIGINT": polars.Int64, "DOUBLE": polars.Float64, "VARCHAR": polars.String}
+        schema = {name: ours[kind] for name, kind in types.items()}
+        # without views, which readers of before 2024 do not know
+        polars.DataFrame(columns, schema=schema).write_ipc(out, compat_level=polars.CompatLevel.oldest())
+    else:
+        remedy = "pip install pyarrow, or polars; or --format csv"
+        raise HostCannot("Arrow is written by pyarrow or polars, and neither is installed", remedy=remedy)
+    return out.getvalue()
 
 
 def _find_type(values: Sequence[Cell]) -> str:

@@ -9,13 +9,14 @@ import errno
 import hashlib
 import os
 import re
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import journal
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
     from duckdb import DuckDBPyRelation as Relation
     from duckdb import Statement
+
+_Answer = TypeVar("_Answer")
 
 _ADDRESS = (
     "STRUCT(id VARCHAR, block INTEGER, attempt INTEGER, position INTEGER, repeat INTEGER,"
@@ -135,17 +138,46 @@ def answer_query(
     A run that cannot be read is told, and left out; where that leaves none of those that were asked, its error is
     raised. Of many rows only `most` are fetched.
     """
+    return _answer_by(sql, runs, cache, say, lambda database, _: _fetch_answer(database, sql, most))
+
+
+def answer_as_parquet(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None]) -> bytes:
+    """All rows of the answer to a question as a Parquet file, columns with DuckDB's types. BadInput as `answer_query`.
+
+    Parquet has no integers above 64 bits: such a column, as of a sum, is of doubles.
+    """
+
+    def write_rows(database: "Database", file: Path) -> bytes:
+        database.sql(sql).write_parquet(str(file), compression="zstd")
+        return file.read_bytes()
+
+    return _answer_by(sql, runs, cache, say, write_rows)
+
+
+def _answer_by(
+    sql: str,
+    runs: Sequence[Path],
+    cache: Path,
+    say: Callable[[str], None],
+    answer: Callable[["Database", Path], _Answer],
+) -> _Answer:
+    """What `answer` makes of a database that has the tables; it may write the one file that it is given."""
     import duckdb
 
     kept = cache / "query"
     kept.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect(config=_list_settings(kept)) as database, _open_plain_path(kept) as same:
+    with (
+        duckdb.connect(config=_list_settings(kept)) as database,
+        _open_plain_path(kept) as same,
+        tempfile.TemporaryDirectory(prefix=".answer-", dir=kept) as own,
+    ):
+        file = same / Path(own).name / "answer.parquet"
         try:
             # `created` is by UTC: what it is compared with has to be, wherever this is asked.
             database.execute("SET TimeZone = 'UTC'")
             files = _make_tables(database, [same / one.name for one in _kept_of(runs, kept, say)])
             tables = list(_describe_tables(database))
-            _close(database, files)
+            _close(database, [*files, str(file)])
         except duckdb.Error as error:
             if os.strerror(errno.ENOSPC) in str(error):
                 raise HostCannot("its disk is full", str(kept), "make room there") from None
@@ -154,7 +186,7 @@ def answer_query(
         try:
             _refuse_what_is_no_question(sql)
             database.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may hold a WITH that inserts
-            return _run_interruptibly(database, lambda: _fetch_answer(database, sql, most))
+            return _run_interruptibly(database, lambda: answer(database, file))
         except duckdb.PermissionException as error:
             raise BadInput(f"{_ALONE}: {_in_one_line(error)}", "", _BRING) from None
         except duckdb.TransactionException as error:
@@ -240,7 +272,7 @@ def _is_reading(statement: "Statement") -> bool:
     return True
 
 
-def _run_interruptibly(database: "Database", work: Callable[[], QueryResult]) -> QueryResult:
+def _run_interruptibly(database: "Database", work: Callable[[], _Answer]) -> _Answer:
     """In a thread of its own, for DuckDB gives Python no moment in which Ctrl-C could be heard."""
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(work)
