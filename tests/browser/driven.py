@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright import sync_api
 
 from tests.browser.chromium import CHROMIUM, QUIET
@@ -28,6 +29,19 @@ class Page:
         """As wide as a phone is, where a page that does not say that it suits one is laid out wider and made small."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 2, "mobile": True}
         self._page.context.new_cdp_session(self._page).send("Emulation.setDeviceMetricsOverride", metrics)
+
+    def darken(self) -> None:
+        """As for somebody whose system is dark."""
+        self._page.emulate_media(color_scheme="dark")
+
+    def find_barriers(self) -> list[str]:
+        """What axe-core finds that keeps somebody out (serious or critical), each with the elements concerned."""
+        told = Axe().run(self._page).response["violations"]
+        return [
+            f"{one['impact']}: {one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes'][:5]]}"
+            for one in told
+            if one["impact"] in ("serious", "critical")
+        ]
 
     def open(self, address: str) -> None:
         """The page may still have parts to come, as one that follows something always has."""
