@@ -106,9 +106,11 @@ def test_hostile_words_of_a_note_stay_text(run: RunFolder) -> None:
 def test_values_so_far_are_those_of_trials_that_are_ok(run: RunFolder) -> None:
     values = shown(run)["values"]
     assert "web: throughput" in values
-    assert "<td>9,875/s</td><td>5</td><td>9,990/s</td><td>5</td>" in values
+    assert "<td>9,990/s</td><td>5</td><td>9,875/s</td><td>5</td>" in values
+    run.journal.write_text(run.journal.read_text().replace('"value":9875.0', '"value":987.5'))
+    assert "<td>988/s</td>" in shown(run)["values"], "as many decimals as the other treatment's"
     run.journal.write_text(run.journal.read_text().replace('"status":"ok"', '"status":"invalid","reason":"it is not"'))
-    assert "9,875/s" not in shown(run)["values"]
+    assert "988/s" not in shown(run)["values"]
 
 
 # ── What the runner notes ─────────────────────────────────────────────────────────────────────────────────────────

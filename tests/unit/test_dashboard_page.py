@@ -297,4 +297,4 @@ def test_what_was_withdrawn_is_told_once(golden: RunFolder) -> None:
     text = Elements(shown(golden.path)).words
     assert text.count("it never came up") == 1
     assert "withdrawn slow it never came up" in wrong(golden.path)
-    assert "A trial that is not ok is kept" in wrong(golden.path)
+    assert "A failure by a treatment's own fault is that trial's outcome" in wrong(golden.path)

@@ -73,9 +73,10 @@ def _pretended(plan: Plan, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     # In the study's order, so that runs whose blocks began otherwise say the same.
     names = [name for name in map(str, described) if name in found]
     if names:
+        listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
         yield Warned(
             code="pretended",
-            text=f"{' and '.join(names)}: a pretended machine (mock), whose figures say nothing of any real one",
+            text=f"{listed}: a pretended machine (mock), whose figures say nothing of any real one",
         )
 
 

@@ -88,14 +88,16 @@ def list_values(course: RunHistory, labels: Labels) -> Iterator[tuple[str, list[
             found.setdefault(row, []).append((record.trial.block, response.value, response.unit))
     for workload, primary in course.plan.primaries.items():
         rows = []
-        for treatment in course.plan.treatments:
-            if values := found.get((identify_assignment(treatment), workload)):
+        keys = [(treatment, (identify_assignment(treatment), workload)) for treatment in course.plan.treatments]
+        decimals = figures.common_decimals(found[key][-1][1] for _, key in keys if key in found)
+        for treatment, key in keys:
+            if values := found.get(key):
                 block, last, unit = values[-1]
                 median = figures.as_known([value for _, value, _ in values])
                 rows.append(
                     Values(
                         labels.name_treatment(treatment),
-                        figures.format_quantity(last, unit),
+                        figures.format_quantity(last, unit, decimals),
                         block + 1,
                         figures.format_quantity(median, unit),
                         len(values),
