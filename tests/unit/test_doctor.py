@@ -124,6 +124,43 @@ async def test_an_environment_whose_check_breaks_keeps_it_from_none_of_the_other
     assert (mock.what, mock.ok) == ("environment mock", True)
 
 
+async def test_what_an_environment_lacks_is_fatal_if_it_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lacking(Mock):
+        async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+            return [Finding(what="engine", ok=False, detail="none answers", remedy="start it")]
+
+    async def say_nothing() -> list[Finding]:
+        return []
+
+    monkeypatch.setattr(doctor, "_what_the_host_is", say_nothing)
+    monkeypatch.setattr(doctor, "_built_image", lambda: None)
+    monkeypatch.setattr(plugins, "list_names", lambda group: ("lacking", "mock") if group == "environments" else ())
+    monkeypatch.setattr(plugins, "load", lambda group, name: Lacking() if name == "lacking" else Mock())
+    for asked, is_fatal in (((), False), (("mock", "lacking"), True)):
+        found = await doctor.examine(asked)
+        (lacking,) = [one for one in found.findings if one.what == "environment lacking: engine"]
+        assert lacking.fatal == is_fatal
+        assert not (is_fatal and found.able)
+
+
+async def test_a_guest_that_is_named_takes_one_accelerator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def say_nothing(*_: object, **__: object) -> list[Finding]:
+        return []
+
+    for name in ("_what_the_host_is", "_environments"):
+        monkeypatch.setattr(doctor, name, say_nothing)
+    monkeypatch.setattr(doctor, "_built_image", lambda: Image("lab", "key", "digest", tmp_path))
+    for works in ((False, True), (False, False)):
+        found = [Finding(what=f"accelerator {number}", ok=ok, fatal=False) for number, ok in enumerate(works)]
+
+        async def list_accelerators(lab: Image, found: list[Finding] = found) -> list[Finding]:
+            return found
+
+        monkeypatch.setattr(doctor, "_accelerators", list_accelerators)
+        told = [one for one in (await doctor.examine(("qemu",))).findings if "accelerator" in one.what]
+        assert [one.fatal for one in told] == [not any(works)] * 2
+
+
 def test_free_space_is_told_in_either_case() -> None:
     assert "free below" in doctor._space().detail
 

@@ -16,9 +16,9 @@ from nearmetal.arguments.options import RunPath, json_option, lab_option
 def doctor(environments: tuple[str, ...], fix: bool, lab: Path | None, as_json: bool) -> int:
     """Try what this host can measure.
 
-    With ENVIRONMENTS, of these alone. --fix installs what they lack, and nothing else; without a name those of the
-    study quickstart: host, docker, qemu. If the host has another package manager than apt, its command is printed.
-    --lab asks all hosts of a lab, and prints what each can.
+    With ENVIRONMENTS, of these alone; exits with 3 if one of them cannot run here. --fix installs what they lack, and
+    nothing else; without a name those of the study quickstart: host, docker, qemu. If the host has another package
+    manager than apt, its command is printed. --lab asks all hosts of a lab, and prints what each can.
     """
     if lab is not None:
         if environments or fix:

@@ -68,7 +68,8 @@ USUAL = ("host", "docker", "qemu")
 async def examine(environments: Sequence[str] = ()) -> Diagnosis:
     """This host, in the order in which it matters, and these environments, or all. Leaves nothing behind.
 
-    BadInput if there is no environment of a name.
+    What an environment lacks keeps this host from measuring only if the environment is named. BadInput if there is none
+    of a name.
     """
     _refuse_unknown(environments)
     return Diagnosis.of(await _findings(environments))
@@ -124,8 +125,18 @@ async def _findings(asked: Sequence[str]) -> list[Finding]:
                 remedy="nearmetal image build",
             )
         )
-    findings += await _environments(site, asked, is_built=lab is not None)
-    return findings + (await _accelerators(lab) if lab and (not asked or "qemu" in asked) else [])
+    of_environments = await _environments(site, asked, is_built=lab is not None)
+    accelerators = await _accelerators(lab) if lab and (not asked or "qemu" in asked) else []
+    if asked:
+        of_environments = list(map(_make_fatal, of_environments))
+        if not any(one.ok for one in accelerators):
+            accelerators = list(map(_make_fatal, accelerators))
+    return findings + of_environments + accelerators
+
+
+def _make_fatal(one: Finding) -> Finding:
+    """As of an environment that was asked for by name."""
+    return one.model_copy(update={"fatal": True})
 
 
 async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, *, fatal: bool = True) -> Finding:
