@@ -15,7 +15,7 @@ import nearmetal
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.fleet import dask, site
-from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble
+from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble, refuse_unknown_name
 from nearmetal.fleet.orders import BlockOrder, Outcome
 from nearmetal.lab import probe
 from nearmetal.model.words import NAME
@@ -239,6 +239,7 @@ async def _reach_scheduler(
     """Wait for so many sites, or so many seconds for any."""
     from distributed import Client
 
+    await refuse_unknown_name(address)
     try:
         client = await Client(address, asynchronous=True, security=security, timeout=dask.CONNECT, set_as_default=False)
     except Exception as error:

@@ -11,7 +11,7 @@ import sys
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.fleet import dask
-from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble
+from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble, refuse_unknown_name
 from nearmetal.lab import clean
 from nearmetal.model.words import NAME
 from nearmetal.say import Say
@@ -30,6 +30,7 @@ def run_worker(scheduler: str, name: str | None, say: Say) -> int:
 async def _stand_as_site(scheduler: str, name: str, say: Say) -> int:
     from distributed import Worker
 
+    await refuse_unknown_name(scheduler)
     await clean.clean(say)  # what an earlier worker left
     try:
         # By itself it would look at its memory and restart, and keep results: there is nothing to keep.
