@@ -100,6 +100,13 @@ def test_its_list_is_metadata_that_names_each_file(run: Path, bundle: Path) -> N
     assert root["name"].startswith("order of ") and len(root["hasPart"]) == len(files)
 
 
+def test_a_bundle_of_nothing_is_called_empty(tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.tar.gz"
+    tarfile.open(nothing, "w:gz").close()
+    with pytest.raises(BadInput, match="this bundle is damaged: it is empty"):
+        unpack_bundle(nothing)
+
+
 def test_a_run_that_is_damaged_is_not_packed(run: Path) -> None:
     artifact = min((run / "artifacts").rglob("load-0.json"))
     artifact.write_bytes(artifact.read_bytes() + b" ")

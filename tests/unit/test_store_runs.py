@@ -85,7 +85,7 @@ def test_what_is_no_run_is_told_from_a_run_without_its_manifest(tmp_path: Path) 
     (run / "manifest.json").unlink()
     for name, what in (
         ("nowhere", "there is no such folder"),
-        ("file", "this is a file, and not a run's folder"),
+        ("file", "this is an empty file, and neither a run's folder nor a bundle"),
         ("empty", "this is not a run's folder"),
         ("run", "the run's manifest is missing"),
     ):

@@ -186,7 +186,9 @@ def _find_room(path: Path, place: Path) -> int:
 
 def _unpack_archive(archive: tarfile.TarFile, unpacked: _LimitedReader, place: Path, room: int) -> None:
     first = archive.next()
-    if first is None or first.name != LIST:
+    if first is None:
+        raise ValueError("it is empty")
+    if first.name != LIST:
         raise ValueError(f"it does not begin with {LIST}")
     if first.size > _LONGEST_LIST:
         raise ValueError(f"its {LIST} is too long")

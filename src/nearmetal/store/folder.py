@@ -26,6 +26,15 @@ NOT_AS_RECORDED = "it was changed after it was written: its SHA-256 is another t
 _FROM_A_COPY = "restore it from a copy of the run's folder"
 
 
+def _describe_no_run(path: Path) -> str:
+    if path.is_dir():
+        return "this is not a run's folder: it has no manifest.json"
+    if not path.exists():
+        return "there is no such folder"
+    is_empty = path.is_file() and not path.stat().st_size
+    return f"this is {'an empty' if is_empty else 'a'} file, and neither a run's folder nor a bundle"
+
+
 def _not_for_this_user(path: Path) -> BadInput:
     return BadInput("this user may not read it", str(path), "name one that you may read, or read it as a user who may")
 
@@ -63,11 +72,7 @@ class RunFolder:
             return folder
         if folder.journal.exists():
             raise BadInput("the run's manifest is missing", str(folder._manifest), _FROM_A_COPY)
-        if path.is_dir():
-            what = "this is not a run's folder: it has no manifest.json"
-        else:
-            what = "this is a file, and not a run's folder" if path.exists() else "there is no such folder"
-        raise BadInput(what, str(path), "`nearmetal ls` names runs")
+        raise BadInput(_describe_no_run(path), str(path), "`nearmetal ls` names runs")
 
     @property
     def named(self) -> Path:
