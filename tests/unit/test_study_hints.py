@@ -40,6 +40,14 @@ def test_what_is_tried_first_is_answered(old: str, new: str, what: str, remedy: 
     assert what in refused.value.what and remedy in refused.value.remedy
 
 
+def test_a_factor_that_fills_a_placeholder_and_is_called_as_a_key_is_told_of_both() -> None:
+    text = STUDY.replace("[factors]", "[factors]\nrate = [100, 200]", 1).replace("workers  = 4", 'rate = "{rate}"', 1)
+    with pytest.raises(BadInput) as refused:
+        read(text, "mine.toml")
+    assert "By its name this factor sets link.rate, besides filling the placeholder {rate}" in refused.value.what
+    assert refused.value.remedy.startswith("give a factor that shall only fill a placeholder another name")
+
+
 @pytest.mark.parametrize(
     ("override", "remedy"),
     [

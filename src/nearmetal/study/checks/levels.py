@@ -88,7 +88,11 @@ def _set_level(name: str, aim: words.Target, level: Level, study: Study, where: 
         placed = put_level(study, aim, level)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise where.make_error(path, *describe_error(f"the level {show_value(level)} of `{name}`", first)) from None
+        what, remedy = describe_error(f"the level {show_value(level)} of `{name}`", first)
+        if study.factors[name].sets is None and name in words.list_placeholders(study):
+            what += f". By its name this factor sets {aim.kind}.{aim.key}, besides filling the placeholder {{{name}}}"
+            remedy = "give a factor that shall only fill a placeholder another name, here and in the braces"
+        raise where.make_error(path, what, remedy) from None
     match aim.kind, aim.key:
         case "clients", "environment":
             if level != SAME:
