@@ -1,11 +1,11 @@
 """What each site of a fleet says of the primary contrasts, whether sites agree, and what hosts in general say."""
 
-import math
 from collections.abc import Iterator
 
 from nearmetal.analysis.results import Contrast, OfSites, SiteEstimate
-from nearmetal.report import figures, words
+from nearmetal.report import words
 from nearmetal.report.blocks import Column, Quantity, Section, Table, Value
+from nearmetal.report.contrast_rows import COMPARED, list_compared, make_end
 from nearmetal.report.reading import ReportInput
 
 _LEAD = (
@@ -28,11 +28,7 @@ class SitesSection:
         if not compared:
             return None
         columns = (
-            Column("workload"),
-            Column("response"),
-            Column("comparison", where="page"),
-            Column("treatment", where="data"),
-            Column("reference", where="data"),
+            *COMPARED,
             Column("site"),
             Column("blocks", numeric=True),
             Column("estimate", where="page"),
@@ -67,15 +63,11 @@ def _make_row(
     interval = one.interval if isinstance(one, OfSites) else None
     low, high = interval or (None, None)
     return (
-        words.name_workload(contrast.workload),
-        report.labels.name_response(contrast.workload, contrast.response),
-        report.labels.name_versus(contrast),
-        report.labels.name_treatment(contrast.treatment),
-        report.labels.name_treatment(contrast.reference),
+        *list_compared(contrast, report),
         site,
         blocks,
         words.format_size(one.estimate, interval, contrast.scale, contrast.unit),
-        *(figures.UNBOUNDED if end is not None and math.isinf(end) else end for end in (one.estimate, low, high)),
+        *map(make_end, (one.estimate, low, high)),
         agreement,
     )
 

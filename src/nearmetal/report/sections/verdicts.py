@@ -21,6 +21,7 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
+from nearmetal.report.contrast_rows import COMPARED, list_compared, make_end
 from nearmetal.report.reading import ReportInput
 
 _BEFORE_THE_LAST = (
@@ -392,11 +393,7 @@ def contrast_table(
     has_more = any(_list_besides(contrast, report) for contrast in contrasts)
     is_looked_at = bool(report.manifest.plan.looks) and any(contrast.primary for contrast in contrasts)
     columns = (
-        Column("workload"),
-        Column("response"),
-        Column("comparison", where="page"),
-        Column("treatment", where="data"),
-        Column("reference", where="data"),
+        *COMPARED,
         Column("estimate", where="page"),
         Column("margin", numeric=True, where="page"),
         Column("scale", where="data"),
@@ -440,19 +437,15 @@ def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_lo
     margin_low, margin_high = contrast.equivalence or (None, None)
     naive_low, naive_high = contrast.naive or (None, None)
     return (
-        words.name_workload(contrast.workload),
-        report.labels.name_response(contrast.workload, contrast.response),
-        report.labels.name_versus(contrast),
-        report.labels.name_treatment(contrast.treatment),
-        report.labels.name_treatment(contrast.reference),
+        *list_compared(contrast, report),
         words.format_estimate(contrast),
         words.format_margin(contrast),
         contrast.scale,
-        _make_end(contrast.ratio),
-        _make_end(contrast.difference),
+        make_end(contrast.ratio),
+        make_end(contrast.difference),
         contrast.unit,
-        _make_end(low),
-        _make_end(high),
+        make_end(low),
+        make_end(high),
         margin_low,
         margin_high,
         contrast.level,
@@ -462,8 +455,8 @@ def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_lo
         contrast.reason,
         contrast.look,
         contrast.look_level,
-        _make_end(naive_low),
-        _make_end(naive_high),
+        make_end(naive_low),
+        make_end(naive_high),
         *(_say_looks(contrast) if is_looked_at else ()),
         *([words.failure_counts(contrast)] if has_failures else []),
     )
@@ -475,14 +468,9 @@ _OF_LOOKS = ("adjusted", "last_look_blocks", "last_look_estimate", "last_look_lo
 def _say_looks(contrast: Contrast) -> tuple[Value, ...]:
     last = contrast.last_look
     if last is None:
-        return (_make_end(contrast.adjusted), None, None, None, None)
+        return (make_end(contrast.adjusted), None, None, None, None)
     low, high = last.interval or (None, None)
-    return (_make_end(contrast.adjusted), last.blocks, _make_end(last.estimate), _make_end(low), _make_end(high))
-
-
-def _make_end(value: float | None) -> Value:
-    """An estimate or an end of an interval, for programs."""
-    return figures.UNBOUNDED if value is not None and math.isinf(value) else value
+    return (make_end(contrast.adjusted), last.blocks, make_end(last.estimate), make_end(low), make_end(high))
 
 
 plugin = Verdicts()
