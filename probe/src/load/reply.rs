@@ -266,6 +266,11 @@ fn holds_blank_line(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
 }
 
+/// Whether an alert or a handshake message begins here (RFC 8446 5.1), which many servers of TLS answer plain text with.
+fn is_tls_record(bytes: &[u8]) -> bool {
+    matches!(bytes, [21 | 22, 3, ..])
+}
+
 /// Read a whole head; None while its end is missing.
 fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -279,6 +284,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err("more than 128 headers"),
+        Err(_) if is_tls_record(bytes) => return Err("TLS instead of HTTP"),
         Err(_) => return Err("malformed head"),
     };
     let status = response.code.unwrap_or_default();

@@ -122,6 +122,7 @@ fn lies_and_rubbish_are_named() {
     for (stream, outcome) in [
         (&b"rubbish\r\n\r\n"[..], Err("malformed head")),
         (b"SSH-2.0-OpenSSH_9\r\n", Err("malformed head")),
+        (b"\x15\x03\x01\0\x02\x02\x46", Err("TLS instead of HTTP")),
         (
             b"HTTP/1.1 099 Odd\r\n\r\n",
             Err("status outside 100 to 999"),

@@ -296,11 +296,19 @@ pub fn no_reply(document: &Document) -> String {
     if document.mode != "closed" && document.requests.attempted == 0 {
         return describe_none_due(document.elapsed_ns);
     }
+    // Servers of TLS answer plain text with an alert, or close the connection.
+    let errors = &document.errors;
+    let may_speak_tls = document.url.starts_with("http:") && errors.reset + errors.other > 0;
     format!(
-        "not one reply came from {}, to {} ({})",
+        "not one reply came from {}, to {} ({}){}",
         document.address,
         of_requests(document.requests.attempted),
-        describe_errors(document)
+        describe_errors(document),
+        if may_speak_tls {
+            "; if the server speaks TLS, write https://"
+        } else {
+            ""
+        }
     )
 }
 

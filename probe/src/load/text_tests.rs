@@ -166,6 +166,41 @@ fn the_processor_is_told_by_the_time_for_which_it_was_used() {
     assert!(shown_of(&measured, 80).contains("10 % of one"));
 }
 
+fn explain_silence(url: &str, failure: Failure) -> String {
+    let mut measured = Measurement {
+        recorder: Recorder::default(),
+        started: 0,
+        elapsed: SECOND,
+        lasted: SECOND,
+        interrupted: false,
+    };
+    measured.recorder.errors.count_failure(failure);
+    let engine = Choice {
+        name: "epoll",
+        reason: String::new(),
+    };
+    let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
+    let document = Document::new(
+        &plan(url).unwrap(),
+        address.into(),
+        None,
+        &engine,
+        &measured,
+    );
+    no_reply(&document.unwrap())
+}
+
+#[test]
+fn plain_text_that_a_server_closes_on_may_have_been_meant_for_tls() {
+    const HINT: &str = "; if the server speaks TLS, write https://";
+    let closed = || Failure::Protocol("closed before the reply was complete");
+    assert!(explain_silence("http://a/", closed()).ends_with(HINT));
+    assert!(explain_silence("http://a/", Failure::System(libc::ECONNRESET)).ends_with(HINT));
+    let refused = Failure::System(libc::ECONNREFUSED);
+    assert!(!explain_silence("http://a/", refused).contains(HINT));
+    assert!(!explain_silence("https://a/", closed()).contains(HINT));
+}
+
 #[test]
 fn where_no_request_was_due_nothing_is_said_of_the_server() {
     let measured = Measurement {
