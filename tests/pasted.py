@@ -7,6 +7,7 @@ how long something took is not compared. What takes engines, hosts or root is in
 """
 
 import itertools
+import json
 import re
 import shlex
 import tempfile
@@ -18,6 +19,7 @@ import pytest
 
 from nearmetal.lab.changes import ledger
 from nearmetal.run import session
+from tests import captures
 from tests.command_line import called
 from tests.order.in_process import InProcess
 
@@ -40,7 +42,7 @@ ELSEWHERE: Mapping[str, str] = {
     "nearmetal-probe": "takes a CPU for itself",
     "nearmetal run quickstart": "takes Docker and QEMU",
     "nearmetal compare old new": "is of runs with Docker and QEMU",
-    "nearmetal compare --before": "is shown without what it prints",
+    "nearmetal compare --before b1": "is shown without what it prints",
     "nearmetal run study.toml": "takes hosts",
     "nearmetal run two-kernels.toml": "takes QEMU",
     "nearmetal show kernels": "is of a run with QEMU",
@@ -48,9 +50,10 @@ ELSEWHERE: Mapping[str, str] = {
     "nearmetal run class.toml": "takes Docker",
     "nearmetal bundle class": "is of a run with Docker",
     "nearmetal run own-service.toml": "takes Docker and QEMU",
-    "nearmetal verify quickstart-1": "is of a run that was damaged",
+    "nearmetal resume first": "is of a run that was interrupted",
+    "nearmetal show first": "is of a run with Docker and QEMU",
+    "nearmetal compare first second": "is shown without what it prints",
     "lab-of-hosts.md": "takes hosts",
-    "tutorial.md": "is of a run with Docker and QEMU",
 }
 """Beginnings of commands, or pages, that are not run here, and why."""
 
@@ -75,11 +78,11 @@ blocks = 8
 _FASTER = PAIR.replace('kind = "mock"\n[', 'kind = "mock"\nspeed = 1.5\n[').replace("speed = 0.5", "speed = 0.75")
 
 _OF_THIS_HOST = re.compile(
-    r"^cannot run here: (.*\n)*|^! The host of this run is itself .*\n| \(or nested\)", re.MULTILINE
+    r"^cannot run here: (.*\n)*|^! (?:each run: )?The host of this run is itself .*\n| \(or nested\)", re.MULTILINE
 )
 """What is printed because of the host alone: that it has no Docker, or is a virtual machine."""
 
-_TOOK = re.compile(r"(?<= in )[0-9][0-9 a-z]*$|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:+]+")
+_TOOK = re.compile(r"(?<= in )[0-9][0-9 a-z]*$|(?<=takes about )[0-9][0-9 a-z]*$|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:+]+")
 """How long a run took, and when."""
 
 
@@ -127,7 +130,7 @@ class Place:
     """A folder in which the commands of one page are run, one after the other. Files come with the page."""
 
     def __init__(self, folder: Path, page: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         for text in re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
             if name := re.search(r'^name\s*= "([^"]+)"', text, re.MULTILINE):
                 (folder / f"{name[1]}.toml").write_text(text)
@@ -138,10 +141,11 @@ class Place:
             prepare(self)
 
     def write(self, name: str, text: str) -> None:
-        (self._folder / name).write_text(text)
+        (self.folder / name).write_text(text)
 
     def call(self, words: Sequence[str]) -> list[str]:
-        """The lines that it prints, for people and for scripts."""
+        """The lines that it prints, for people and for scripts. `> FILE` puts the latter into a file."""
+        words, to = (words[:-2], words[-1]) if ">" in words[-2:-1] else (words, "")
         if words[:2] == ["run", "mine.toml"]:
             self.write("mine.toml", _FASTER if words[-1] == "after" else PAIR)
         with pytest.MonkeyPatch.context() as patched:
@@ -149,8 +153,10 @@ class Place:
             patched.setattr(ledger, "new_token", lambda: f"{next(tokens):06x}")
             patched.setattr(session, "BlockProcesses", InProcess)
             patched.setattr("nearmetal.run.session.secrets.randbelow", lambda _: 1)
-            ended = called(*words, cwd=self._folder, environment={"COLUMNS": "1000"})
-        text = _OF_THIS_HOST.sub("", ended.stdout + ended.stderr)
+            ended = called(*words, cwd=self.folder, environment={"COLUMNS": "1000"})
+        if to:
+            self.write(to, ended.stdout)
+        text = _OF_THIS_HOST.sub("", ("" if to else ended.stdout) + ended.stderr)
         return [line.rstrip() for line in text.splitlines()]
 
 
@@ -161,7 +167,41 @@ def _run_try(place: Place) -> None:
     place.call(["run", "try.toml", "-o", "first"])
 
 
+def _damage_run(place: Place) -> None:
+    """One line of the journal and one file of another trial are changed."""
+    place.write("small.toml", PAIR.replace("blocks = 8", "blocks = 2"))
+    place.call(["run", "small.toml", "-o", "quickstart-1"])
+    run = place.folder / "quickstart-1"
+    journal = run / "journal.jsonl"
+    lines = journal.read_text("utf-8").splitlines(keepends=True)
+    first, second = [number for number, line in enumerate(lines) if '"schema":"record' in line][:2]
+    lines[first] = lines[first].replace('"status":"ok"', '"status":"OK"')
+    journal.write_text("".join(lines), "utf-8")
+    trial = json.loads(lines[second])["trial"]["id"]
+    document = run / "artifacts" / trial / "load-0.json"
+    document.write_text(document.read_text("utf-8") + "\n", "utf-8")
+
+
+def _run_before_and_after(place: Place) -> None:
+    for name in ("r1", "r2", "r3", "r4"):
+        place.write("service.toml", PAIR.replace('"mine"', '"service"'))
+        place.call(["run", "service.toml", "-o", name, "--seed", name[1:]])
+
+
+def _misspell_study(place: Place) -> None:
+    file = place.folder / "nic-models.toml"
+    file.write_text(file.read_text("utf-8").replace("memory =", "memroy ="), "utf-8")
+
+
+def _capture_both_ends(place: Place) -> None:
+    captures.both_ends(place.folder, captures.conversation(3))
+
+
 _PREPARED: Mapping[str, Callable[[Place], None]] = {
+    "compare.md": _run_before_and_after,
+    "safety.md": _damage_run,
+    "study-file.md": _misspell_study,
+    "trace.md": _capture_both_ends,
     "publish.md": _run_try,
     "pandas-polars-r.md": _run_try,
 }

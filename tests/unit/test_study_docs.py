@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from nearmetal import model
-from nearmetal.errors import BadInput
 from nearmetal.planning import evidence, plan
 from nearmetal.study import study_file
 from nearmetal.study.checks.comparison import MOST_TRIALS
@@ -76,13 +75,6 @@ def test_every_example_is_a_study(text: str) -> None:
 def test_the_examples_show_crossed_and_nested_factors() -> None:
     found = study_file.read(EXAMPLES[1], "nic-models.toml")
     assert len(plan.make_plan(found).treatments) == 2 * 2 * (1 + 1 + 2)
-
-
-def test_the_error_that_is_shown_is_what_is_said() -> None:
-    (block,) = re.findall(r"```text\n(.*?)```", MANUAL, re.DOTALL)
-    with pytest.raises(BadInput) as caught:
-        study_file.read(EXAMPLES[1].replace("memory =", "memroy ="), "nic-models.toml")
-    assert block == f"nearmetal: {caught.value}\n"
 
 
 def test_every_unit_is_named() -> None:
