@@ -9,7 +9,6 @@ Chromium follow the page. Prints the share of a core that the dashboard's proces
 
 import argparse
 import asyncio
-import json
 import os
 import shutil
 import sys
@@ -108,7 +107,7 @@ def main() -> None:
         took = time.monotonic() - began
         spent = cpu(served.process.pid) - before
         trials = sum(isinstance(event, TrialEnded) for event in chosen)
-        treatments = len(json.loads((folder.path / "manifest.json").read_text())["plan"]["treatments"])
+        treatments = len(folder.read_manifest().plan.treatments)
         print(f"{treatments} treatments x 2 workloads x 24 blocks; two browsers follow the page")
         print(f"{len(chosen)} events in {took:.1f} s, among them the ends of {trials} trials")
         print(f"the dashboard took {spent / took:.2%} of a core ({spent:.2f} s); the goal is 1 %")

@@ -93,6 +93,10 @@ async def test_after_what_took_long_there_is_a_rest(
     assert busy.looks == 1
     await found.read_current()
     assert busy.looks == 2, "a page that is asked for is the newest"
+    found.is_measured = lambda: False
+    for _ in range(3):
+        await asyncio.wait_for(anext(changes), PATIENCE)
+    assert busy.looks > 3, "nothing is disturbed any more"
     await changes.aclose()
 
 

@@ -11,9 +11,10 @@ Parts = Mapping[str, str]
 
 _OFTEN = 0.5
 """Seconds between two looks."""
-_SHARE = 100
-"""A look that took a second of CPU time rests for this many: what is measured has the CPU. Quicker ones go on."""
-_LONGEST_REST = 20.0
+_SHARE = 250
+"""A look that took a second of CPU time rests for this many: what is measured has the CPU, and all looks together take
+less than 1 % of one. Quicker ones go on."""
+_LONGEST_REST = 60.0
 """Seconds; the first picture alone takes a second, for what draws it is loaded then."""
 _STILL_HERE = 5.0
 """Seconds of silence after which a browser is told that there is nothing to tell: a third of what a page waits for."""
@@ -31,6 +32,8 @@ class Live:
     worker: Executor
     closing: asyncio.Event
     """Set when the server ends: nobody is told anything more."""
+    is_measured: Callable[[], bool] = lambda: True
+    """Whether looks rest, for there is something that they could disturb."""
     version: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     """Begins where no earlier one of the same page has come to: what a browser saw of that is all old."""
     _parts: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -104,6 +107,7 @@ class Live:
     async def _run_looks(self, *, of_all: bool = True) -> None:
         """Those that have rested; or all of them, for a page that is asked for."""
         async with self._looking:
+            of_all = of_all or not self.is_measured()
             for look in self.looks:
                 if of_all or time.monotonic() >= self._rests.get(look, 0.0):
                     parts, spent = await asyncio.get_running_loop().run_in_executor(self.worker, _time_look, look)

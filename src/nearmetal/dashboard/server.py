@@ -153,7 +153,9 @@ class Dashboard:
                 return None
             self._forget_oldest()
             view = RunView(path, self._expect)
-            self._views[number] = (view, self._make_live(view.render_state, view.render_live, view.render_verdicts))
+            live = self._make_live(view.render_state, view.render_live, view.render_verdicts)
+            live.is_measured = lambda: view.is_measured
+            self._views[number] = (view, live)
         return self._views[number]
 
     def _forget_oldest(self) -> None:
