@@ -94,6 +94,8 @@ class RunHistory(RunProgress):
         self.troubles: dict[tuple[str, str], Trouble] = {}
         self._counted = (-1, 0)
         """After how many lines, how many trials were to come."""
+        self._placed: tuple[int, dict[TreatmentRow, list[Place]]] = (-1, {})
+        """After how many lines, what became of each row: the grid and the time left both ask."""
 
     # ── Taking in ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -152,6 +154,14 @@ class RunHistory(RunProgress):
 
     def list_places(self, row: TreatmentRow) -> list[Place]:
         """What became of a row in each of the blocks that are planned."""
+        if self._placed[0] != self.lines:
+            self._placed = (self.lines, {})
+        placed = self._placed[1]
+        if row not in placed:
+            placed[row] = self._make_places(row)
+        return placed[row]
+
+    def _make_places(self, row: TreatmentRow) -> list[Place]:
         ended, running, blocks = self.list_ended(row), self.find_running(), self.blocks
         is_withdrawn = row.treatment in self.reasons
         places = []
