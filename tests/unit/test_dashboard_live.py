@@ -88,15 +88,16 @@ async def test_after_what_took_long_there_is_a_rest(
 
     found = alive(worker, take_long)
     changes = found.watch_changes(-1)
-    await asyncio.wait_for(anext(changes), PATIENCE)
+    for _ in range(2):
+        await asyncio.wait_for(anext(changes), PATIENCE)
     await asyncio.sleep(0.5)
-    assert busy.looks == 1
+    assert busy.looks == 2, "the first look loads what it needs, and does not count"
     await found.read_current()
-    assert busy.looks == 2, "a page that is asked for is the newest"
+    assert busy.looks == 3, "a page that is asked for is the newest"
     found.is_measured = lambda: False
     for _ in range(3):
         await asyncio.wait_for(anext(changes), PATIENCE)
-    assert busy.looks > 3, "nothing is disturbed any more"
+    assert busy.looks > 4, "nothing is disturbed any more"
     await changes.aclose()
 
 

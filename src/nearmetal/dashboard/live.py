@@ -11,11 +11,11 @@ Parts = Mapping[str, str]
 
 _OFTEN = 0.5
 """Seconds between two looks."""
-_SHARE = 250
+_SHARE = 400
 """A look that took a second of CPU time rests for this many: what is measured has the CPU, and all looks together take
-less than 1 % of one. Quicker ones go on."""
-_LONGEST_REST = 60.0
-"""Seconds; the first picture alone takes a second, for what draws it is loaded then."""
+less than 1 % of one, with what it takes to send them. Quicker ones go on."""
+_LONGEST_REST = 100.0
+"""Seconds."""
 _STILL_HERE = 5.0
 """Seconds of silence after which a browser is told that there is nothing to tell: a third of what a page waits for."""
 
@@ -111,7 +111,9 @@ class Live:
             for look in self.looks:
                 if of_all or time.monotonic() >= self._rests.get(look, 0.0):
                     parts, spent = await asyncio.get_running_loop().run_in_executor(self.worker, _time_look, look)
-                    self._rests[look] = time.monotonic() + min(_SHARE * spent, _LONGEST_REST)
+                    # The first time it loads what it needs, which says nothing of the next.
+                    rest = min(_SHARE * spent, _LONGEST_REST) if look in self._rests else 0.0
+                    self._rests[look] = time.monotonic() + rest
                     await self._publish_parts(parts)
 
     async def _publish_parts(self, parts: Parts) -> None:
