@@ -16,8 +16,9 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
-from nearmetal.run import runner
+from nearmetal.run import runner, session
 from tests.conftest import OWN_CPU
+from tests.order.in_process import InProcess
 from tests.ports import free_port
 
 from .far_host import FarHost, far_host, user
@@ -49,6 +50,14 @@ async def lab_image() -> Image:
         return machine.image("lab")
     except HostCannot:
         return await images.build(images.Recipe(), Paths.default().cache, print)
+
+
+@pytest.fixture(autouse=True)
+def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that a test starts itself are in its process, but for those that are about processes. Those of commands have
+    a process for each block, as users' have."""
+    if request.node.get_closest_marker("processes") is None:
+        monkeypatch.setattr(session, "BlockProcesses", InProcess)
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ async def test_a_guest_whose_host_has_a_full_disk_is_lost_at_once_and_the_folder
             await asked
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_attempt")
 async def test_a_trial_that_is_lost_so_says_why(small_state: Path, tmp_path: Path) -> None:
     records = await laboratory.study(tmp_path / "run", STUDY)
@@ -77,6 +78,7 @@ async def test_a_trial_that_is_lost_so_says_why(small_state: Path, tmp_path: Pat
     assert all(f"the host's disk is full: {small_state}" in str(record.reason) for record in records)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("where", ["store", "state"])
 async def test_a_run_that_finds_no_room_goes_on_once_there_is_some(where: str, home: Path, tmp_path: Path) -> None:
     """Nothing that was recorded is lost or measured again, and nothing is left of what was being measured."""

@@ -10,11 +10,9 @@ from nearmetal.console.terminal import Watcher
 from nearmetal.environments import docker
 from nearmetal.lab.clean import clean
 from nearmetal.lab.image import Image
-from nearmetal.run import session
 from nearmetal.run.events import Event, LeftBehind, TrialEnded, Withdrawn
 from tests.live.remains import stays
 from tests.order import mock_run
-from tests.order.in_process import InProcess
 
 pytestmark = pytest.mark.live
 
@@ -43,7 +41,6 @@ json = "seconds"
 async def test_what_an_engine_that_went_away_leaves_is_told_once(
     engine: str, lab_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     monkeypatch.setattr(docker, "_AWAY", 0.5)
     socket = tmp_path / "socket"
     socket.symlink_to(engine.removeprefix("unix://"))
@@ -75,11 +72,8 @@ async def test_what_an_engine_that_went_away_leaves_is_told_once(
     assert stays(token) == []
 
 
-async def test_an_engine_that_comes_back_costs_one_attempt(
-    engine: str, lab_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_engine_that_comes_back_costs_one_attempt(engine: str, lab_image: Image, tmp_path: Path) -> None:
     """As one does that is started anew. All of its environment's attempts would fail meanwhile, within seconds."""
-    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     socket = tmp_path / "socket"
     socket.symlink_to(engine.removeprefix("unix://"))
     ended: list[str] = []

@@ -27,7 +27,7 @@ from nearmetal.lab.lock import LOCK_FILE
 from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import reading
-from nearmetal.run import runner, session
+from nearmetal.run import runner
 from nearmetal.run.events import Event, TrialEnded, TrialStarted
 from nearmetal.store.folder import RunFolder
 from nearmetal.workloads.command import Command
@@ -35,7 +35,6 @@ from nearmetal.workloads.http import Http
 from nearmetal.workloads.ping import Ping
 from tests import own_image
 from tests.order import mock_run
-from tests.order.in_process import InProcess
 from tests.small_disk import small_disk
 
 from . import faults
@@ -63,7 +62,7 @@ blocks = 1
 [[workloads]]
 name = "work"
 """
-WEB = 'kind = "http"\nduration = "2s"\n'
+WEB = 'kind = "http"\nwarmup = "0s"\nduration = "2s"\n'
 PING = 'kind = "ping"\nduration = "2s"\n'
 ONE_WAY = PING + 'primary = "forward_p50"\n'
 
@@ -105,7 +104,7 @@ LINES = [
     # What serves
     Line(
         "server killed",
-        "host docker qemu",
+        "host docker -qemu",
         faults.signal_server(KILL),
         "failed treatment service-died",
         "`lighttpd` ended by SIGKILL",
@@ -395,7 +394,6 @@ async def test_a_fault(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     if line.name.startswith(NEEDS_VERSION_2) and not faults.HAS_VERSION_2:
         pytest.skip("control groups here are of version 1; `make rig` tries it where they are of version 2")
     if kind == "docker":
@@ -451,7 +449,6 @@ async def test_an_engine_that_is_killed(
     name: str, found: str, tmp_path: Path, lab_image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it leaves is removed by `clean`. Its containers go on without containerd, which it starts anew."""
-    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     with tempfile.TemporaryDirectory(prefix="nm-", dir="/var/tmp") as short:  # sockets have short paths
         folder = Path(short)
         async with own_engine(folder) as url:
@@ -517,7 +514,6 @@ async def test_a_cache_that_is_full_while_an_image_is_made(
 async def test_a_login_that_is_cut(
     far: FarHost, tmp_path: Path, lab_image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     head = HEAD.format(kind=f'ssh"\naddress = "{far.ssh}"\nprovision = "reuse')
     line = Line(
         "login cut",

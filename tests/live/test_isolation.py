@@ -168,6 +168,7 @@ match = ":\\\\s*([0-9]+)$"
 [[workloads]]
 name = "web"
 kind = "http"
+warmup = "0s"
 duration = "1s"
 [design]
 blocks = 1
@@ -175,6 +176,7 @@ share_boot = true
 """
 
 
+@pytest.mark.processes  # a block's process is one of those that are moved
 @pytest.mark.parametrize(("environment", "level", "own"), [("qemu", "kernel", [0, 1]), ("host", "user", CPUS[-2:])])
 @pytest.mark.skipif(len(CPUS) < 2, reason="of one CPU none can be kept free")
 async def test_what_any_workload_measures_runs_on_the_cpu_kept_free(
