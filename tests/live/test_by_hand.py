@@ -183,14 +183,20 @@ def check_a_pull_that_is_cut_off(folder: Path, number: signal.Signals) -> None:
 
 
 def test_commands_and_copies(machine: dict[str, Any], tmp_path: Path) -> None:
+    """In one machine, as to make one takes longer than most of this."""
     check_commands()
     check_copies(tmp_path)
     check_rights_and_devices_stay_there(tmp_path)
-    check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGTERM)
-    check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGKILL)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        check_a_pull_that_is_cut_off(tmp_path / "pulled", number)
+        check_a_push_that_is_cut_off(tmp_path / "large", number)
+    check_output_comes_while_the_program_goes_on()
+    check_what_exec_started_ends_with_it_even_when_it_is_killed()
+    assert done("down", "m") == b"m is down\n"
+    assert nearmetal("down", "m").returncode == 2
 
 
-def test_output_comes_while_the_program_goes_on(machine: dict[str, Any]) -> None:
+def check_output_comes_while_the_program_goes_on() -> None:
     words = command("exec", "m", "--", "sh", "-c", "echo first; read line; echo $line")
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin is not None and running.stdout is not None
@@ -200,7 +206,7 @@ def test_output_comes_while_the_program_goes_on(machine: dict[str, Any]) -> None
         assert running.stdout.read() == b"second\n"
 
 
-def test_what_exec_started_ends_with_it_even_when_it_is_killed(machine: dict[str, Any]) -> None:
+def check_what_exec_started_ends_with_it_even_when_it_is_killed() -> None:
     length = "5432.1"  # what tells this sleep from others
     words = command("exec", "m", "--", "sh", "-c", f"trap '' TERM; sleep {length} & echo there; wait; sleep {length}")
     with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
@@ -226,7 +232,18 @@ def sleeping(length: str) -> list[str]:
 _ON_AND_ON = "while :; do echo y; done"
 
 
-def test_what_nobody_reads_any_more_ends_in_containers_too(container: dict[str, Any]) -> None:
+def test_programs_in_containers(container: dict[str, Any], socket: tuple[str, Path]) -> None:
+    """When they end, and when they go on. In one container, as to make one takes longer than most of this."""
+    check_what_nobody_reads_any_more_ends()
+    check_what_cannot_say_any_more_ends()
+    check_what_a_program_left_in_the_background_goes_on()
+    check_what_exec_started_ends_when_it_is_told_to()
+    for how in ("Ctrl-C", "closed"):
+        check_a_terminal_that_ends(how)
+    check_an_engine_that_is_away_is_told(*socket)
+
+
+def check_what_nobody_reads_any_more_ends() -> None:
     for words in (("exec", "m", "--", "sh", "-c", _ON_AND_ON), ("ssh", "m", _ON_AND_ON)):
         word = f"before-head-{time.monotonic_ns()}"
         unread = ["bash", "-c", '"$@" | head -1; exit ${PIPESTATUS[0]}', "bash", *command(*words, f"#{word}")]
@@ -235,7 +252,7 @@ def test_what_nobody_reads_any_more_ends_in_containers_too(container: dict[str, 
         assert still_running(word) == [], words
 
 
-def test_what_cannot_say_any_more_ends_in_containers_too(container: dict[str, Any]) -> None:
+def check_what_cannot_say_any_more_ends() -> None:
     """Its client ends by itself then, with a status of its own."""
     word = f"into-full-{time.monotonic_ns()}"
     with Path("/dev/full").open("wb") as full:
@@ -244,7 +261,7 @@ def test_what_cannot_say_any_more_ends_in_containers_too(container: dict[str, An
     assert still_running(word) == []
 
 
-def test_what_a_program_left_in_the_background_goes_on_in_containers(container: dict[str, Any]) -> None:
+def check_what_a_program_left_in_the_background_goes_on() -> None:
     length = f"{time.monotonic_ns() / 1e9:.3f}"
     ended = nearmetal("exec", "m", "--", "sh", "-c", f"setsid sleep {length} >/dev/null 2>&1 </dev/null & exit 3")
     assert ended.returncode == 3
@@ -253,7 +270,7 @@ def test_what_a_program_left_in_the_background_goes_on_in_containers(container: 
     assert sleeping(length)
 
 
-def test_what_exec_started_in_a_container_ends_when_it_is_told_to(container: dict[str, Any]) -> None:
+def check_what_exec_started_ends_when_it_is_told_to() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         length = f"{time.monotonic_ns() / 1e9:.3f}"
         with subprocess.Popen(command("exec", "m", "--", "sh", "-c", f"sleep {length}; :")) as running:
@@ -261,11 +278,6 @@ def test_what_exec_started_in_a_container_ends_when_it_is_told_to(container: dic
             running.send_signal(number)
             assert running.wait(30) == 128 + number
         assert still_running(length) == [], number
-
-
-def test_what_a_terminal_started_in_a_container_ends_with_it(container: dict[str, Any]) -> None:
-    for how in ("Ctrl-C", "closed"):
-        check_a_terminal_that_ends(how)
 
 
 def check_a_terminal_that_ends(how: str) -> None:
@@ -297,8 +309,7 @@ def still_running(word: str) -> list[str]:
     return subprocess.run(["pgrep", "-a", "-f", word], capture_output=True, text=True).stdout.splitlines()
 
 
-def test_an_engine_that_is_away_is_told(container: dict[str, Any], socket: tuple[str, Path]) -> None:
-    kind, name = socket
+def check_an_engine_that_is_away_is_told(kind: str, name: Path) -> None:
     engine = name.readlink()
     name.unlink()
     try:
@@ -316,11 +327,6 @@ def test_an_engine_that_is_away_is_told(container: dict[str, Any], socket: tuple
         name.symlink_to(engine)
     assert done("exec", "m", "--", "echo", "again") == b"again\n"
     assert json.loads(done("ls", "--json"))["machines"][0]["state"] == "up"
-
-
-def test_down_twice(machine: dict[str, Any]) -> None:
-    assert done("down", "m") == b"m is down\n"
-    assert nearmetal("down", "m").returncode == 2
 
 
 def test_a_killed_keeper_takes_its_machine_along_and_clean_removes_the_rest(machine: dict[str, Any]) -> None:
@@ -354,13 +360,11 @@ def test_an_image_stays_while_a_machine_of_it_is_up(
     assert not own.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_copy_that_is_cut_off_leaves_no_half_file(
-    machine: dict[str, Any], tmp_path: Path, number: signal.Signals
-) -> None:
-    with (tmp_path / "large").open("wb") as file:
+def check_a_push_that_is_cut_off(large: Path, number: signal.Signals) -> None:
+    """It leaves no half file."""
+    with large.open("wb") as file:
         file.truncate(2**33)
-    with subprocess.Popen(command("cp", str(tmp_path / "large"), "m:/root/large")) as running:
+    with subprocess.Popen(command("cp", str(large), "m:/root/large")) as running:
         deadline = time.monotonic() + 30
         while b".nearmetal-" not in done("exec", "m", "--", "ls", "-A", "/root"):
             assert time.monotonic() < deadline
