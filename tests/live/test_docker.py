@@ -30,6 +30,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import standstill
 from nearmetal.run.vitals import read_vitals
+from tests import own_image
 
 from .conftest import Make, Notes
 from .orphan import ORPHAN, controller
@@ -330,10 +331,13 @@ def _mounted(process: int) -> set[str]:
 
 
 async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess.Process, Handle]:
-    """A process with an engine of our own in `folder`, and the container that it made."""
+    """A process with an engine of our own in `folder`, and the container that it made: of an image that the engine has
+    taken over in a moment."""
     options = {"engine": f"unix://{folder}/docker.sock"}
+    image = own_image.docker_archive(folder.with_suffix(".tar"), [own_image.layer(own_image.busybox())])
+    spec = MachineSpec(image=str(image))
     order = Order(
-        name=name, role="server", spec=MachineSpec(), options=options, provision="boot", port=None, cpus="0"
+        name=name, role="server", spec=spec, options=options, provision="boot", port=None, cpus="0"
     ).model_dump_json()
     script = textwrap.dedent("""
         from pathlib import Path

@@ -1,4 +1,7 @@
-"""The environment `podman` with a service of the tests' own; what it does as `docker` does, by the same tests."""
+"""The environment `podman` with a service of the tests' own; what it does as `docker` does, by the same tests.
+
+What conformance tests ask of it too is in `test_podman_alike.py`.
+"""
 
 import shutil
 
@@ -9,37 +12,25 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
 from .test_docker import (
-    test_a_command_over_its_time_is_killed_with_its_children,
-    test_a_command_tells_its_status_and_both_streams,
     test_a_container_has_the_capabilities_and_processes_that_it_may_have,
-    test_a_container_that_is_killed_is_lost,
     test_a_creation_that_fails_is_told_and_can_be_removed,
     test_a_pause_is_told_although_its_clock_goes_on,
     test_a_strangers_container_of_the_same_name_stays,
     test_containers_die_with_their_controller_and_can_be_removed_by_another,
-    test_destroy_is_idempotent_and_leaves_nothing,
     test_every_container_starts_fresh_from_one_image,
     test_limits_are_what_was_ordered,
     test_orphans_are_reaped,
-    test_two_containers_meet_on_the_switch,
-    test_what_runs_in_the_background_can_be_stopped,
 )
 
 __all__ = [
-    "test_a_command_over_its_time_is_killed_with_its_children",
-    "test_a_command_tells_its_status_and_both_streams",
     "test_a_container_has_the_capabilities_and_processes_that_it_may_have",
-    "test_a_container_that_is_killed_is_lost",
     "test_a_creation_that_fails_is_told_and_can_be_removed",
     "test_a_pause_is_told_although_its_clock_goes_on",
     "test_a_strangers_container_of_the_same_name_stays",
     "test_containers_die_with_their_controller_and_can_be_removed_by_another",
-    "test_destroy_is_idempotent_and_leaves_nothing",
     "test_every_container_starts_fresh_from_one_image",
     "test_limits_are_what_was_ordered",
     "test_orphans_are_reaped",
-    "test_two_containers_meet_on_the_switch",
-    "test_what_runs_in_the_background_can_be_stopped",
 ]
 
 pytestmark = [

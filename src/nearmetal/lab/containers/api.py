@@ -165,7 +165,9 @@ class ContainerEngine:
         """
         if self._is_here:
             return
-        if differences := await _compare_kernels(await self.call(self.client.info), site):
+        info = await self.call(self.client.info)
+        self.default_runtime = info.get("DefaultRuntime")  # Podman takes a second to tell all that it knows
+        if differences := await _compare_kernels(info, site):
             raise HostCannot(
                 f"the {self.brand.called} runs its containers on another kernel than its host's: {differences}",
                 self.address,
