@@ -26,8 +26,12 @@ SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
 PLACE = "there"
 """The site of machines that are hosts of their own."""
 
-TAKE_LONG = ("qemu-restored", "libvirt")
-"""What does not have the whole host to itself in `make test`: emulated guests with two CPUs, as `qemu` has one."""
+HAVE_THE_HOST = ("host", "ssh", "qemu")
+"""What has the whole host to itself in `make test`: of machines that share this host's kernel, of those that are
+somebody's, and of those with a kernel of their own, the ones that are made soonest."""
+
+ALL_IS_ASKED_OF = ("mock", "host")
+"""Machines that are made in a moment. Of the others `make test` asks what is marked `everywhere`."""
 
 Made = tuple[Handle, Machine]
 Make = Callable[..., Awaitable[Made]]
@@ -38,6 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" not in metafunc.fixturenames:
         return
     is_alone = metafunc.definition.get_closest_marker("alone") is not None
+    is_everywhere = metafunc.definition.get_closest_marker("everywhere") is not None
     marked = []
     for name in plugins.list_names("environments"):
         environment: Environment = plugins.load("environments", name)
@@ -48,7 +53,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for provision, whose, own, more in _ways(name, environment):
             if "rebooted" in metafunc.fixturenames and provision != "restart":
                 continue
-            if is_alone and own in TAKE_LONG:
+            if own not in HAVE_THE_HOST if is_alone else not (is_everywhere or name in ALL_IS_ASKED_OF):
                 more = (*more, pytest.mark.long)
             marked.append(pytest.param(name, provision, whose, marks=[*marks, *more], id=own))
     metafunc.parametrize(("kind", "provision", "whose"), marked, scope="module")

@@ -30,6 +30,7 @@ SOON = 60.0
 """Seconds within which it has to be told that a machine is gone: twice what a command may take."""
 
 
+@pytest.mark.everywhere
 async def test_one_that_may_be_is_booted_again(rebooted: tuple[str, Machine]) -> None:
     """The first test: whoever else holds the machine loses it."""
     before, machine = rebooted
@@ -39,6 +40,7 @@ async def test_one_that_may_be_is_booted_again(rebooted: tuple[str, Machine]) ->
     assert await machine.get("/tmp/booted") == BINARY
 
 
+@pytest.mark.everywhere
 async def test_a_command_has_its_status_and_streams(machine: Machine) -> None:
     assert (await machine.exec(["true"])).status == 0
     assert (await machine.exec(["false"])).status == 1
@@ -49,18 +51,24 @@ async def test_a_command_has_its_status_and_streams(machine: Machine) -> None:
     assert (await machine.exec(["no-such-program-anywhere"])).status == 127
 
 
+@pytest.mark.everywhere
 async def test_binary_input_and_output_arrive_unchanged(machine: Machine) -> None:
     assert (await machine.exec(["cat"], stdin=BINARY)).stdout == BINARY
 
 
+@pytest.mark.everywhere
 async def test_hostile_words_stay_words(machine: Machine) -> None:
     """Nothing passes through a shell on the way."""
-    for word in ("$(touch /tmp/owned)", "; touch /tmp/owned", "`id`", "a b", "'", '"', "*", "\\", "-n", "ü"):
-        assert (await machine.exec(["printenv", "WORD"], env={"WORD": word})).text == word + "\n"
-        assert word in (await machine.exec(["cat", f"/no/{word}"])).stderr.decode()
+    words = ("$(touch /tmp/owned)", "; touch /tmp/owned", "`id`", "a b", "'", '"', "*", "\\", "-n", "ü")
+    env = {f"WORD{number}": word for number, word in enumerate(words)}
+    assert (await machine.exec(["printenv", *env], env=env)).text == "".join(f"{word}\n" for word in words)
+    told = (await machine.exec(["cat", *(f"/no/{word}" for word in words)])).stderr.decode()
+    assert told.count("\n") == len(words)
+    assert all(f"/no/{word}" in line for word, line in zip(words, told.splitlines(), strict=True))
     assert (await machine.exec(["cat", "/tmp/owned"])).status != 0
 
 
+@pytest.mark.everywhere
 async def test_a_command_that_does_not_end_is_ended(machine: Machine) -> None:
     with pytest.raises(TimedOut):
         await machine.exec(["sleep", "61"], timeout=1)
@@ -86,7 +94,15 @@ async def test_a_program_begins_at_its_home(machine: Machine, environment: Envir
         assert began == home
 
 
-@pytest.mark.parametrize("path", ["/tmp/plain", "/tmp/with space/and 'quote'", "/tmp/ümlaut/$HOME/*"])
+QUOTED = "/tmp/with space/and 'quote'"
+
+
+@pytest.mark.everywhere
+async def test_a_file_arrives_whole(machine: Machine) -> None:
+    await test_files_arrive_whole(machine, QUOTED)
+
+
+@pytest.mark.parametrize("path", ["/tmp/plain", QUOTED, "/tmp/ümlaut/$HOME/*"])
 async def test_files_arrive_whole(machine: Machine, path: str) -> None:
     content = os.urandom(3 * 2**20) if path == "/tmp/plain" else BINARY
     await machine.put(content, path, mode=0o750)
@@ -104,6 +120,7 @@ async def test_a_file_that_cannot_be_read_or_written_is_told(machine: Machine) -
         await machine.exec(["cat", "a\0b"])
 
 
+@pytest.mark.everywhere
 async def test_what_was_spawned_can_be_stopped(machine: Machine, kind: str) -> None:
     """One that a signal has stopped too, and at once: it is asked to end, and need not be killed for it."""
     stands = ["sh", "-c", "kill -STOP $$; exec sleep 62"]
@@ -115,6 +132,7 @@ async def test_what_was_spawned_can_be_stopped(machine: Machine, kind: str) -> N
     assert await running.stop() == stopped
 
 
+@pytest.mark.everywhere
 async def test_the_limits_hold_as_read_back_from_inside(made: tuple[Handle, Machine]) -> None:
     handle, machine = made
     await probe.ensure(machine)
@@ -122,6 +140,7 @@ async def test_the_limits_hold_as_read_back_from_inside(made: tuple[Handle, Mach
     assert verify.verify_resources(SPEC, facts, handle).ok
 
 
+@pytest.mark.everywhere
 async def test_its_address_is_its_data_cards(machine: Machine, kind: str) -> None:
     if kind == "mock":
         pytest.skip("pretended machines have no cards")
@@ -129,6 +148,7 @@ async def test_its_address_is_its_data_cards(machine: Machine, kind: str) -> Non
     assert f" {machine.address}/" in told
 
 
+@pytest.mark.everywhere
 async def test_provisioned_twice(machine: Machine, others: Others, spec: EnvironmentSpec) -> None:
     """Two machines, or one that is somebody's, used twice by us and by nobody else."""
     _, other = await others.one()
@@ -145,6 +165,7 @@ async def test_provisioned_twice(machine: Machine, others: Others, spec: Environ
     assert f"{lock.HOLDER}=" in holders and f"(process {os.getpid()})" in holders
 
 
+@pytest.mark.everywhere
 async def test_two_machines_talk_on_the_data_network(
     others: Others, machine: Machine, spec: EnvironmentSpec, environment: Environment
 ) -> None:
@@ -153,6 +174,21 @@ async def test_two_machines_talk_on_the_data_network(
     _, other = await others.one()
     reached = await machine.exec(["ping", "-c", "1", "-w", "5", "-I", machine.interface, other.address])
     assert reached.status == 0, reached
+
+
+@pytest.mark.everywhere
+async def test_a_treatment_holds_and_is_undone(
+    made: tuple[Handle, Machine],
+    make: Make,
+    lab: Lab,
+    environment: Environment,
+    spec: EnvironmentSpec,
+    provision: Provision,
+) -> None:
+    """The one that changes what lies outside of a machine, too."""
+    await test_a_treatment_is_refused_before_or_holds_and_is_undone(
+        "offload", False, made, make, lab, environment, spec, provision
+    )
 
 
 @pytest.mark.parametrize(("treatment", "level"), treating.installed())
@@ -193,6 +229,7 @@ async def test_a_treatment_is_refused_before_or_holds_and_is_undone(
     assert (lab.machines(), lab.ledger.outstanding().changes) == held
 
 
+@pytest.mark.everywhere
 async def test_one_that_is_killed_underneath_is_lost(others: Others, lab: Lab) -> None:
     """What runs in it, too; and destroying it leaves nothing."""
     handle, machine = await others.last()
@@ -221,6 +258,7 @@ async def test_its_cost_only_grows(machine: Machine) -> None:
     assert after.memory_bytes is None or after.memory_bytes > 0
 
 
+@pytest.mark.everywhere
 async def test_one_that_was_destroyed_is_lost_and_destroying_twice_is_no_error(
     made: tuple[Handle, Machine], lab: Lab, environment: Environment
 ) -> None:

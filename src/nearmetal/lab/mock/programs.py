@@ -92,13 +92,10 @@ async def _cat(call: Call) -> Completed:
     paths = call.argv[1:]
     if not paths:
         return Completed(status=0, stdout=call.stdin)
-    content = b""
-    for path in paths:
-        found = _file(call, path)
-        if found is None:
-            return _refused(f"cat: {path}: No such file or directory")
-        content += found
-    return Completed(status=0, stdout=content)
+    found = {path: _file(call, path) for path in paths}
+    missing = "".join(f"cat: {path}: No such file or directory\n" for path in paths if found[path] is None)
+    content = b"".join(found[path] or b"" for path in paths)
+    return Completed(status=1 if missing else 0, stdout=content, stderr=missing.encode())
 
 
 def _file(call: Call, path: str) -> bytes | None:
@@ -138,8 +135,10 @@ async def _sleep(call: Call) -> Completed:
 
 
 async def _printenv(call: Call) -> Completed:
-    value = call.env.get(call.argv[1])
-    return _said(value + "\n") if value is not None else Completed(status=1)
+    values = [call.env[name] for name in call.argv[1:] if name in call.env]
+    return Completed(
+        status=0 if len(values) == len(call.argv) - 1 else 1, stdout="".join(f"{one}\n" for one in values).encode()
+    )
 
 
 async def _stat(call: Call) -> Completed:
