@@ -4,13 +4,13 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from nearmetal.config import Paths
-from tests import libvirt_service, vcenter
+from tests import dealing, libvirt_service, vcenter
 from tests.one_engine import one_engine as drawn_by_one_engine
 from tests.one_picture import OnePicture
 from tests.podman_service import podman_service
@@ -114,14 +114,26 @@ def vcenter_program() -> Path:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave files without a live test unread if only live tests are asked for: each worker would read all of them.
 
-    A file may have live tests if the word is in it, or in a `conftest.py` on the way to it.
+    A file may have live tests if the mark is in it, or in a `conftest.py` on the way to it.
     """
     asked = config.getoption("markexpr").split()
     if asked[:1] != ["live"] or "or" in asked or collection_path.suffix != ".py":
         return None
     between = [folder for folder in collection_path.parents if folder.is_relative_to(TESTS) and folder != TESTS]
     read = [collection_path, *(folder / "conftest.py" for folder in between)]
-    return None if any(file.exists() and "live" in file.read_text("utf-8") for file in read) else True
+    return None if any(file.exists() and "mark.live" in file.read_text("utf-8") for file in read) else True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadscope`, groups are not files. None leaves it to xdist."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = dealing.find_group
+    return scheduler
 
 
 def pytest_report_header() -> list[str]:

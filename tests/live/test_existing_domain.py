@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +63,23 @@ LONELY = """
 """
 
 
+@contextmanager
+def defined(network: LibvirtNetwork, image: Image, name: str) -> Iterator[ExistingDomain]:
+    """Off, and beside it one of a name that begins alike."""
+    with existing_domain(network, image, name) as domain, existing_domain(network, image, f"{name} server"):
+        yield domain
+
+
 @pytest.fixture
 def domain(guests_network: LibvirtNetwork, lab_image: Image, token: str) -> Iterator[ExistingDomain]:
-    """Off, and beside it one of a name that begins alike."""
-    with (
-        existing_domain(guests_network, lab_image, f"{token}-web") as domain,
-        existing_domain(guests_network, lab_image, f"{token}-web server"),
-    ):
+    """That had no address yet."""
+    with defined(guests_network, lab_image, f"{token}-web") as domain:
+        yield domain
+
+
+@pytest.fixture(scope="module")
+def stays_off(guests_network: LibvirtNetwork, lab_image: Image, token: str) -> Iterator[ExistingDomain]:
+    with defined(guests_network, lab_image, f"{token}-off") as domain:
         yield domain
 
 
@@ -185,29 +196,29 @@ async def test_one_whose_power_is_cut_while_it_boots_is_told_so(
     ],
 )
 async def test_what_cannot_be_had_is_told_before(
-    options: dict[str, str], told: str, remedy: str, domain: ExistingDomain
+    options: dict[str, str], told: str, remedy: str, stays_off: ExistingDomain
 ) -> None:
-    found = await wrong(domain, None, **options)
+    found = await wrong(stays_off, None, **options)
     assert found and told in found.detail and remedy in found.remedy
-    assert domain.state == "shut off"
+    assert stays_off.state == "shut off"
 
 
-async def test_what_is_written_wrong_is_bad_input_as_it_is_of_a_machine_by_ssh(domain: ExistingDomain) -> None:
+async def test_what_is_written_wrong_is_bad_input_as_it_is_of_a_machine_by_ssh(stays_off: ExistingDomain) -> None:
     for option, wrongly in (("key", "/no/such/key"), ("host_key", "ssh-ed25519 nonsense")):
         with pytest.raises(BadInput) as refused:
-            await wrong(domain, None, **{option: wrongly})
+            await wrong(stays_off, None, **{option: wrongly})
         assert f"`{option}`" in str(refused.value) and refused.value.remedy
 
 
-async def test_one_that_nothing_tells_the_address_of_is_told_before(domain: ExistingDomain, tmp_path: Path) -> None:
+async def test_one_that_nothing_tells_the_address_of_is_told_before(stays_off: ExistingDomain, tmp_path: Path) -> None:
     """Though it runs: it has no card."""
     (tmp_path / "lonely.xml").write_text(LONELY)
-    domain.network.virsh("create", str(tmp_path / "lonely.xml"))
+    stays_off.network.virsh("create", str(tmp_path / "lonely.xml"))
     try:
-        found = await wrong(domain, provision="reuse", domain="lonely")
+        found = await wrong(stays_off, provision="reuse", domain="lonely")
         assert found and "nothing tells its address" in found.detail and "qemu-guest-agent" in found.remedy
     finally:
-        domain.network.virsh("destroy", "lonely")
+        stays_off.network.virsh("destroy", "lonely")
 
 
 async def test_only_a_run_that_bears_our_mark_is_shut_down(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from scipy.stats import binom
 
 from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.lab import probe
@@ -98,6 +97,8 @@ async def test_udp_loses_what_does_not_fit(made: Made) -> None:
 @pytest.mark.parametrize("direction", ["forward", "reverse", "both"])
 async def test_the_loss_of_the_measured_window_is_the_links(made: Made, direction: str) -> None:
     """A warm-up as long as what is measured: if it counted, twice the loss would be told."""
+    from scipy.stats import binom  # a second, which each test process would take
+
     # Little enough that iperf3's greeting is not lost three times running.
     stage = await made.stage(LinkSpec(loss=0.03), "host")
     asked = {**SHORT, "warmup": "2s", "intervals": 1, "direction": direction}
