@@ -40,6 +40,7 @@ class Surroundings:
 
     folder: Path
     """For runs; its `home` is theirs, and so is its `tmp`."""
+    program: tuple[str, ...] = (sys.executable, "-m", "nearmetal")
     environment: dict[str, str] = field(default_factory=dict)
     """Variables by which commands find services."""
     services: dict[str, Service] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Killed:
         near = ["nsenter", f"--net=/run/netns/{far.near}", "--"] if far else []
         with self.folder.with_suffix(".log").open("ab") as log:
             return subprocess.Popen(
-                [*near, sys.executable, "-m", "nearmetal", *words],
+                [*near, *self.around.program, *words],
                 env={**os.environ, **self.around.environment, "TMPDIR": str(self.around.folder / "tmp")},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if words[0] in ("clean", "ls") else log,

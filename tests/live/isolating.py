@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from nearmetal.isolate import standing
 from nearmetal.isolate.host import KNOBS
+from tests.command_line import forked
 
 from .snapshot import placement, snapshot
 
@@ -18,8 +19,7 @@ State = tuple[dict[str, str], list[str]]
 
 
 def nearmetal(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "nearmetal", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = forked(*words)
     assert "Traceback" not in ended.stderr
     return ended
 

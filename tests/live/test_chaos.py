@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.image import Image
+from tests import one_picture
 from tests.chaos.campaign import Campaign, surroundings
 from tests.chaos.killed import Surroundings
 from tests.chaos.places import PLACES, write_study
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(0)]
 @pytest.fixture
 def around(tmp_path: Path, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
     with surroundings(tmp_path / "chaos", SHARED_CACHE) as made:
+        made.program = one_picture.COMMAND
         made.environment["DOCKER_HOST"] = engine
         monkeypatch.setenv("NEARMETAL_HOME", str(made.folder / "home"))
         yield made

@@ -13,7 +13,6 @@ from .test_isolate_refused import READ_ONLY
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.alone,
     pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="of one CPU none can be kept free"),
 ]
 

@@ -22,7 +22,7 @@ from .laboratory import laboratory, machine, spec
 from .placed import same, snapshot
 from .test_isolation import begun, dies
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 GROUP = "/sys/fs/cgroup/nearmetal-isolated"
 _MODEL = "Conroe"

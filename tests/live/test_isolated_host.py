@@ -30,7 +30,7 @@ def before() -> Iterator[State]:
         yield found
 
 
-def test_it_stands_is_killed_and_is_cleaned(before: State) -> None:
+def test_it_stands_is_told_to_a_run_and_is_cleaned(before: State, tmp_path: Path) -> None:
     """Nobody has to be there: what `on` did stands, and `clean` undoes it."""
     ended = nearmetal("isolate", "on", "--json")
     told = json.loads(ended.stdout)
@@ -41,6 +41,7 @@ def test_it_stands_is_killed_and_is_cleaned(before: State) -> None:
     moved = [name for name, cpus in during[0].items() if before[0].get(name, cpus) != cpus]
     assert len(moved) > 10
     assert json.loads(nearmetal("isolate", "status", "--json").stdout)["cpus"] == told["cpus"]
+    a_run_beside_it_says_so(told["cpus"], tmp_path)
     cleaned = json.loads(nearmetal("clean", "--json").stdout)
     assert cleaned["left"] == []
     assert len(cleaned["restored"]) >= 2
@@ -64,16 +65,13 @@ blocks = 1
 """
 
 
-def test_a_run_beside_it_says_so(before: State, tmp_path: Path) -> None:
+def a_run_beside_it_says_so(cpus: str, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
-    cpus = json.loads(nearmetal("isolate", "on", "--json").stdout)["cpus"]
     ran = nearmetal("run", str(study), "-o", str(tmp_path / "run"))
     assert ran.returncode == 0, ran.stderr
     assert f"CPU {cpus} is kept free by nearmetal isolate" in ran.stdout + ran.stderr
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["kept_free"] == cpus
-    nearmetal("isolate", "off")
-    same(before, state())
 
 
 @pytest.mark.parametrize(
