@@ -30,11 +30,13 @@ ready = "http://$server:8080/"
 [[workloads]]
 name = "web"
 kind = "http"
+warmup = "0s"
 duration = "1s"
 [[workloads]]
 name = "own"
 kind = "http"
 server = "api"
+warmup = "0s"
 duration = "1s"
 [[workloads]]
 name = "bulk"

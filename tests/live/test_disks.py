@@ -79,6 +79,7 @@ async def test_memory_below_an_overlay_is_no_disk(engine: str, lab_image: Image,
     assert "disks-unlike" in warned
 
 
+@pytest.mark.long
 async def test_a_guests_disk_is_a_file_somewhere(lab_image: Image, tmp_path: Path) -> None:
     lies_on, warned = await told(tmp_path / "run", "unix:///none", "qemu")
     assert lies_on == {"host": below(tmp_path), "qemu": below(tmp_path)}

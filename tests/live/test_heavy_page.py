@@ -23,7 +23,7 @@ PUBLISHED = 508_362
 """Bytes of the published study's reply, which varies with the numbers that the shuffle brings to the front."""
 
 
-@pytest.fixture(params=["host", "docker", "qemu"])
+@pytest.fixture(params=["host", "docker", pytest.param("qemu", marks=pytest.mark.long)])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     chosen: str = request.param
     if chosen == "docker":

@@ -297,6 +297,7 @@ async def test_a_container_on_another_host(engine_there: FarHost, pair_with_qemu
     assert pair_with_qemu.left() == []
 
 
+@pytest.mark.long
 async def test_the_published_study_over_two_hosts(pair: Pair, tmp_path: Path) -> None:
     """A part of its quick version, for a moment: beside it stands what was published of several hosts."""
     run = tmp_path / "run"

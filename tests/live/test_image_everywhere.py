@@ -28,7 +28,13 @@ WORK = 0.005
 """Seconds of CPU time that each reply costs the service."""
 MANUAL = (Path(__file__).parents[2] / "docs" / "services.md").read_text()
 _, STUDY = re.findall(r"```toml\n(name .*?)```", MANUAL, re.DOTALL)
-QUICK = ("design.blocks=1", "workloads.replies.duration=3s", "workloads.replies.workers=2", "design.seed=1")
+QUICK = (
+    "design.blocks=1",
+    "workloads.replies.warmup=0s",
+    "workloads.replies.duration=1s",
+    "workloads.replies.workers=2",
+    "design.seed=1",
+)
 # Whoever it runs as, and where, with which environment, is in its command line: it starts with nothing else.
 START = '#!/bin/sh\n[ "$(id -un) $PWD $MODE" = "server /var/api quick" ] || exit 9\nexec api 0.0.0.0 "$1"\n'
 

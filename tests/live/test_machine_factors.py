@@ -58,12 +58,19 @@ BOARDS = {"q35": "pc-q35-", "pc": "pc-i440fx-", "microvm": "microvm"}
 ARGUMENTS = tuple(f"-global virtio-net-pci.mrg_rxbuf={how}" for how in ("off", "on"))
 
 
-@pytest.mark.parametrize("names", [("board", "vmm"), ("vmm_arguments", "kernel")])
-async def test_levels_of_two_factors_are_compared(
-    lab_image: Image, tmp_path: Path, own_qemu: Path, names: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("names", "is_compared"),
+    [
+        (("board", "vmm", "vmm_arguments", "kernel"), False),
+        pytest.param(("board", "vmm"), True, marks=pytest.mark.long),
+        pytest.param(("vmm_arguments", "kernel"), True, marks=pytest.mark.long),
+    ],
+)
+async def test_what_factors_name_is_what_a_guest_is_run_by_and_on(
+    lab_image: Image, tmp_path: Path, own_qemu: Path, names: tuple[str, ...], is_compared: bool
 ) -> None:
-    """Two share a study, since each treatment is a boot. Kernels are the image's own, by the image's name, and a file
-    whose modules lie beside it, as a package has them."""
+    """What is not usual of each at once, or all levels of two, since each treatment is a boot. Kernels are the image's
+    own, by the image's name, and a file whose modules lie beside it, as a package has them."""
     release = lab_image.manifest["kernel"]
     kernel = tmp_path / "unpacked/boot" / f"vmlinux-{release}"
     kernel.parent.mkdir(parents=True)
@@ -76,12 +83,12 @@ async def test_levels_of_two_factors_are_compared(
         "vmm_arguments": ARGUMENTS,
         "kernel": (lab_image.name, str(kernel)),
     }
-    levels = {name: all_levels[name] for name in names}
+    levels = {name: all_levels[name] if is_compared else all_levels[name][1:2] for name in names}
     reference = ", ".join(f'{name} = "{first}"' for name, (first, *_) in levels.items())
     text = STUDY.format(factor="\n".join(f"{name} = {list(those)}" for name, those in levels.items()), fixed="")
     text = text.replace("[design]", f'reference = {{ environment = "qemu", {reference} }}\n[design]')
     records = await laboratory.study(tmp_path / "run", text.replace("seed", 'crossing = "one-at-a-time"\nseed'))
-    number = sum(map(len, levels.values())) - 1
+    number = sum(map(len, levels.values())) - len(levels) + 1
     assert [(one.status, one.reason) for one in records] == [(TrialStatus.OK, None)] * number
     assert {(name, str(one.trial.treatment[name])) for one in records for name in levels} == {
         (name, level) for name, those in levels.items() for level in those

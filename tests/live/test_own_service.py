@@ -20,7 +20,13 @@ pytestmark = pytest.mark.live
 MANUAL = (Path(__file__).parents[2] / "docs" / "services.md").read_text()
 WORK = 0.005
 """Seconds of CPU time that each reply costs the service."""
-QUICK = ("design.blocks=1", "workloads.replies.duration=3s", "workloads.replies.workers=2", "design.seed=1")
+QUICK = (
+    "design.blocks=1",
+    "workloads.replies.warmup=0s",
+    "workloads.replies.duration=1s",
+    "workloads.replies.workers=2",
+    "design.seed=1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +97,7 @@ directory = "/srv"
 name = "chatty"
 kind = "http"
 server = "chatty"
+warmup = "0s"
 duration = "1s"
 [[workloads]]
 name = "inside"
@@ -143,6 +150,7 @@ files = ["./api:/srv/api"]
 name = "modest"
 kind = "http"
 server = "modest"
+warmup = "0s"
 duration = "1s"
 [design]
 blocks = 1

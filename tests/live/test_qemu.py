@@ -25,7 +25,7 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import accelerator, arguments, files, lacking, machine_type, monitor, privilege, template
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite, must
-from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order, TrialStatus
+from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialStatus
 from nearmetal.run import standstill
 from nearmetal.run.events import Event, Step
 from nearmetal.run.vitals import read_vitals
@@ -269,7 +269,7 @@ for attempt in range(200):
         ("e1000", "e1000", "ide", "sda"),
         pytest.param("e1000e", "e1000e", "virtio-blk", "vda", marks=pytest.mark.long),
         pytest.param("rtl8139", "8139cp", "virtio-blk", "vda", marks=pytest.mark.long),
-        ("vmxnet3", "vmxnet3", "virtio-blk", "vda"),
+        pytest.param("vmxnet3", "vmxnet3", "virtio-blk", "vda", marks=pytest.mark.long),
     ],
 )
 async def test_each_nic_and_disk_is_the_one_ordered(make: Make, nic: str, driver: str, disk: str, device: str) -> None:
@@ -279,7 +279,9 @@ async def test_each_nic_and_disk_is_the_one_ordered(make: Make, nic: str, driver
     assert f"/dev/{device} on / type ext4" in told.text
 
 
-async def test_a_reboot_is_another_boot_of_the_same_machine(make: Make) -> None:
+async def test_a_reboot_is_another_boot_of_a_machine_that_another_process_reaches_and_removes(
+    environment: QemuEnvironment, make: Make, notes: Notes, site: LocalSite
+) -> None:
     machine = await make(spec(), cpus=str(OWN_CPU))
     before = machine.boot_id
     await machine.put(b"kept", "/srv/kept")
@@ -287,6 +289,7 @@ async def test_a_reboot_is_another_boot_of_the_same_machine(make: Make) -> None:
     assert machine.boot_id != before
     assert await machine.get("/srv/kept") == b"kept"
     assert (await machine.exec(["cat", "/proc/sys/kernel/random/boot_id"])).text.strip() == machine.boot_id
+    await another_process_reaches_and_removes_it(machine, notes.handles[machine.name], site)
 
 
 # ── What goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -357,7 +360,7 @@ async def test_a_qemu_that_ends_at_once_tells_why(make: Make, settings: dict[str
 
 
 @pytest.mark.usefixtures("one_attempt")
-@pytest.mark.parametrize("after", [0.0, 2.0])
+@pytest.mark.parametrize("after", [pytest.param(0.0, marks=pytest.mark.long), 2.0])
 async def test_a_trial_whose_guest_is_killed_is_lost(
     lab_image: Image, home: Path, tmp_path: Path, after: float
 ) -> None:
@@ -395,16 +398,15 @@ blocks = 1
 name = "web"
 kind = "http"
 server = "lighttpd"
+warmup = "0s"
 duration = "4s"
 timeout = "1s"
 """
 
 
-async def test_another_process_reaches_and_removes_it_by_its_handle(
-    environment: QemuEnvironment, make: Make, notes: Notes, token: str, site: LocalSite
-) -> None:
-    machine = await make(spec(), cpus=str(OWN_CPU))
-    whole = Handle.from_json(notes.handles[machine.name].model_dump(mode="json"))
+async def another_process_reaches_and_removes_it(machine: Machine, handle: Handle, site: LocalSite) -> None:
+    """By its handle."""
+    whole = Handle.from_json(handle.model_dump(mode="json"))
     other = await QemuEnvironment().attach(whole, site)
     assert other.boot_id == machine.boot_id
     await QemuEnvironment().destroy(whole, site)

@@ -111,6 +111,7 @@ async def killed_in_the_making() -> None:
     assert making() == []
 
 
+@pytest.mark.long
 async def test_a_restored_guest_has_the_modules_of_its_kernel_and_the_qemu_behind_a_script(
     switch: str, lab_image: Image, site: LocalSite, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ TIMEOUT = 10
 COMMON: Mapping[str, Any] = {"rate": RATE, "warmup": "0s", "timeout": f"{TIMEOUT}s"}
 
 
-@pytest.fixture(params=[HERE, "host", "docker", "qemu"])
+@pytest.fixture(params=[HERE, "host", "docker", pytest.param("qemu", marks=pytest.mark.long)])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where both programs and their server run. Skips where httperf, or an engine, is missing."""
     chosen: str = request.param
