@@ -26,9 +26,9 @@ SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
 PLACE = "there"
 """The site of machines that are hosts of their own."""
 
-HAVE_THE_HOST = ("host", "ssh", "qemu")
-"""What has the whole host to itself in `make test`: of machines that share this host's kernel, of those that are
-somebody's, and of those with a kernel of their own, the ones that are made soonest."""
+HAVE_THE_HOST = ("host", "ssh")
+"""What has the whole host to itself in `make test`: of machines that share its kernel, and of somebody's, the ones that
+are made soonest. Those with a kernel of their own are isolated in `tests/live/test_isolation.py`."""
 
 ALL_IS_ASKED_OF = ("mock", "host")
 """Machines that are made in a moment. Of the others `make test` asks what is marked `everywhere`."""

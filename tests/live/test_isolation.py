@@ -177,7 +177,13 @@ share_boot = true
 
 
 @pytest.mark.processes  # a block's process is one of those that are moved
-@pytest.mark.parametrize(("environment", "level", "own"), [("qemu", "kernel", [0, 1]), ("host", "user", CPUS[-2:])])
+@pytest.mark.parametrize(
+    ("environment", "level", "own"),
+    [
+        pytest.param("qemu", "kernel", [0, 1], marks=pytest.mark.long),
+        ("host", "user", CPUS[-2:]),
+    ],
+)
 @pytest.mark.skipif(len(CPUS) < 2, reason="of one CPU none can be kept free")
 async def test_what_any_workload_measures_runs_on_the_cpu_kept_free(
     lab_image: Image, tmp_path: Path, environment: str, level: str, own: list[int]
