@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from nearmetal import cli
+from nearmetal.report import drawing, write
 from tests import fork_server
+from tests.one_picture import OnePicture
 
 Ended = subprocess.CompletedProcess[str]
 
@@ -29,7 +31,7 @@ _BREAKS = "and the report is without it"
 
 
 def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
-    """In this process. A traceback is the test's."""
+    """In this process. A traceback is the test's. Reports have one picture, unless the test chose what draws them."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -37,6 +39,8 @@ def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] 
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
+        if vars(write)["Drawers"] is drawing.Drawers:
+            patched.setattr(write, "Drawers", OnePicture)
         patched.setattr(sys, "argv", ["nearmetal", *words])
         for name, value in {**_COLUMNS, **(environment or {})}.items():
             patched.setenv(name, value)

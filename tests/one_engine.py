@@ -1,11 +1,13 @@
 """Reports whose pictures are drawn by this process: the engine, which takes a second of a CPU to start, starts once.
 
-Elsewhere each report has a process to draw, which starts it anew. The pictures are the same, byte for byte.
+Elsewhere each report has a process to draw, which starts it anew. The pictures are the same, byte for byte. One that
+was drawn before is not drawn again: most tests write reports of the same few runs.
 """
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -28,10 +30,15 @@ class Here:
         pass
 
     def begin_drawing(self, spec: Spec, png: bool) -> Begun:
-        travelled = json.loads(json.dumps(dict(spec)))
         begun = Begun()
-        begun.set_result(draw_picture(travelled) if png else Picture(draw_svg(travelled)))
+        begun.set_result(_draw(json.dumps(dict(spec)), png))
         return begun
+
+
+@cache
+def _draw(travelled: str, png: bool) -> Picture:
+    spec = json.loads(travelled)
+    return draw_picture(spec) if png else Picture(draw_svg(spec))
 
 
 @contextmanager

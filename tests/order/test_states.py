@@ -21,12 +21,14 @@ from nearmetal.store import runs
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events
-from tests import journals
+from tests import journals, one_picture
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.order.test_dashboard import held_after
+
+pytestmark = pytest.mark.usefixtures("one_picture")
 
 Said = Callable[..., tuple[int, str]]
 
@@ -219,7 +221,7 @@ def test_a_run_in_the_way_that_another_measures_is_told_so(folder: RunFolder) ->
 def read_only(folder: RunFolder, *words: object) -> tuple[int, str]:
     """A command for which the run lies on a read-only file system: a folder's mode keeps root from nothing."""
     mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
-    command = [sys.executable, "-m", "nearmetal", *map(str, words)]
+    command = [*one_picture.COMMAND, *map(str, words)]
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", mount, "sh", str(folder.path), *command],
         capture_output=True,
