@@ -12,8 +12,14 @@ def shell(text: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(["sh", "-c", text, "sh", sys.executable], capture_output=True, timeout=60)
 
 
-@pytest.mark.parametrize("words", ["--help", "ls", "ls --json", "studies"])
-@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&-"])
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        pytest.param(words, closed, marks=() if words == "ls" or closed == "<&- >&-" else pytest.mark.long)
+        for words in ("--help", "ls", "ls --json", "studies")
+        for closed in (">&-", "<&-", "<&- >&-")
+    ],
+)
 def test_a_closed_stream_is_no_failure(words: str, closed: str) -> None:
     ended = shell(f'"$1" -m nearmetal {words} {closed}')
     assert (ended.returncode, ended.stderr) == (0, b"")
