@@ -1,4 +1,4 @@
-"""Runs of these tests are in their own process, but for those that are about processes."""
+"""Runs of these tests are in their own process, but for those that are about processes. Those of tests/unit too."""
 
 import pytest
 

@@ -25,7 +25,6 @@ from nearmetal.lab.lock import try_lock
 from nearmetal.model import COSTS, OF_THE_BOOT, Finding
 from nearmetal.planning import evidence
 from nearmetal.planning import plan as planning
-from nearmetal.run import session
 from nearmetal.store.checksum import without_checksum
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
@@ -34,7 +33,6 @@ from tests import journals
 from tests.command_line import called, forked, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
-from tests.order.in_process import InProcess
 from tests.unit.test_image_store import finished
 
 pytestmark = pytest.mark.usefixtures("one_picture")
@@ -249,7 +247,6 @@ def test_a_run_whose_new_ledger_a_clean_looks_into_begins_another(
         looked.append(descriptor)
         return len(looked) > 1 and try_lock(descriptor)
 
-    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     monkeypatch.setattr("nearmetal.lab.changes.ledger.try_lock", taken_at_first)
     ended = called("run", str(study), "-o", str(tmp_path / "run"))
     assert ended.returncode == 0, ended.stderr

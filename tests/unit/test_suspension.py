@@ -8,10 +8,9 @@ import pytest
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, HostSpec, TrialStatus
-from nearmetal.run import session, suspension
+from nearmetal.run import suspension
 from nearmetal.run.suspension import SuspensionReading, describe_suspension
 from tests.order import mock_run
-from tests.order.in_process import InProcess
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
 
@@ -68,7 +67,6 @@ async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = chain((10.0, 10.0, 15.0), repeat(15.0))  # as the trial begins, and before and after it measures
-    monkeypatch.setattr(session, "BlockProcesses", InProcess)
     monkeypatch.setattr(suspension, "measure_sleep", lambda: next(told))
     _, records = await mock_run.run(tmp_path / "run")
     first, *others = records
