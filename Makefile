@@ -148,6 +148,10 @@ check-advisories: .venv/python-test .venv/audit/bin/pip-audit .venv/deny/bin/car
 vcenter: .venv/python-test
 	@$(PYTHON) -m tests.vcenter
 
+# pytest compiles all tests, which takes half a minute of a CPU. Of processes that begin to test at once each would.
+bytecode: .venv/python-test
+	@$(PYTHON) -m pytest -qqq --collect-only
+
 # Run one part of the tests, and note how long it took.
 PARTS = build/parts
 part  = @mkdir -p $(dir $(PARTS)); began=$$(date +%s); { $(2); } && printf '%5d s  %s\n' $$(($$(date +%s) - began)) "$(1)" >>$(PARTS)
@@ -165,16 +169,17 @@ probe-tests = set -o pipefail; mkdir -p build && $(CARGO_STATIC) test $(CARGO_FL
   [ -n "$$failed" ] && echo "== those that failed above, once more by themselves" && \
   $(CARGO_STATIC) test $(CARGO_FLAGS) -- --test-threads=1 --exact $$failed; }
 
-# The tests that need the host to themselves come last. All others wait as long as they compute, so more of them run at
-# once than there are CPUs: four of Python, two for each CPU that tests.conftest gives out, and eight of the probe.
+# The tests that need the host to themselves come last. Live tests and the probe's wait as long as they compute, so more
+# of them run at once than there are CPUs: four, two for each CPU that tests.conftest gives out, and eight. Few of the
+# others wait, and each process takes ten seconds of a CPU to find them: three run at once.
 # Neighbours share expensive fixtures: worksteal keeps them together. Tests start Python hundreds of times, which is
 # faster with bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	@rm -f $(PARTS)
-	$(call part,check and the simulated vCenter,$(MAKE) --no-print-directory -j 3 --output-sync=target check vcenter)
+	$(call part,check and the simulated vCenter,$(MAKE) --no-print-directory -j 4 --output-sync=target check vcenter bytecode)
 	$(call part,tests of the probe,$(probe-tests))
-	$(call part,tests that are not live,$(call tests,"not live and not long",-n 4 --dist worksteal))
+	$(call part,tests that are not live,$(call tests,"not live and not long",-n 3 --dist worksteal))
 	$(call part,live tests,$(call tests,"live and not long and not alone",-n 4 --dist worksteal --durations=10))
 	$(call part,live tests alone on the host,$(call tests,"live and alone and not long",--durations=10))
 	@echo "== how long each part took"; cat $(PARTS); awk '{all += $$1} END {printf "%5d s  all\n", all}' $(PARTS)
@@ -240,4 +245,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup for-demo for-tests lock probe image demo check check-python check-probe check-advisories audit vcenter test long-test fuzz rig sizes runsc release docs bench clean
+.PHONY: help setup for-demo for-tests lock probe image demo check check-python check-probe check-advisories audit vcenter bytecode test long-test fuzz rig sizes runsc release docs bench clean
