@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """What took long says nothing of what is right: guests are emulated beside these tests."""
-# What fails for one fails for all. The same examples each time find only what a change breaks, for which a hundred, or
-# a few times as many where a test says so, will do: --hypothesis-profile=exploring, in `make long-test`, looks further.
-settings.register_profile("repeatable", _UNHURRIED, derandomize=True, max_examples=100)
+# What fails for one fails for all. The same examples each time find only what a change breaks, for which fifty, or a
+# few times as many where a test says so, will do: --hypothesis-profile=exploring, in `make long-test`, looks further.
+settings.register_profile("repeatable", _UNHURRIED, derandomize=True, max_examples=50)
 settings.register_profile("exploring", _UNHURRIED, max_examples=500)
 settings.load_profile("repeatable")
 
