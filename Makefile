@@ -6,7 +6,7 @@ TARGET     := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 BUILT      := $(or $(CARGO_TARGET_DIR),target)/$(TARGET)/release/nearmetal-probe
 PROBE      := .venv/bin/nearmetal-probe
 PYTHON     := .venv/bin/python
-SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml Cargo.lock
+SOURCES    := Cargo.toml Cargo.lock $(shell find probe -path probe/fuzz -prune -o \( -path '*/src/*.rs' -o -name Cargo.toml \) -print)
 # What Debian has to bring: the machines' tools, what the image is built with, and what compiles the probe.
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
               zstd lz4 procps kmod util-linux ca-certificates python3-venv gcc libc6-dev

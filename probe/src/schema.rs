@@ -7,10 +7,10 @@ use anyhow::Context;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-use crate::{
-    at, awake, bystanders, clock, cpuset, facts, hold, link, load, noise, output, sample, serve,
-    trace,
-};
+use ground::output;
+use load::serve;
+use machine::{at, awake, hold, link};
+use watch::{bystanders, clock, cpuset, facts, noise, sample};
 
 type Generate = fn() -> Schema;
 

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/agent/frames.rs"]
+#[path = "../../machine/src/agent/frames.rs"]
 #[allow(dead_code)]
 mod frames;
 

@@ -2,6 +2,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nearmetal_probe::fuzzed;
+use trace::entries;
 
-fuzz_target!(|input: &[u8]| fuzzed::read_options(input));
+fuzz_target!(|input: &[u8]| entries::read_options(input));

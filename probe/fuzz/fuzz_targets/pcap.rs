@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nearmetal_probe::fuzzed;
+use trace::entries;
 
 fuzz_target!(|input: &[u8]| {
-    fuzzed::trace_capture(input);
+    entries::trace_capture(input);
 });

@@ -3,10 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/load/chunked.rs"]
-#[allow(dead_code)]
-mod chunked;
-#[path = "../../src/load/reply.rs"]
+#[path = "../../load/src/reply.rs"]
 #[allow(dead_code)]
 mod reply;
 

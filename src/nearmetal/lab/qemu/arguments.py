@@ -48,7 +48,7 @@ CONTROL_ADDRESS: Final = "10.0.2.15/24"
 
 SSH_PORT: Final = 22
 AGENT_PORT: Final = 1022
-"""Where the probe's agent listens in a guest (probe/src/boot/agent.rs)."""
+"""Where the probe's agent listens in a guest (probe/machine/src/boot/agent.rs)."""
 _FORWARDED: Final = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in (SSH_PORT, AGENT_PORT))
 # restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
 CONTROL: Final = f"user,id=control,restrict=on,{_FORWARDED}"

@@ -1,6 +1,6 @@
 """Commands in a guest by way of the probe's `agent`: a connection each, and no login.
 
-The way of it is told by the probe itself, in probe/src/agent/: `handshake.rs` and `frames.rs`. Why there is one:
+The way of it is told by the probe itself, in probe/machine/src/agent/: `handshake.rs` and `frames.rs`. Why there is one:
 docs/adr/an-agent-in-guests.md.
 """
 

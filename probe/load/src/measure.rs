@@ -1,0 +1,133 @@
+//! One measurement: threads that share nothing, started together, and what they found, merged.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Barrier, mpsc};
+
+use anyhow::Context;
+
+use super::engine::{Choice, Worker};
+use super::job::{Job, Live, Pace, Window};
+use super::mix;
+use super::plan::{Extent, Plan};
+use super::progress::Progress;
+use super::recorder::Recorder;
+use super::request;
+use ground::clock::{self, MILLISECOND, Nanoseconds, per_second};
+
+/// What a measurement found.
+pub struct Measurement {
+    pub recorder: Recorder,
+    /// Nanoseconds since 1970 at the window's start.
+    pub started: Nanoseconds,
+    /// The window's length.
+    pub elapsed: Nanoseconds,
+    /// From the window's start until nothing was under way any more.
+    pub lasted: Nanoseconds,
+    pub interrupted: bool,
+}
+
+impl Measurement {
+    /// Replies per second within the window.
+    pub fn reply_rate(&self) -> f64 {
+        per_second(self.recorder.replies_in_window(), self.elapsed)
+    }
+}
+
+/// Carry the plan out against `address`.
+pub fn measure_load(
+    plan: &Plan,
+    address: SocketAddr,
+    engine: &Choice,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> anyhow::Result<Measurement> {
+    let job = Job {
+        address,
+        requests: request::build_requests(plan),
+        turn: mix::lay_out_turn(
+            &plan
+                .mix
+                .iter()
+                .map(|asked| asked.weight)
+                .collect::<Vec<_>>(),
+        ),
+        tls: plan.tls.clone(),
+        timeout: plan.timeout,
+        new_connections: plan.new_connections,
+        stop,
+    };
+    let lives: Vec<Live> = (0..plan.threads).map(|_| Live::default()).collect();
+    let ready = Barrier::new(plan.threads as usize + 1);
+    let begin = std::sync::OnceLock::new();
+    // Nothing is ever sent: a thread that ends lets go of its end, however it ends.
+    let (working, at_work) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (thread, live) in (0..plan.threads).zip(&lives) {
+            let (job, ready, begin) = (&job, &ready, &begin);
+            let working = working.clone();
+            threads.push(scope.spawn(move || -> anyhow::Result<Recorder> {
+                let _working = working;
+                let worker = Worker::new(engine, job, live, pool_share(plan, thread));
+                ready.wait();
+                // The main thread lays down the beginning before it comes to this barrier's second round.
+                ready.wait();
+                let window = Window::new(plan, *begin.get().context("no beginning was set")?);
+                Ok(worker?.run(Pace::new(plan, thread, window), window))
+            }));
+        }
+        ready.wait();
+        let window = Window::new(
+            plan,
+            *begin.get_or_init(|| clock::monotonic_now() + MILLISECOND),
+        );
+        ready.wait();
+        drop(working);
+        progress.follow_threads(&lives, window, &at_work);
+        let mut merged: Option<Recorder> = None;
+        for thread in threads {
+            let part = thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("a thread of the generator failed"))??;
+            match &mut merged {
+                None => merged = Some(part),
+                Some(merged) => merged.merge(&part),
+            }
+        }
+        let recorder = merged.context("there was no thread")?;
+        Ok(conclude_measurement(plan, recorder, window, stop))
+    })
+}
+
+fn pool_share(plan: &Plan, thread: u32) -> u32 {
+    use super::plan::Mode;
+    match plan.mode {
+        Mode::Closed => 0,
+        _ if plan.new_connections => 0,
+        _ => super::schedule::deal_share(u64::from(plan.workers), thread, plan.threads) as u32,
+    }
+}
+
+fn conclude_measurement(
+    plan: &Plan,
+    recorder: Recorder,
+    window: Window,
+    stop: &AtomicBool,
+) -> Measurement {
+    let now = clock::monotonic_now();
+    let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
+    let elapsed = match plan.extent {
+        Extent::Duration(duration) if !interrupted => duration,
+        Extent::Requests(_) if !interrupted => recorder.last.saturating_sub(window.start),
+        _ => now.min(window.end).saturating_sub(window.start),
+    };
+    let lasted = now.saturating_sub(window.start);
+    Measurement {
+        recorder,
+        started: clock::wall_now().saturating_sub(lasted),
+        elapsed,
+        lasted,
+        interrupted,
+    }
+}

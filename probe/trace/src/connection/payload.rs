@@ -1,0 +1,254 @@
+//! What a segment carries: where it lies in its stream, and what is read of it when it is in order.
+
+use super::Connection;
+use crate::findings::{Done, Findings};
+use crate::head::Kind;
+use crate::key::ConnectionEnd;
+use crate::packet::Time;
+use crate::reader::Piece;
+use crate::shapes::Shapes;
+use crate::tally::{PlacedSegment, Sight, Tally};
+use crate::tcp::{Fields, Segment};
+use crate::writes::MessageEnd;
+
+impl Connection {
+    pub(super) fn take_payload(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        if !self.ways.get(from).stream.goes_on_with(segment) {
+            self.give_up_missed(from, segment, &mut gathered.done);
+        }
+        let kind = self.message_kind(from);
+        let other = &self.ways.get(from.other_end()).stream;
+        let is_missed = other.acked_offset() > other.edge_offset();
+        if is_missed && self.ways.get(from).reader.may_begin(kind, segment.payload) {
+            self.settle_acknowledged(from.other_end(), &mut gathered.done);
+        }
+        let stream = &mut self.ways.of_end(from).stream;
+        let before = stream.is_known().then(|| stream.edge_offset());
+        let last = self
+            .exchanges
+            .current_exchange(kind)
+            .map(|one| *one.message_mut(kind));
+        let began = last.and_then(|message| Some((message.start, message.first?)));
+        let placed = stream.place_segment(segment, began);
+        let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
+        if placed.fresh {
+            let before = before.unwrap_or(placed.start);
+            self.deliver_payload(from, before, (&placed, &tally), segment, gathered);
+        } else {
+            self.exchanges.add(kind, (placed.start, placed.end), &tally);
+        }
+        // Not before: what this segment is counts for each message that has bytes of it.
+        self.tell_done(&mut gathered.done);
+        self.note_growth(from, segment, gathered);
+    }
+
+    /// Count a segment that has found its place.
+    #[inline(always)]
+    pub(super) fn account_for(
+        &mut self,
+        from: ConnectionEnd,
+        kind: Kind,
+        placed: &PlacedSegment,
+        segment: &Segment,
+        shapes: &mut Shapes,
+    ) -> Tally {
+        let is_coalesced = placed.fresh
+            && placed.sight != Sight::Retransmitted
+            && segment.length + segment.option_bytes > self.mss;
+        self.ways
+            .of_end(from)
+            .counts
+            .count_segment(placed, is_coalesced);
+        if placed.fresh {
+            shapes.sizes_mut(kind).record_size(segment.length);
+        }
+        Tally::from_placed(placed, is_coalesced)
+    }
+
+    /// Note how much more may be kept for later by this segment.
+    #[inline(always)]
+    pub(super) fn note_growth(
+        &self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        /// A request in the queue takes so many times the bytes of the shortest one.
+        const OF_A_REQUEST: usize = 16;
+        /// A range beyond a hole, whatever is in it.
+        const OF_A_RANGE: usize = 128;
+        let way = self.ways.get(from);
+        if self.exchanges.count_waiting() > 0 {
+            gathered.grown += segment.payload.len() * OF_A_REQUEST;
+        } else if way.reader.held_bytes() > 0 || !way.stream.ahead.is_empty() {
+            gathered.grown += segment.payload.len() + OF_A_RANGE;
+        }
+    }
+
+    /// Read what is new and in order of a segment, and what it made so; keep what lies beyond a hole.
+    fn deliver_payload(
+        &mut self,
+        from: ConnectionEnd,
+        before: u64,
+        (placed, tally): (&PlacedSegment, &Tally),
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        let way = self.ways.of_end(from);
+        if placed.start > before {
+            let until = before.saturating_add(way.reader.skippable_bytes());
+            let bytes = if until >= placed.end {
+                &[][..]
+            } else {
+                segment.payload
+            };
+            way.stream.keep_beyond(placed, segment, bytes, *tally);
+            way.write.lose_track();
+            return;
+        }
+        let passed = usize::try_from(before - placed.start).unwrap_or(usize::MAX);
+        let news = segment.payload.get(passed..).unwrap_or_default();
+        if !self.knows_client {
+            self.learn_client(from, news);
+        }
+        let kind = self.message_kind(from);
+        if passed == 0 {
+            self.read_segment(from, kind, (placed, tally), segment, gathered);
+        } else {
+            let piece = Piece {
+                bytes: news,
+                length: placed.end.saturating_sub(before),
+                begins: true,
+            };
+            let _ = self.read(from, kind, before, piece, segment.time, &mut gathered.done);
+            self.exchanges.add(kind, (placed.start, placed.end), tally);
+            self.ways.of_end(from).write.lose_track();
+        }
+        if !self.ways.get(from).stream.ahead.is_empty() {
+            self.read_reached(from, Some(segment.time), &mut gathered.done);
+        }
+    }
+
+    /// Read a segment that is in order from its first byte on, and account for it by what was read.
+    #[inline(always)]
+    pub(super) fn read_segment(
+        &mut self,
+        from: ConnectionEnd,
+        kind: Kind,
+        (placed, tally): (&PlacedSegment, &Tally),
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        let piece = Piece::from_segment(segment);
+        let (at, time, done) = (placed.start, segment.time, &mut gathered.done);
+        let heads = match self.ways.get(from).reader.begins_cut(kind, &piece) {
+            true => self.read_cut_head(from, kind, at, piece, time, done),
+            false => self.read(from, kind, at, piece, time, done),
+        };
+        self.exchanges.add(kind, (placed.start, placed.end), tally);
+        let way = self.ways.of_end(from);
+        if way.reader.message_count() == 0 {
+            return;
+        }
+        let full = segment.full_payload(self.mss);
+        let end = match (way.reader.is_between(), way.reader.is_open()) {
+            (true, _) => MessageEnd::Here,
+            (_, true) => MessageEnd::Unknown,
+            _ => MessageEnd::Later,
+        };
+        let writes = gathered.shapes.writes_mut(kind);
+        way.write
+            .take_segment(segment.length, full, &heads, end, writes);
+    }
+
+    /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.
+    fn read_reached(&mut self, from: ConnectionEnd, since: Option<Time>, done: &mut Done) {
+        loop {
+            let stream = &mut self.ways.of_end(from).stream;
+            let edge = stream.edge_offset();
+            let Some(range) = stream.ahead.pop_reached(edge) else {
+                break;
+            };
+            stream.reach_edge(range.end);
+            self.ways.of_end(from).write.lose_track();
+            let passed = usize::try_from(edge - range.start).unwrap_or(usize::MAX);
+            let piece = Piece {
+                bytes: range.bytes.get(passed..).unwrap_or_default(),
+                length: range.end.saturating_sub(edge),
+                begins: true,
+            };
+            let time = since.unwrap_or(range.time);
+            if !self.knows_client {
+                self.learn_client(from, piece.bytes);
+            }
+            let kind = self.message_kind(from);
+            let _ = self.read(from, kind, edge, piece, time, done);
+            self.exchanges
+                .add(kind, (range.start, range.end), &range.tally);
+        }
+    }
+
+    /// Go on behind holes that will not be filled any more, unless it is now.
+    fn give_up_missed(&mut self, from: ConnectionEnd, segment: &Segment, done: &mut Done) {
+        let stream = &self.ways.get(from).stream;
+        let begin = stream.offset_of(segment.sequence);
+        let end = begin.wrapping_add(u64::from(segment.length));
+        while let Some((start, next)) = self.ways.get(from).stream.find_missed() {
+            if begin < next && end > start {
+                return;
+            }
+            self.pass_missed(from, (start, next), done);
+        }
+        if let Some(hole) = self.ways.get(from).stream.missed_before(begin) {
+            self.pass_missed(from, hole, done);
+        }
+    }
+
+    /// Go on behind all that the other end has acknowledged: the capture will not show it any more.
+    pub(super) fn settle_acknowledged(&mut self, from: ConnectionEnd, done: &mut Done) {
+        while let Some(hole) = self.ways.get(from).stream.find_missed() {
+            self.pass_missed(from, hole, done);
+        }
+        let way = self.ways.get(from);
+        // The number that a FIN takes is acknowledged like a byte.
+        let end = way
+            .ends_at
+            .unwrap_or(u64::MAX)
+            .min(way.stream.acked_offset());
+        if let Some(hole) = way.stream.missed_before(end) {
+            self.pass_missed(from, hole, done);
+        }
+    }
+
+    fn pass_missed(&mut self, from: ConnectionEnd, (start, next): (u64, u64), done: &mut Done) {
+        let kind = self.message_kind(from);
+        let is_past = self.may_lack_its_past();
+        let way = self.ways.of_end(from);
+        let count = next.saturating_sub(start);
+        way.counts.missed_bytes += if is_past { 0 } else { count };
+        way.write.lose_track();
+        way.reader.miss_bytes(count);
+        way.stream.reach_edge(next);
+        if way.reader.ends_unseen() {
+            self.end_message(from, kind, next, None);
+        } else if way.reader.is_lost() {
+            self.exchanges.lose_end(kind, start);
+        } else if way.reader.is_open() {
+            let other = &self.ways.get(from.other_end()).stream;
+            let asks_unseen = other.acked_offset() > other.edge_offset();
+            if self.exchanges.miss_bytes(kind, (start, next), asks_unseen) {
+                self.ways.of_end(from).reader.lose_track();
+            }
+        }
+        let reader = &self.ways.get(from).reader;
+        if reader.is_lost() || reader.is_open() {
+            self.exchanges.doubt_begin(kind);
+        }
+        self.read_reached(from, None, done);
+    }
+}

@@ -1,0 +1,73 @@
+//! `bystanders`: what may run on CPUs that are to be kept for something else, and moving it away and back.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use ground::kernel::Kernel;
+use ground::output;
+use ground::place::CpuList;
+
+mod document;
+mod masks;
+mod moves;
+mod since;
+mod survey;
+
+pub use document::{Back, Document, MoveOutcome};
+
+/// Tasks, kernel threads and interrupts that may run on CPUs which are to be kept free: list them, move them away, and
+/// move them back.
+///
+/// What runs on nothing but those CPUs was put there and is no bystander. What `list` prints is what `back` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: BystandersAction,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum BystandersAction {
+    /// Tell who may run there (bystanders.v1)
+    List(Kept),
+    /// Move away all that the kernel lets go (bystanders.moved.v1)
+    Away(Kept),
+    /// Move back what a list, read from stdin, says was there, as far as it is still where `away` put it
+    /// (bystanders.back.v1)
+    Back,
+}
+
+#[derive(clap::Args)]
+struct Kept {
+    /// CPUs to keep free, such as 1 or 2-3,6
+    #[arg(long, value_name = "LIST")]
+    cpus: CpuList,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let kernel = Kernel::running();
+    match args.action {
+        BystandersAction::List(kept) => output::print_result(
+            &survey::list_bystanders(&kernel, kept.cpus.leaving_others(&kernel)?)?,
+            args.json,
+        )?,
+        BystandersAction::Away(kept) => {
+            let kept = kept.cpus.leaving_others(&kernel)?;
+            output::print_result(&moves::move_away(&kernel, &kept), args.json)?;
+        }
+        BystandersAction::Back => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .context("cannot read stdin")?;
+            let before: Document = serde_json::from_str(&text)
+                .context("stdin is no document that `list --json` printed")?;
+            output::print_result(&moves::move_back(&kernel, &before)?, args.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,110 @@
+//! The side that answers.
+
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::packet::{Kind, Packet, SIZE};
+use super::{ServeArgs, receive_buffer};
+use crate::facts;
+use ground::kernel::Kernel;
+use ground::{interrupt, output, timestamped, timing};
+
+/// The line that says the server can be asked.
+#[derive(Serialize, JsonSchema)]
+pub struct Listening {
+    schema: &'static str,
+    listening: String,
+}
+
+pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
+    let socket = UdpSocket::bind(args.listen).with_context(|| {
+        format!(
+            "cannot listen on {}; is the address this machine's, and free?",
+            args.listen
+        )
+    })?;
+    receive_buffer::enlarge_buffer(&socket).context("cannot take room for what arrives")?;
+    timestamped::stamp_arrivals(&socket).context("cannot ask for the times of arrival")?;
+    let source = facts::clock_source(&Kernel::running()).unwrap_or_default();
+    let listening = socket
+        .local_addr()
+        .context("cannot read the own address")?
+        .to_string();
+    output::print_document(&Listening {
+        schema: "clock.serve.v1",
+        listening,
+    })?;
+
+    let end = args.limit.map(|limit| Instant::now() + limit);
+    while !stop.load(Ordering::Relaxed) {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            break;
+        }
+        let said = answer_one(&socket, left, &source).context("cannot answer")?;
+        if args.once && said == Some(Kind::Goodbye) {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Wait for one packet and answer it; tells its kind, or nothing when none came or it made no sense.
+fn answer_one(
+    socket: &UdpSocket,
+    limit: Option<Duration>,
+    source: &str,
+) -> io::Result<Option<Kind>> {
+    // One byte more than a packet, so that a longer one is seen to be foreign.
+    let mut buffer = [0; SIZE + 1];
+    socket.set_read_timeout(limit)?;
+    let asker = match socket.peek_from(&mut buffer) {
+        Ok((_, asker)) => asker,
+        Err(error) => {
+            return if is_nothing(&error) {
+                Ok(None)
+            } else {
+                Err(error)
+            };
+        }
+    };
+    let (length, received_ns) = timestamped::receive_stamped(socket, &mut buffer)?;
+    let Some(question) = Packet::from_bytes(&buffer[..length]) else {
+        return Ok(None);
+    };
+    let kind = match question.kind {
+        Kind::Question => Kind::Answer,
+        Kind::Goodbye => Kind::GoodbyeToo,
+        Kind::Answer | Kind::GoodbyeToo => return Ok(None),
+    };
+    let mut answer = Packet {
+        kind,
+        received_ns,
+        source: source.to_owned(),
+        ..question
+    };
+    answer.undisciplined_ns = timing::monotonic_raw_ns();
+    answer.answered_ns = timing::realtime_ns();
+    // An asker that is gone or cannot be reached is its own loss.
+    let _ = socket.send_to(&answer.to_bytes(), asker);
+    Ok(Some(question.kind))
+}
+
+/// Whether an error of receiving means only that there was nothing, or that an earlier answer did not arrive.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock
+            | ErrorKind::TimedOut
+            | ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
+    )
+}

@@ -1,0 +1,102 @@
+//! `cpuset`: keeping CPUs free by the kernel's cpusets, and giving them back.
+//!
+//! Since Linux 6.2 the kernel keeps what a task asked for apart from what its cpuset allows: whoever is moved by a cpuset
+//! gets back just what they asked for, before or meanwhile (Documentation/admin-guide/cgroup-v2.rst and
+//! cgroup-v1/cpusets.rst of the kernel; user_cpus_ptr in kernel/sched/core.c).
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use ground::kernel::Kernel;
+use ground::output;
+use ground::place::CpuList;
+
+mod document;
+mod files;
+mod first;
+mod hierarchy;
+mod second;
+mod survey;
+
+use document::Version;
+pub use document::{Back, Document};
+pub(crate) use hierarchy::is_standing;
+
+/// Keep CPUs free of all tasks by a cpuset, and give them back.
+///
+/// What runs on nothing but those CPUs was put there and stays. What `list` prints is what `apart` and `back` take.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: CpusetAction,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum CpusetAction {
+    /// Tell how it can be done here, and how far it is (cpuset.v1)
+    List {
+        /// CPUs to keep free, such as 1 or 2-3,6
+        #[arg(long, value_name = "LIST")]
+        cpus: CpuList,
+    },
+    /// Do what a list, read from stdin, says, and tell how far it is then (cpuset.v1)
+    Apart,
+    /// Undo it, as far as nobody else has changed it since (cpuset.back.v1)
+    Back,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let kernel = Kernel::running();
+    match args.action {
+        CpusetAction::List { cpus } => {
+            let kept = cpus.leaving_others(&kernel)?;
+            output::print_result(&survey::list_groups(&kernel, &kept)?, args.json)?;
+        }
+        CpusetAction::Apart => output::print_result(&set_apart(&kernel, &read()?)?, args.json)?,
+        CpusetAction::Back => output::print_result(&put_back(&kernel, &read()?)?, args.json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read() -> anyhow::Result<Document> {
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read stdin")?;
+    serde_json::from_str(&text).context("stdin is no document that `list --json` printed")
+}
+
+fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
+    let kept: CpuList = wanted.cpus.parse().map_err(anyhow::Error::msg)?;
+    // It may be so since the list was made.
+    if let Some(why) = survey::list_groups(kernel, &kept)?.unfit {
+        anyhow::bail!(why);
+    }
+    let there = known_hierarchy(wanted)?;
+    let refused = match there.version {
+        Version::First => first::set_apart(kernel, &wanted.groups, there, &kept)?,
+        Version::Second => second::set_apart(kernel, there, &kept)?,
+    };
+    for one in refused {
+        eprintln!("{}: {}", one.what, one.why);
+    }
+    survey::list_groups(kernel, &kept)
+}
+
+fn put_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
+    let there = known_hierarchy(before)?;
+    match there.version {
+        Version::First => first::put_back(kernel, before, there),
+        Version::Second => second::put_back(kernel, before, there),
+    }
+}
+
+fn known_hierarchy(document: &Document) -> anyhow::Result<&document::Hierarchy> {
+    let there = document.hierarchy.as_ref();
+    there.context("the list on stdin knows of no cpusets, so there is nothing to do")
+}

@@ -1,0 +1,197 @@
+//! Which hypervisor a machine runs on. An ARM processor has no flag for that, so its firmware is asked too.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use ground::kernel::{Kernel, value_of};
+
+/// What firmware calls machines that are made by hypervisors, as systemd's detect-virt knows them.
+const MADE: [&str; 19] = [
+    "Amazon EC2",
+    "Alibaba Cloud",
+    "Apple Virtualization",
+    "BHYVE",
+    "Bochs",
+    "Google Compute Engine",
+    "innotek GmbH",
+    "KVM",
+    "KubeVirt",
+    "Nutanix AHV",
+    "OpenStack",
+    "Parallels",
+    "QEMU",
+    "VMware",
+    "VMW",
+    "VirtualBox",
+    "Virtual Machine",
+    "Xen",
+    "oVirt",
+];
+/// The same vendors let whole machines, whose names end so.
+const WHOLE: &str = ".metal";
+const FIRMWARE: [&str; 5] = [
+    "product_name",
+    "sys_vendor",
+    "board_vendor",
+    "bios_vendor",
+    "product_version",
+];
+
+/// Signs of a hypervisor. None of them is proof of bare metal when it is missing.
+#[derive(Serialize, JsonSchema)]
+pub struct Virtualization {
+    /// What this machine runs on, by whichever sign names it; absent on what passes for bare metal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hypervisor: Option<String>,
+    /// Whether the processor says that it is virtual.
+    pub(super) hypervisor_flag: bool,
+    /// How the hypervisor names itself to programs, such as KVMKVMKVM or TCGTCGTCGTCG.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hypervisor_signature: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hypervisor_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) product: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vendor: Option<String>,
+}
+
+/// The name by the strongest sign: the processor's flag, the kernel's own word, then the firmware's.
+pub fn name_hypervisor(kernel: &Kernel, found: &Virtualization) -> Option<String> {
+    let named = || {
+        [
+            &found.hypervisor_signature,
+            &found.hypervisor_type,
+            &found.product,
+            &found.vendor,
+        ]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty())
+        .cloned()
+    };
+    if found.hypervisor_flag {
+        return Some(named().unwrap_or_else(|| "of an unknown kind".to_owned()));
+    }
+    found
+        .hypervisor_type
+        .clone()
+        .or_else(|| read_device_tree(kernel))
+        .or_else(|| read_control_program(kernel))
+        .or_else(|| read_firmware(kernel))
+}
+
+/// Of DMI tables, which all but small ARM boards have.
+fn read_firmware(kernel: &Kernel) -> Option<String> {
+    let text = |name: &str| kernel.read_text(format!("sys/class/dmi/id/{name}"));
+    if text("product_name").is_some_and(|name| name.ends_with(WHOLE)) {
+        return None;
+    }
+    let told = FIRMWARE.iter().filter_map(|name| text(name));
+    told.filter(|told| MADE.iter().any(|made| told.starts_with(made)))
+        .find(|told| !told.is_empty())
+}
+
+/// Of ARM, RISC-V and POWER: a node `hypervisor`, or a board that exists only in QEMU.
+fn read_device_tree(kernel: &Kernel) -> Option<String> {
+    let text = |name: &str| kernel.read_text(format!("proc/device-tree/{name}"));
+    let first = |text: String| text.split('\0').next().unwrap_or_default().to_owned();
+    text("hypervisor/compatible").map(first).or_else(|| {
+        let board = text("compatible")?;
+        let is_made = |name: &str| name.starts_with("linux,dummy-virt") || name.contains("qemu");
+        board
+            .split('\0')
+            .find(|name| is_made(name))
+            .map(str::to_owned)
+    })
+}
+
+/// Of IBM Z, on which every Linux but one in a partition has a control program.
+fn read_control_program(kernel: &Kernel) -> Option<String> {
+    let told = kernel.read_text("proc/sysinfo")?;
+    value_of(&told, "VM00 Control Program").map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::processor::read_virtualization;
+    use super::*;
+    use crate::sample_kernel::Laid;
+
+    fn name_machine(files: &[(&str, &str)]) -> Option<String> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let laid = Laid::create_empty(&format!(
+            "beneath-{}",
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        ));
+        for (name, text) in files {
+            laid.write(name, text);
+        }
+        name_hypervisor(
+            &laid.kernel_view(),
+            &read_virtualization(&laid.kernel_view()),
+        )
+    }
+
+    const ARM: (&str, &str) = (
+        "proc/cpuinfo",
+        "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\n",
+    );
+    const PRODUCT: &str = "sys/class/dmi/id/product_name";
+    const VENDOR: &str = "sys/class/dmi/id/sys_vendor";
+
+    #[test]
+    fn a_virtual_arm_machine_is_known_by_its_firmware() {
+        let of = |files: &[(&str, &str)]| name_machine(&[&[ARM], files].concat());
+        let amazon = (VENDOR, "Amazon EC2\n");
+        assert_eq!(
+            of(&[amazon, (PRODUCT, "c7g.large\n")]).as_deref(),
+            Some("Amazon EC2")
+        );
+        assert_eq!(of(&[amazon, (PRODUCT, "c7g.metal\n")]), None);
+        assert_eq!(
+            of(&[(VENDOR, "QEMU\n"), (PRODUCT, "KVM Virtual Machine\n")]).as_deref(),
+            Some("KVM Virtual Machine")
+        );
+        let azure = [
+            (VENDOR, "Microsoft Corporation\n"),
+            (PRODUCT, "Virtual Machine\n"),
+        ];
+        assert_eq!(of(&azure).as_deref(), Some("Virtual Machine"));
+        let surface = [(VENDOR, "Microsoft Corporation\n"), (PRODUCT, "Surface\n")];
+        assert_eq!(of(&surface), None);
+        assert_eq!(of(&[(VENDOR, "Ampere\n"), (PRODUCT, "Mt. Jade\n")]), None);
+    }
+
+    #[test]
+    fn a_machine_without_dmi_is_known_by_its_device_tree() {
+        let compatible = "proc/device-tree/compatible";
+        assert_eq!(
+            name_machine(&[ARM, (compatible, "linux,dummy-virt\0")]).as_deref(),
+            Some("linux,dummy-virt")
+        );
+        assert_eq!(
+            name_machine(&[
+                ARM,
+                (
+                    "proc/device-tree/hypervisor/compatible",
+                    "xen,xen-4.17\0xen,xen\0"
+                )
+            ])
+            .as_deref(),
+            Some("xen,xen-4.17")
+        );
+        assert_eq!(
+            name_machine(&[ARM, (compatible, "raspberrypi,4-model-b\0brcm,bcm2711\0")]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_flag_without_a_name_is_a_hypervisor_all_the_same() {
+        assert!(name_machine(&[("proc/cpuinfo", "flags\t: fpu hypervisor\n")]).is_some());
+        assert_eq!(name_machine(&[("proc/cpuinfo", "flags\t: fpu\n")]), None);
+    }
+}

@@ -1,0 +1,360 @@
+//! What the kernel had counted at one instant.
+
+use std::collections::BTreeMap;
+
+use crate::irq::Interrupts;
+use ground::kernel::{Kernel, value_of};
+use ground::timing;
+
+use super::cgroup::{CgroupCounters, CgroupReader};
+use super::reader::FileReader;
+
+/// Time in each state, in clock ticks, as /proc/stat has it: guest time is also in user time.
+pub const CPU_STATES: usize = 10;
+pub type CpuTicks = [u64; CPU_STATES];
+
+/// Counters since boot, and gauges, at one instant.
+#[derive(Clone, Debug, Default)]
+pub struct Raw {
+    pub realtime_ns: i64,
+    pub monotonic_ns: i64,
+    pub all_cpus: CpuTicks,
+    pub cpus: BTreeMap<u32, CpuTicks>,
+    pub context_switches: u64,
+    pub forks: u64,
+    pub running: u64,
+    pub blocked: u64,
+    pub interrupts: Interrupts,
+    /// By the kernel's name for the kind, on each CPU of `softirq_cpus`.
+    pub softirqs: BTreeMap<String, u64>,
+    pub disks: BTreeMap<String, DiskCounters>,
+    pub interfaces: BTreeMap<String, InterfaceCounters>,
+    /// Bytes, by the kernel's names.
+    pub memory: BTreeMap<String, u64>,
+    /// Microseconds in which some, or all, tasks waited for a resource.
+    pub pressure: BTreeMap<&'static str, Stalls>,
+    pub cgroups: BTreeMap<String, CgroupCounters>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskCounters {
+    pub reads: u64,
+    pub sectors_read: u64,
+    pub writes: u64,
+    pub sectors_written: u64,
+    pub busy_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCounters {
+    pub received: Traffic,
+    pub sent: Traffic,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub bytes: u64,
+    pub packets: u64,
+    pub errors: u64,
+    pub dropped: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls {
+    pub some_us: u64,
+    pub full_us: Option<u64>,
+}
+
+const PRESSURES: [&str; 3] = ["cpu", "io", "memory"];
+
+/// The open files of everything that is sampled.
+pub struct CounterSources {
+    stat: FileReader,
+    interrupts: FileReader,
+    softirqs: FileReader,
+    disks: FileReader,
+    interfaces: FileReader,
+    memory: FileReader,
+    pressure: Vec<(&'static str, FileReader)>,
+    cgroups: Vec<(String, CgroupReader)>,
+}
+
+impl CounterSources {
+    pub fn open(kernel: &Kernel, cgroups: Vec<(String, CgroupReader)>) -> CounterSources {
+        CounterSources {
+            stat: FileReader::open(kernel, "proc/stat"),
+            interrupts: FileReader::open(kernel, "proc/interrupts"),
+            softirqs: FileReader::open(kernel, "proc/softirqs"),
+            disks: FileReader::open(kernel, "proc/diskstats"),
+            interfaces: FileReader::open(kernel, "proc/net/dev"),
+            memory: FileReader::open(kernel, "proc/meminfo"),
+            pressure: PRESSURES
+                .into_iter()
+                .map(|resource| {
+                    (
+                        resource,
+                        FileReader::open(kernel, format!("proc/pressure/{resource}")),
+                    )
+                })
+                .filter(|(_, reader)| reader.is_there())
+                .collect(),
+            cgroups,
+        }
+    }
+
+    pub fn read(&mut self) -> Raw {
+        let mut raw = Raw {
+            realtime_ns: timing::realtime_ns(),
+            monotonic_ns: timing::monotonic_ns(),
+            ..Raw::default()
+        };
+        read_stat(self.stat.read_text().unwrap_or_default(), &mut raw);
+        raw.interrupts = Interrupts::parse(self.interrupts.read_text().unwrap_or_default());
+        raw.softirqs = parse_softirqs(self.softirqs.read_text().unwrap_or_default());
+        raw.disks = parse_disks(self.disks.read_text().unwrap_or_default());
+        raw.interfaces = parse_interfaces(self.interfaces.read_text().unwrap_or_default());
+        raw.memory = parse_memory(self.memory.read_text().unwrap_or_default());
+        for (resource, reader) in &mut self.pressure {
+            raw.pressure.insert(
+                resource,
+                parse_stalls(reader.read_text().unwrap_or_default()),
+            );
+        }
+        for (name, reader) in &mut self.cgroups {
+            raw.cgroups
+                .entry(name.clone())
+                .or_default()
+                .merge(reader.read());
+        }
+        raw
+    }
+}
+
+fn read_stat(text: &str, raw: &mut Raw) {
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let key = words.next().unwrap_or_default();
+        let mut numbers = words.map(|word| word.parse::<u64>().unwrap_or(0));
+        match (key, key.strip_prefix("cpu")) {
+            ("cpu", _) => raw.all_cpus = parse_ticks(numbers),
+            (_, Some(cpu)) => {
+                if let Ok(cpu) = cpu.parse() {
+                    raw.cpus.insert(cpu, parse_ticks(numbers));
+                }
+            }
+            ("ctxt", _) => raw.context_switches = numbers.next().unwrap_or(0),
+            ("processes", _) => raw.forks = numbers.next().unwrap_or(0),
+            ("procs_running", _) => raw.running = numbers.next().unwrap_or(0),
+            ("procs_blocked", _) => raw.blocked = numbers.next().unwrap_or(0),
+            _ => {}
+        }
+    }
+}
+
+/// The times of one CPU in the text of /proc/stat.
+pub fn cpu_ticks(stat: &str, cpu: u32) -> Option<CpuTicks> {
+    let mut raw = Raw::default();
+    read_stat(stat, &mut raw);
+    raw.cpus.get(&cpu).copied()
+}
+
+fn parse_ticks(numbers: impl Iterator<Item = u64>) -> CpuTicks {
+    let mut ticks = CpuTicks::default();
+    ticks
+        .iter_mut()
+        .zip(numbers)
+        .for_each(|(to, from)| *to = from);
+    ticks
+}
+
+fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        Some((
+            name.trim().to_owned(),
+            counts
+                .split_ascii_whitespace()
+                .filter_map(|count| count.parse::<u64>().ok())
+                .sum(),
+        ))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Documentation/admin-guide/iostats.rst tells the fields. Disks that never did anything are left out.
+fn parse_disks(text: &str) -> BTreeMap<String, DiskCounters> {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let number = |field: usize| words.get(field)?.parse::<u64>().ok();
+        let counters = DiskCounters {
+            reads: number(3)?,
+            sectors_read: number(5)?,
+            writes: number(7)?,
+            sectors_written: number(9)?,
+            busy_ms: number(12)?,
+        };
+        (counters != DiskCounters::default()).then(|| (words[2].to_owned(), counters))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn parse_interfaces(text: &str) -> BTreeMap<String, InterfaceCounters> {
+    let line = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        let numbers: Vec<u64> = counts
+            .split_ascii_whitespace()
+            .map_while(|word| word.parse().ok())
+            .collect();
+        let traffic = |from: usize| {
+            let fields = numbers.get(from..from + 4)?;
+            Some(Traffic {
+                bytes: fields[0],
+                packets: fields[1],
+                errors: fields[2],
+                dropped: fields[3],
+            })
+        };
+        Some((
+            name.trim().to_owned(),
+            InterfaceCounters {
+                received: traffic(0)?,
+                sent: traffic(8)?,
+            },
+        ))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn parse_memory(text: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some((name.to_owned(), kibibytes * 1024))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn parse_stalls(text: &str) -> Stalls {
+    let total = |line: &str| line.rsplit_once("total=")?.1.trim().parse().ok();
+    let of = |kind: &str| {
+        text.lines()
+            .find(|line| value_of(line, kind).is_some())
+            .and_then(total)
+    };
+    Stalls {
+        some_us: of("some").unwrap_or(0),
+        full_us: of("full"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stat_file_is_read_by_its_keys() {
+        let mut raw = Raw::default();
+        let text = "cpu  10 1 2 3 4 5 6 7 8 9\ncpu1 1 2 3\ncpufreq 9\nctxt 77\nprocesses 5\nprocs_running 2\nintr 5 1\n";
+        read_stat(text, &mut raw);
+        assert_eq!(raw.all_cpus, [10, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(
+            raw.cpus,
+            BTreeMap::from([(1, [1, 2, 3, 0, 0, 0, 0, 0, 0, 0])])
+        );
+        assert_eq!((raw.context_switches, raw.forks, raw.running), (77, 5, 2));
+    }
+
+    #[test]
+    fn disks_that_did_nothing_are_left_out() {
+        let text = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0\n 254       0 vda 1 2 30 4 5 6 70 8 9 11 12 0 0\ncut 1 2\n";
+        let expected = DiskCounters {
+            reads: 1,
+            sectors_read: 30,
+            writes: 5,
+            sectors_written: 70,
+            busy_ms: 11,
+        };
+        assert_eq!(
+            parse_disks(text),
+            BTreeMap::from([("vda".into(), expected)])
+        );
+    }
+
+    #[test]
+    fn interfaces_are_read_even_when_a_number_touches_the_colon() {
+        let text =
+            "Inter-|   Receive\n face |bytes\n eth0:12 3 4 5 0 0 0 0 6 7 8 9 0 0 0 0\n lo: 1\n";
+        let traffic = |bytes, packets, errors, dropped| Traffic {
+            bytes,
+            packets,
+            errors,
+            dropped,
+        };
+        let expected = InterfaceCounters {
+            received: traffic(12, 3, 4, 5),
+            sent: traffic(6, 7, 8, 9),
+        };
+        assert_eq!(
+            parse_interfaces(text),
+            BTreeMap::from([("eth0".into(), expected)])
+        );
+    }
+
+    #[test]
+    fn pressure_may_lack_its_full_line() {
+        let some = "some avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
+        assert_eq!(
+            parse_stalls(some),
+            Stalls {
+                some_us: 42,
+                full_us: None
+            }
+        );
+        assert_eq!(
+            parse_stalls(&format!("{some}full avg10=0.00 total=7\n")),
+            Stalls {
+                some_us: 42,
+                full_us: Some(7)
+            }
+        );
+    }
+
+    #[test]
+    fn softirqs_are_summed_over_cpus_and_memory_is_bytes() {
+        assert_eq!(
+            parse_softirqs("   CPU0 CPU1\n  NET_RX:  3  4\n"),
+            BTreeMap::from([("NET_RX".into(), 7)])
+        );
+        assert_eq!(
+            parse_memory("MemFree:  2 kB\nHugePages_Total: 3\n"),
+            BTreeMap::from([("MemFree".into(), 2048)])
+        );
+    }
+
+    #[test]
+    fn a_machine_laid_out_in_files_is_read_whole() {
+        let root = std::env::temp_dir().join(format!("nearmetal-sample-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/stat", "cpu 1 2 3 4\nctxt 9\n");
+        write("proc/meminfo", "MemTotal: 4 kB\n");
+        write(
+            "proc/pressure/io",
+            "some avg10=0.00 total=5\nfull avg10=0.00 total=4\n",
+        );
+        let mut sources = CounterSources::open(&Kernel::at_root(&root), Vec::new());
+        let before = sources.read();
+        assert_eq!(
+            (before.context_switches, before.memory["MemTotal"]),
+            (9, 4096)
+        );
+        assert_eq!(before.pressure.keys().collect::<Vec<_>>(), [&"io"]);
+        // The same open file shows what it holds now.
+        write("proc/stat", "cpu 1 2 3 4\nctxt 12\n");
+        assert_eq!(sources.read().context_switches, 12);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
