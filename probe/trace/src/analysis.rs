@@ -1,28 +1,6 @@
 //! One capture, packet by packet: whose each is, and what it does to its connection.
 //!
-//! # The five ways of a packet
-//!
-//! Captures are long and most of their packets are alike. A packet takes the shortest way that it fits:
-//!
-//! | way | packets | code |
-//! | --- | --- | --- |
-//! | train | full segments behind a full segment of the same message | [`Connection::pass_train`] |
-//! | pass | content or acknowledgements that a connection expects | [`Connection::pass_plain`] |
-//! | turn | a message's begin, cut short by the capture, between ends that take turns | [`Connection::take_turn`] |
-//! | next | any other next bytes of a direction | `connection/next.rs` |
-//! | whole | everything else | [`Connection::take_whole`] |
-//!
-//! ```text
-//! Capture::take_packets
-//!   ├─ take_packet ── Usual::from_packet ─┬─ usual ── pass_plain ─┬─ passes: noted in its Stride, no more
-//!   │                                     │                       └─ stops ── catch_up ── take_turn ── next ── whole
-//!   │                                     └─ not usual ── dissect_packet ── take_segment: the same ways
-//!   └─ take_train, when take_packet found a full one ── pass_train
-//! ```
-//!
-//! A way that a packet does not fit changes nothing, so the next way finds the connection as it was. What passed is only
-//! noted in the connection's strides; [`Connection::catch_up`] accounts for it before any longer way begins. All
-//! ways must report the same: `short_way_tests.rs` and the fuzz targets compare them with the longest one.
+//! A packet takes the shortest of five ways that it fits: `connection/fast_path.rs` draws them.
 
 use std::rc::Rc;
 

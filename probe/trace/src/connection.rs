@@ -13,16 +13,13 @@ use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
 use super::times::known_time;
 use super::writes::LastWrite;
-pub use pass::PassOutcome;
-use stride::{Bare, Stride};
+pub use fast_path::PassOutcome;
+use fast_path::{Bare, Stride};
 
 mod dialogue;
+mod fast_path;
 mod finish;
-mod next;
-mod pass;
 mod payload;
-mod stride;
-mod turn;
 
 /// What is known of one end as a sender.
 #[derive(Debug, Default)]
@@ -201,64 +198,6 @@ impl Connection {
             Kind::Request
         } else {
             Kind::Response
-        }
-    }
-
-    /// Take a segment in. What it tells is gathered.
-    #[inline(always)]
-    pub fn take_segment(
-        &mut self,
-        from: ConnectionEnd,
-        segment: &Segment,
-        gathered: &mut Findings,
-    ) {
-        let passes = segment.is_plain()
-            && self.pass_plain(from, segment, &mut gathered.shapes) != PassOutcome::Not;
-        if passes {
-            return;
-        }
-        self.catch_up();
-        if !self.take_turn(from, segment, gathered) {
-            self.take_whole(from, segment, gathered);
-        }
-    }
-
-    /// The same, whatever the segment is.
-    #[inline(never)]
-    pub fn take_whole(&mut self, from: ConnectionEnd, segment: &Segment, gathered: &mut Findings) {
-        self.meet_segment(from, segment);
-        if !self.is_next(from, segment) {
-            return self.take_other(from, segment, gathered);
-        }
-        // Told apart here, each is compiled for itself: what it is matters all along the way.
-        match self.message_kind(from) {
-            Kind::Request => self.take_next(from, Kind::Request, segment, gathered),
-            Kind::Response => self.take_next(from, Kind::Response, segment, gathered),
-        }
-    }
-
-    /// The same by the longest way, whatever the segment is: the others must not say anything else.
-    #[cfg(any(test, fuzzing))]
-    pub fn take_plainly(
-        &mut self,
-        from: ConnectionEnd,
-        segment: &Segment,
-        gathered: &mut Findings,
-    ) {
-        self.meet_segment(from, segment);
-        self.take_other(from, segment, gathered);
-    }
-
-    /// Whatever a segment is, so much is to be done first.
-    #[inline(always)]
-    fn meet_segment(&mut self, from: ConnectionEnd, segment: &Segment) {
-        self.last_seen = segment.time;
-        self.catch_up();
-        let way = self.ways.of_end(from);
-        way.counts.packets += 1;
-        way.counts.bytes += u64::from(segment.length);
-        if segment.length > 0 {
-            self.strides.of_end(from).passed.time = segment.time;
         }
     }
 

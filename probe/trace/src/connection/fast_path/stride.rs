@@ -2,7 +2,7 @@
 //!
 //! Of what has passed it is noted how much it was, at little cost. It is accounted for when something else comes.
 
-use super::Connection;
+use crate::connection::Connection;
 use crate::head::Kind;
 use crate::key::ConnectionEnd;
 use crate::packet::Time;
@@ -15,21 +15,21 @@ use crate::tcp::Fields;
 #[derive(Debug, Default)]
 pub struct Stride {
     /// The sequence number of the next byte.
-    pub(super) expected: u32,
+    pub(in crate::connection) expected: u32,
     /// Content up to here need not be looked at.
-    pub(super) skips_to: u32,
+    pub(in crate::connection) skips_to: u32,
     /// Up to here the other end has acknowledged.
-    pub(super) acked: u32,
+    pub(in crate::connection) acked: u32,
     /// An acknowledgement of this means more.
-    pub(super) awaited: u32,
+    pub(in crate::connection) awaited: u32,
     /// Unless a message may begin with such a byte.
-    pub(super) beware: Beware,
+    pub(in crate::connection) beware: Beware,
     /// Whether the end of the message only shows by what comes next.
-    pub(super) is_open: bool,
+    pub(in crate::connection) is_open: bool,
     /// Whether it is in order, no more was acknowledged than was seen, and the connection neither begins nor ends.
-    pub(super) is_regular: bool,
+    pub(in crate::connection) is_regular: bool,
     pub last_bare: Bare,
-    pub(super) passed: StrideNote,
+    pub(in crate::connection) passed: StrideNote,
 }
 
 /// An acknowledgement with nothing else.
@@ -97,13 +97,13 @@ impl Bare {
 
 /// A byte that must not come, or none: in one number, which takes one comparison.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Beware(u16);
+pub(in crate::connection) struct Beware(u16);
 
 impl Beware {
     const NONE: Beware = Beware(u16::MAX);
 
     #[inline(always)]
-    pub(super) fn is_set(self, byte: u8) -> bool {
+    pub(in crate::connection) fn is_set(self, byte: u8) -> bool {
         self.0 == u16::from(byte)
     }
 }
@@ -129,7 +129,7 @@ impl Stride {
 
     /// Whether it goes on with this segment of so many bytes, and nothing is to be found in them.
     #[inline(always)]
-    pub(super) fn goes_on(&self, segment: &impl Fields, length: u32) -> bool {
+    pub(in crate::connection) fn goes_on(&self, segment: &impl Fields, length: u32) -> bool {
         segment.sequence() == self.expected
             && length <= self.skips_to.wrapping_sub(self.expected)
             && !segment
@@ -190,14 +190,14 @@ impl Stride {
 /// What came as expected and is not accounted for yet. How many bytes, and how many acknowledged, is told by where a
 /// stride is and where its stream was left.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct StrideNote {
-    pub(super) segments: u32,
-    pub(super) coalesced: u32,
-    pub(super) acks: u32,
+pub(in crate::connection) struct StrideNote {
+    pub(in crate::connection) segments: u32,
+    pub(in crate::connection) coalesced: u32,
+    pub(in crate::connection) acks: u32,
     /// Whether the last of them ended a write.
-    pub(super) ends: bool,
+    pub(in crate::connection) ends: bool,
     /// When the last of the bytes came, whether they passed or not.
-    pub(super) time: Time,
+    pub(in crate::connection) time: Time,
 }
 
 /// So far ahead, sequence numbers are compared without asking how often they began anew.
@@ -291,7 +291,7 @@ impl Connection {
     }
 
     /// Tell what is expected next.
-    pub(super) fn look_ahead(&mut self) {
+    pub(in crate::connection) fn look_ahead(&mut self) {
         let is_plain = self.knows_client
             && !self.is_closed()
             && (self.handshake.ack.is_some() || self.handshake.synack.is_none());
@@ -310,7 +310,7 @@ impl Connection {
     /// The same where nothing has come but the next bytes from this end: the content that was expected of the other one still
     /// is, if not more.
     #[inline(always)]
-    pub(super) fn look_ahead_after_next(&mut self, from: ConnectionEnd, kind: Kind) {
+    pub(in crate::connection) fn look_ahead_after_next(&mut self, from: ConnectionEnd, kind: Kind) {
         self.expect_content(from, kind);
         self.expect_acknowledgements(from, kind);
         self.expect_acknowledgements(from.other_end(), kind.other_kind());
@@ -318,7 +318,7 @@ impl Connection {
 
     /// Tell what content is expected next from an end.
     #[inline(always)]
-    pub(super) fn expect_content(&mut self, from: ConnectionEnd, kind: Kind) {
+    pub(in crate::connection) fn expect_content(&mut self, from: ConnectionEnd, kind: Kind) {
         let (way, stride) = (self.ways.get(from), self.strides.of_end(from));
         let (edge, acked) = (way.stream.edge_offset(), way.stream.acked_offset());
         stride.expected = way.stream.sequence_at(edge);

@@ -1,7 +1,7 @@
 //! The begin of a request or of a response between two ends that take turns, where the capture cuts packets short: of what does
 //! not [pass](super::pass), that is most.
 
-use super::{Connection, Way};
+use crate::connection::{Connection, Way};
 use crate::exchange::turns::MessageBegin;
 use crate::findings::Findings;
 use crate::head::{self, Kind};

@@ -1,0 +1,96 @@
+//! The five ways of a packet.
+//!
+//! Captures are long and most of their packets are alike. A packet takes the shortest way that it fits:
+//!
+//! | way | packets | code |
+//! | --- | --- | --- |
+//! | train | full segments behind a full segment of the same message | [`Connection::pass_train`] |
+//! | pass | content or acknowledgements that a connection expects | [`Connection::pass_plain`] |
+//! | turn | a message's begin, cut short by the capture, between ends that take turns | [`Connection::take_turn`] |
+//! | next | any other next bytes of a direction | [`Connection::take_next`] |
+//! | whole | everything else | [`Connection::take_whole`] |
+//!
+//! ```text
+//! Capture::take_packets
+//!   ├─ take_packet ── Usual::from_packet ─┬─ usual ── pass_plain ─┬─ passes: noted in its Stride, no more
+//!   │                                     │                       └─ stops ── catch_up ── take_turn ── next ── whole
+//!   │                                     └─ not usual ── dissect_packet ── take_segment: the same ways
+//!   └─ take_train, when take_packet found a full one ── pass_train
+//! ```
+//!
+//! A way that a packet does not fit changes nothing, so the next way finds the connection as it was. What passed is only
+//! noted in the connection's strides; [`Connection::catch_up`] accounts for it before any longer way begins. All
+//! ways must report the same: `short_way_tests.rs` and the fuzz targets compare them with the longest one.
+
+use super::Connection;
+use crate::findings::Findings;
+use crate::head::Kind;
+use crate::key::ConnectionEnd;
+use crate::tcp::Segment;
+pub use pass::PassOutcome;
+pub use stride::{Bare, Stride};
+
+mod next;
+mod pass;
+mod stride;
+mod turn;
+
+impl Connection {
+    /// Take a segment in. What it tells is gathered.
+    #[inline(always)]
+    pub fn take_segment(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        let passes = segment.is_plain()
+            && self.pass_plain(from, segment, &mut gathered.shapes) != PassOutcome::Not;
+        if passes {
+            return;
+        }
+        self.catch_up();
+        if !self.take_turn(from, segment, gathered) {
+            self.take_whole(from, segment, gathered);
+        }
+    }
+
+    /// The same, whatever the segment is.
+    #[inline(never)]
+    pub fn take_whole(&mut self, from: ConnectionEnd, segment: &Segment, gathered: &mut Findings) {
+        self.meet_segment(from, segment);
+        if !self.is_next(from, segment) {
+            return self.take_other(from, segment, gathered);
+        }
+        // Told apart here, each is compiled for itself: what it is matters all along the way.
+        match self.message_kind(from) {
+            Kind::Request => self.take_next(from, Kind::Request, segment, gathered),
+            Kind::Response => self.take_next(from, Kind::Response, segment, gathered),
+        }
+    }
+
+    /// The same by the longest way, whatever the segment is: the others must not say anything else.
+    #[cfg(any(test, fuzzing))]
+    pub fn take_plainly(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        self.meet_segment(from, segment);
+        self.take_other(from, segment, gathered);
+    }
+
+    /// Whatever a segment is, so much is to be done first.
+    #[inline(always)]
+    fn meet_segment(&mut self, from: ConnectionEnd, segment: &Segment) {
+        self.last_seen = segment.time;
+        self.catch_up();
+        let way = self.ways.of_end(from);
+        way.counts.packets += 1;
+        way.counts.bytes += u64::from(segment.length);
+        if segment.length > 0 {
+            self.strides.of_end(from).passed.time = segment.time;
+        }
+    }
+}
