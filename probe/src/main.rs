@@ -2,6 +2,7 @@
 //!
 //! Each verb is a module of one of its crates and prints one JSON document with a `schema` when `--json` is given.
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -88,10 +89,14 @@ fn is_help(error: &clap::Error) -> bool {
 }
 
 fn print_refusal(error: &anyhow::Error) -> ExitCode {
-    let name = usage::own_name();
-    match error.downcast_ref::<Refusal>() {
-        Some(refusal) => eprintln!("{}", refusal.render_for(&name)),
-        None => eprintln!("{name}: {error:#}"),
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::from(output::BROKEN_PIPE);
     }
+    let name = usage::own_name();
+    output::print_complaint(match error.downcast_ref::<Refusal>() {
+        Some(refusal) => refusal.render_for(&name),
+        None => format!("{name}: {error:#}"),
+    });
     ExitCode::from(output::INPUT_IS_WRONG)
 }

@@ -1,13 +1,16 @@
 //! How a verb speaks: one JSON document on stdout, progress as JSON lines on stderr, and its exit codes.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
+use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 
 /// Exit code for arguments that cannot be carried out.
 pub const INPUT_IS_WRONG: u8 = 2;
+/// Exit code if nobody reads the output any more: a shell reports it for a program that SIGPIPE ended.
+pub const BROKEN_PIPE: u8 = 128 + 13;
 
 /// Print one document as a single line of JSON on stdout.
 pub fn print_document(value: &impl Serialize) -> anyhow::Result<()> {
@@ -25,8 +28,13 @@ pub fn print_result(value: &impl Serialize, as_json: bool) -> anyhow::Result<()>
 /// Print a line. A reader that has gone away is an error like any other, not a panic.
 pub fn print_line(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
-    writeln!(std::io::stdout(), "{text}")
-        .map_err(|error| anyhow::anyhow!("cannot write to stdout: {error}"))
+    writeln!(std::io::stdout(), "{text}").context("cannot write to stdout")
+}
+
+/// Print a line on stderr. Unlike `eprintln!` it does not panic if nobody reads it.
+pub fn print_complaint(text: impl Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// A document as indented lines of `name: value`.

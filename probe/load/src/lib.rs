@@ -106,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ExitCode::from(INTERRUPTED)
     } else if document.requests.completed == 0 {
         let reason = text::no_reply(&document);
-        eprintln!("{}: {reason}", usage::own_name());
+        output::print_complaint(format_args!("{}: {reason}", usage::own_name()));
         ExitCode::from(NO_REPLY)
     } else {
         ExitCode::SUCCESS

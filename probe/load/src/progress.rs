@@ -64,7 +64,7 @@ impl Progress {
             next = next.max(now + INTERVAL - 10 * MILLISECOND);
         }
         if matches!(self.reader, ProgressReader::Person) {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 

@@ -230,7 +230,7 @@ fn carry_out(
         );
         let (status, reason) =
             failed.unwrap_or_else(|error| (program::OWN_FAILURE, format!("{error:#}")));
-        eprintln!("nearmetal-probe at: {reason}");
+        output::print_complaint(format_args!("nearmetal-probe at: {reason}"));
         std::process::exit(status.into());
     };
     drop((stdout_writer, stderr_writer, gate_writer));

@@ -14,6 +14,7 @@ use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 use crate::credentials::{self, Kept, Owner};
 use crate::program::{OWN_FAILURE, Program, User};
 use crate::tap::{self, TapName};
+use ground::output;
 use ground::place::{self, Place, WatchedProcess};
 use ground::process::{self, Signals};
 
@@ -84,7 +85,7 @@ pub(crate) fn parse_variable(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let status = launch_program(args).unwrap_or_else(|error| {
-        eprintln!("nearmetal-probe launch: {error:#}");
+        output::print_complaint(format_args!("nearmetal-probe launch: {error:#}"));
         OWN_FAILURE
     });
     Ok(ExitCode::from(status))
@@ -309,7 +310,7 @@ impl Errand {
             program.run_as(&find_user(name)?);
         }
         let (status, reason) = program.execute();
-        eprintln!("nearmetal-probe launch: {reason}");
+        output::print_complaint(format_args!("nearmetal-probe launch: {reason}"));
         Ok(status)
     }
 

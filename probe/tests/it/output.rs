@@ -1,4 +1,4 @@
-//! What cannot be printed ends a verb with an error of one line: a full disk, and likewise a reader that has gone.
+//! What cannot be printed ends a verb with an error of one line, and quietly if nobody reads it any more.
 
 use std::fs::File;
 use std::process::{Command, Output, Stdio};
@@ -47,4 +47,35 @@ fn a_server_that_cannot_print_its_report_says_so() {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("cannot write to stdout"), "{told}");
+}
+
+#[test]
+fn a_verb_without_a_reader_ends_quietly_as_sigpipe_would_end_it() {
+    let unread = || rustix::pipe::pipe().unwrap().1;
+    for line in ["schema load.v1", "facts", "sample --interval 10ms"] {
+        let mut command = probe();
+        command.args(line.split(' ')).stdout(unread());
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(
+            (output.status.code(), text(&output.stderr)),
+            (Some(141), String::new()),
+            "{line}"
+        );
+        assert_eq!(
+            command
+                .stdout(unread())
+                .stderr(unread())
+                .status()
+                .unwrap()
+                .code(),
+            Some(141),
+            "{line}"
+        );
+    }
+    let status = probe()
+        .arg("frobnicate")
+        .stdout(unread())
+        .stderr(unread())
+        .status();
+    assert_eq!(status.unwrap().code(), Some(2));
 }

@@ -152,10 +152,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let compared = comparison::compare_captures(captures);
             let again = [open(first)?, open(second)?];
             if stop.load(Ordering::Relaxed) {
-                eprintln!(
+                output::print_complaint(format_args!(
                     "{}: interrupted before the two captures were compared; nothing can be told",
                     own_name()
-                );
+                ));
                 return Ok(ExitCode::from(INTERRUPTED));
             }
             capture_pair::side_by_side(&names, again, compared, requests, stop)?

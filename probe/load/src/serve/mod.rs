@@ -101,9 +101,11 @@ fn nothing_seen(with_arrivals: bool) -> Observations {
 
 fn announce_address(args: &Args, address: &str) {
     if args.json {
-        eprintln!("{{\"schema\":\"serve.listening.v1\",\"address\":\"{address}\"}}");
+        output::print_complaint(format_args!(
+            "{{\"schema\":\"serve.listening.v1\",\"address\":\"{address}\"}}"
+        ));
     } else {
-        eprintln!("listening on http://{address}/");
+        output::print_complaint(format_args!("listening on http://{address}/"));
     }
 }
 

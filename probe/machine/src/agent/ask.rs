@@ -15,10 +15,9 @@ use super::handshake::{self, Secret};
 use super::request::{ProgramStart, Request};
 use crate::launch::parse_variable;
 use crate::program::OWN_FAILURE;
+use ground::output::{self, BROKEN_PIPE};
 
 const PIECE: usize = 64 << 10;
-/// As a shell tells that SIGPIPE ended a program: a pipe's reader that goes away is no failure of ours.
-const BROKEN_PIPE: u8 = 128 + 13;
 /// QEMU accepts a connection whether or not its guest does.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -49,7 +48,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let status = ask_agent(args).unwrap_or_else(|error| {
-        eprintln!("nearmetal-probe ask: {error:#}");
+        output::print_complaint(format_args!("nearmetal-probe ask: {error:#}"));
         OWN_FAILURE
     });
     Ok(ExitCode::from(status))

@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Ok((connection, _)) => in_a_process_of_its_own(connection, &args.secret),
             // Out of descriptors or memory: those who were refused ask again.
             Err(error) => {
-                eprintln!("nearmetal-agent: cannot accept: {error}");
+                output::print_complaint(format_args!("nearmetal-agent: cannot accept: {error}"));
                 thread::sleep(PAUSE);
             }
         }
@@ -95,10 +95,10 @@ fn in_a_process_of_its_own(connection: TcpStream, secret: &Path) {
             let ended = Secret::read(secret)
                 .and_then(|secret| session::serve_connection(connection, &secret));
             if let Err(error) = &ended {
-                eprintln!("nearmetal-agent: {error:#}");
+                output::print_complaint(format_args!("nearmetal-agent: {error:#}"));
             }
             std::process::exit(i32::from(ended.is_err()));
         }
-        Err(error) => eprintln!("nearmetal-agent: {error:#}"),
+        Err(error) => output::print_complaint(format_args!("nearmetal-agent: {error:#}")),
     }
 }

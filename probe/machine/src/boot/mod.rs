@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use ground::output;
 
 mod agent;
 mod disk;
@@ -39,7 +40,7 @@ pub fn is_asked_for() -> bool {
 /// Boot, or say on the console why not and power off.
 pub fn run() -> ExitCode {
     let Err(error) = boot_machine();
-    eprintln!("nearmetal: boot failed: {error:#}");
+    output::print_complaint(format_args!("nearmetal: boot failed: {error:#}"));
     thread::sleep(LAST_WORDS);
     let _ = fs::write("/proc/sysrq-trigger", "o");
     thread::sleep(Duration::from_secs(10));

@@ -83,7 +83,7 @@ fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
         Version::Second => second::set_apart(kernel, there, &kept)?,
     };
     for one in refused {
-        eprintln!("{}: {}", one.what, one.why);
+        output::print_complaint(format_args!("{}: {}", one.what, one.why));
     }
     survey::list_groups(kernel, &kept)
 }
