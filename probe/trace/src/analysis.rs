@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::capture::Taker;
 use super::connection::{Connection, PassOutcome, Protocol};
 use super::counts::Counts;
+use super::document::{Options, Protocols};
 use super::findings::Findings;
 use super::foreign::{Foreign, Strangers};
 use super::hosts::Hosts;
@@ -27,21 +28,10 @@ pub struct Sums {
     pub connections: u64,
     /// Forgotten while they were open, because there were too many.
     pub evicted: u64,
-    pub http: u64,
-    pub tls: u64,
-    pub other: u64,
-    pub unknown: u64,
-    pub nothing: u64,
-    /// Connections of which the handshake was seen from both ends.
-    pub handshakes: u64,
-    pub without_mss: u64,
-    pub timestamps: u64,
-    pub selective: u64,
-    pub window_scale: u64,
+    pub protocols: Protocols,
+    pub options: Options,
     /// Packets that are earlier than the one before them of their connection.
     pub backward: u64,
-    /// Packets whose options were not captured whole.
-    pub cut_options: u64,
 }
 
 /// A segment, and whose it is.
@@ -220,7 +210,7 @@ impl Analysis {
             Err(foreign) => return self.ignore_packet(*foreign),
         };
         let DissectedPacket { key, from, segment } = dissected;
-        self.sums.cut_options += u64::from(segment.lacks_options());
+        self.sums.options.cut_packets += u64::from(segment.lacks_options());
         let place = match self.recent {
             Some((recent, place)) if recent == *key => Some(place),
             _ => self.table.find_connection(key),
@@ -283,18 +273,18 @@ impl Analysis {
         sums.server
             .add(&connection.ways.get(connection.client.other_end()).counts);
         match connection.protocol_name() {
-            Protocol::Http => sums.http += 1,
-            Protocol::Tls => sums.tls += 1,
-            Protocol::Other => sums.other += 1,
-            Protocol::Unknown => sums.unknown += 1,
-            Protocol::Nothing => sums.nothing += 1,
+            Protocol::Http => sums.protocols.http += 1,
+            Protocol::Tls => sums.protocols.tls += 1,
+            Protocol::Other => sums.protocols.other += 1,
+            Protocol::Unknown => sums.protocols.unknown += 1,
+            Protocol::Nothing => sums.protocols.nothing += 1,
         }
-        sums.without_mss += u64::from(!connection.knows_mss);
+        sums.options.mss_assumed += u64::from(!connection.knows_mss);
         if let Some(agreed) = connection.agreed_offer() {
-            sums.handshakes += 1;
-            sums.timestamps += u64::from(agreed.timestamps);
-            sums.selective += u64::from(agreed.selective);
-            sums.window_scale += u64::from(agreed.window_scale);
+            sums.options.known += 1;
+            sums.options.timestamps += u64::from(agreed.timestamps);
+            sums.options.selective_acks += u64::from(agreed.selective);
+            sums.options.window_scale += u64::from(agreed.window_scale);
         }
     }
 

@@ -203,8 +203,8 @@ fn seen_at_both<S: Source>(own: &mut Reading<S>, other: &mut Reading<S>, kind: K
         Kind::Response => reading.analysis.sums.server,
     };
     let arrived = counts(other);
-    let mut side = compose::compose_side(&counts(own), &mut own.analysis.gathered.shapes, kind);
-    side.reordered = arrived.reordered;
-    side.duplicates = arrived.duplicates;
+    let mut side = compose::compose_side(counts(own), &mut own.analysis.gathered.shapes, kind);
+    side.counts.reordered = arrived.reordered;
+    side.counts.duplicates = arrived.duplicates;
     side
 }

@@ -6,9 +6,7 @@ use super::analysis::{Analysis, Sums};
 use super::capture::Capture;
 use super::counts::Counts;
 use super::distributions::Distributions;
-use super::document::{
-    CaptureDocument, Document, Options, Protocols, Side, SizeBucket, WritesDocument,
-};
+use super::document::{CaptureDocument, Document, Side, SizeBucket, WritesDocument};
 use super::head::Kind;
 use super::join_document::JoinDocument;
 use super::shapes::Shapes;
@@ -16,28 +14,13 @@ use super::source::Source;
 use super::{link, warnings};
 
 /// What is told of one side, from what was counted of it.
-pub fn compose_side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
+pub fn compose_side(counts: Counts, shapes: &mut Shapes, kind: Kind) -> Side {
     let sizes = shapes.sizes_mut(kind).list_buckets();
     let sizes = sizes.map(|(from, to, count)| SizeBucket { from, to, count });
     let sizes = sizes.collect();
     let inferred = shapes.writes_mut(kind).infer_writes();
     Side {
-        packets: counts.packets,
-        payload_bytes: counts.bytes,
-        segments: counts.segments,
-        retransmitted: counts.retransmitted,
-        spurious: counts.spurious,
-        reordered: counts.reordered,
-        duplicates: counts.duplicates,
-        coalesced: counts.coalesced,
-        keep_alives: counts.keep_alives,
-        zero_windows: counts.zero_windows,
-        acks: counts.acks,
-        duplicate_acks: counts.duplicate_acks,
-        selective_acks: counts.selective_acks,
-        repeated_controls: counts.repeated_controls,
-        resets: counts.resets,
-        missed_bytes: counts.missed_bytes,
+        counts,
         sizes,
         writes: inferred.map(|inferred| WritesDocument {
             size: inferred.size,
@@ -76,12 +59,12 @@ pub fn compose_capture<S: Source>(
         problem: facts.problem.clone(),
         end,
         client: compose_side(
-            &analysis.sums.client,
+            analysis.sums.client,
             &mut analysis.gathered.shapes,
             Kind::Request,
         ),
         server: compose_side(
-            &analysis.sums.server,
+            analysis.sums.server,
             &mut analysis.gathered.shapes,
             Kind::Response,
         ),
@@ -110,21 +93,8 @@ pub fn compose_document(
         client,
         server,
         each_request: requests.summarize_all(),
-        protocols: Protocols {
-            http: sums.http,
-            tls: sums.tls,
-            other: sums.other,
-            unknown: sums.unknown,
-            nothing: sums.nothing,
-        },
-        options: Options {
-            known: sums.handshakes,
-            timestamps: sums.timestamps,
-            selective_acks: sums.selective,
-            window_scale: sums.window_scale,
-            mss_assumed: sums.without_mss,
-            cut_packets: sums.cut_options,
-        },
+        protocols: sums.protocols,
+        options: sums.options,
         ignored,
         evicted: sums.evicted,
         joined,

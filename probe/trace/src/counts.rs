@@ -1,29 +1,42 @@
 //! What one end of connections sent, counted.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::tally::{PlacedSegment, Sight};
 use super::tcp::{self, Segment};
 
 /// Counts of what one end sent. Segments are those with payload, unless it says otherwise.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct Counts {
+    /// Of TCP, with payload or not.
     pub packets: u64,
-    pub bytes: u64,
+    pub payload_bytes: u64,
     pub segments: u64,
+    /// With bytes that were sent before, whether or not the capture saw them then; spurious ones included.
     pub retransmitted: u64,
+    /// Of those, the ones known to have been needless.
     pub spurious: u64,
+    /// Overtaken by what was sent later, and not sent before.
     pub reordered: u64,
+    /// The same packet captured once more, acknowledgements included.
     pub duplicates: u64,
+    /// With more payload than fits into the negotiated MSS less the options; retransmissions are left out.
     pub coalesced: u64,
+    /// One byte sent again, or none, to hear whether the other end is there, or takes more.
     pub keep_alives: u64,
-    /// That say that no more can be taken for now.
+    /// Packets by which it says that it takes no more for now, because its program does not read.
     pub zero_windows: u64,
+    /// Acknowledgements with nothing else.
     pub acks: u64,
     pub duplicate_acks: u64,
+    /// With SACK blocks.
     pub selective_acks: u64,
-    /// SYN and FIN that carry nothing, sent again.
+    /// SYN and FIN without payload, sent again.
     pub repeated_controls: u64,
+    /// Packets by which it breaks a connection off, or refuses one.
     pub resets: u64,
-    /// Bytes that the other end has acknowledged and the capture missed.
+    /// Acknowledged by the other end, and not in the capture.
     pub missed_bytes: u64,
 }
 
@@ -32,7 +45,7 @@ impl Counts {
     #[inline(always)]
     pub fn next(&mut self, length: u32, is_coalesced: bool) {
         self.packets += 1;
-        self.bytes += u64::from(length);
+        self.payload_bytes += u64::from(length);
         self.segments += 1;
         self.coalesced += u64::from(is_coalesced);
     }
@@ -70,7 +83,7 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         let pairs = [
             (&mut self.packets, other.packets),
-            (&mut self.bytes, other.bytes),
+            (&mut self.payload_bytes, other.payload_bytes),
             (&mut self.segments, other.segments),
             (&mut self.retransmitted, other.retransmitted),
             (&mut self.spurious, other.spurious),

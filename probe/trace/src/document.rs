@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::counts::Counts;
 use super::distributions::Spreads;
 use super::join_document::JoinDocument;
 use super::packet::Time;
@@ -88,35 +89,8 @@ pub struct CaptureDocument {
 /// What one side sent. A segment is a packet with payload.
 #[derive(Clone, Serialize, JsonSchema)]
 pub struct Side {
-    /// Of TCP, with payload or not.
-    pub packets: u64,
-    pub payload_bytes: u64,
-    pub segments: u64,
-    /// With bytes that were sent before, whether or not the capture saw them then; spurious ones included.
-    pub retransmitted: u64,
-    /// Of those, the ones known to have been needless.
-    pub spurious: u64,
-    /// Overtaken by what was sent later, and not sent before.
-    pub reordered: u64,
-    /// The same packet captured once more, acknowledgements included.
-    pub duplicates: u64,
-    /// With more payload than fits into the negotiated MSS less the options; retransmissions are left out.
-    pub coalesced: u64,
-    /// One byte sent again, or none, to hear whether the other end is there, or takes more.
-    pub keep_alives: u64,
-    /// Packets by which it says that it takes no more for now, because its program does not read.
-    pub zero_windows: u64,
-    /// Acknowledgements with nothing else.
-    pub acks: u64,
-    pub duplicate_acks: u64,
-    /// With SACK blocks.
-    pub selective_acks: u64,
-    /// SYN and FIN without payload, sent again.
-    pub repeated_controls: u64,
-    /// Packets by which it breaks a connection off, or refuses one.
-    pub resets: u64,
-    /// Acknowledged by the other end, and not in the capture.
-    pub missed_bytes: u64,
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Segments by payload, the repeated ones left out.
     pub sizes: Vec<SizeBucket>,
     /// Small writes, as sizes of segments suggest them; null where nothing does.
@@ -142,7 +116,7 @@ pub struct WritesDocument {
 }
 
 /// Connections by what they carry.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct Protocols {
     pub http: u64,
     /// Encrypted, and so not looked into.
@@ -155,7 +129,7 @@ pub struct Protocols {
 }
 
 /// Connections by what both SYNs offer.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct Options {
     /// Connections of which both SYNs were captured.
     pub known: u64,

@@ -97,7 +97,7 @@ pub fn trace_both(first: &[u8], second: &[u8]) -> Document {
 /// What holds of every document.
 fn require_sane(document: anyhow::Result<Document>) -> Document {
     let document = document.expect("nothing is written that could fail");
-    for side in [&document.client, &document.server] {
+    for side in [&document.client.counts, &document.server.counts] {
         let odd = side.retransmitted + side.coalesced;
         assert!(odd <= side.segments, "{odd} of {}", side.segments);
         let asking = side.keep_alives + side.acks;
@@ -109,7 +109,7 @@ fn require_sane(document: anyhow::Result<Document>) -> Document {
     assert_eq!(document.packets, carried);
     assert!(document.requests >= document.unanswered);
     if let Some(joined) = &document.joined {
-        for way in [&joined.there, &joined.back] {
+        for way in [&joined.there.fates, &joined.back.fates] {
             assert!(
                 way.reordered + way.reordered_bare + way.duplicated + way.unsent <= way.arrived
             );

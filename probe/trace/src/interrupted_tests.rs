@@ -95,7 +95,7 @@ fn what_was_read_of_one_alone_is_neither_lost_nor_never_sent() {
     for enough in [[Some(1 << 20), None], [None, Some(100 << 10)]] {
         let document = trace_interrupted(&ends, enough);
         let joined = document.joined.unwrap();
-        for way in [&joined.there, &joined.back] {
+        for way in [&joined.there.fates, &joined.back.fates] {
             assert_eq!((way.lost, way.lost_bare, way.unsent), (0, 0, 0));
             assert!(way.arrived > 50 && way.left <= way.arrived + way.unsettled);
         }
@@ -108,7 +108,7 @@ fn what_was_read_of_one_alone_is_neither_lost_nor_never_sent() {
         let apart = client.last_ns.unwrap().abs_diff(server.last_ns.unwrap());
         assert!(apart <= PAUSE, "{apart}");
         for capture in [client, server] {
-            let told = capture.client.packets + capture.server.packets;
+            let told = capture.client.counts.packets + capture.server.counts.packets;
             assert_eq!(told, capture.packets);
             let problem = capture.problem.as_deref().unwrap();
             assert!(problem.contains("interrupted, at byte"), "{problem}");

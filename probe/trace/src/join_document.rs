@@ -49,23 +49,8 @@ pub struct JoinDocument {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Between")]
 pub struct BetweenEnds {
-    /// As seen at the sender's end while the other capture was running, or seen to arrive; super-segments count once.
-    pub left: u64,
-    /// As seen at the receiver's end while the other capture was running, or seen to leave.
-    pub arrived: u64,
-    /// Segments with payload, as large as the wire carries them.
-    pub lost: u64,
-    /// Packets without payload: acknowledgements, SYN, FIN.
-    pub lost_bare: u64,
-    /// Overtaken between the captures, with payload and without.
-    pub reordered: u64,
-    pub reordered_bare: u64,
-    /// Arrived twice.
-    pub duplicated: u64,
-    /// Arrived, but the capture at the sender's end missed them.
-    pub unsent: u64,
-    /// Of what left or arrived while both captures were running: too near to the begin or the end of it to tell.
-    pub unsettled: u64,
+    #[serde(flatten)]
+    pub fates: Fates,
     /// From leaving to arriving, by the compared clocks.
     pub delay_ns: Summary,
 }
@@ -83,15 +68,7 @@ pub struct JoinSpreads<T> {
 impl BetweenEnds {
     pub fn from_fates((fates, delays): &(Fates, Durations)) -> BetweenEnds {
         BetweenEnds {
-            left: fates.left,
-            arrived: fates.arrived,
-            lost: fates.lost,
-            lost_bare: fates.lost_bare,
-            reordered: fates.reordered,
-            reordered_bare: fates.reordered_bare,
-            duplicated: fates.duplicated,
-            unsent: fates.unsent,
-            unsettled: fates.unsettled,
+            fates: *fates,
             delay_ns: delays.summarize_durations(),
         }
     }

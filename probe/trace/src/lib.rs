@@ -265,12 +265,12 @@ fn read_by<S: Source>(
     )];
     let sides = (
         compose::compose_side(
-            &analysis.sums.client,
+            analysis.sums.client,
             &mut analysis.gathered.shapes,
             Kind::Request,
         ),
         compose::compose_side(
-            &analysis.sums.server,
+            analysis.sums.server,
             &mut analysis.gathered.shapes,
             Kind::Response,
         ),

@@ -7,6 +7,7 @@ use super::exchange::spans::{Handshake, Phases};
 use super::exchange::{Exchange, Message};
 use super::key::{ConnectionEnd, Key};
 use super::packet::Time;
+use super::tally::Tally;
 use super::times::known_time;
 
 /// An exchange, with what its connection adds.
@@ -122,17 +123,10 @@ fn packet_numbers(first: u32, message: &Message) -> (u32, u32) {
 }
 
 fn describe_carried(message: &Message) -> CarriedContent {
-    let tally = &message.tally;
     CarriedContent {
         bytes: message.byte_count(),
         head: (message.head > 0).then_some(message.head),
-        segments: tally.segments,
-        retransmitted: tally.retransmitted,
-        spurious: tally.spurious,
-        reordered: tally.reordered,
-        duplicates: tally.duplicates,
-        coalesced: tally.coalesced,
-        acks: tally.acks,
+        tally: message.tally,
     }
 }
 
@@ -253,13 +247,6 @@ pub struct CarriedContent {
     pub bytes: u64,
     /// Null when its end was not captured.
     pub head: Option<u32>,
-    /// That brought bytes for the first time; one that brings bytes of two messages counts for both.
-    pub segments: u32,
-    pub retransmitted: u32,
-    pub spurious: u32,
-    pub reordered: u32,
-    pub duplicates: u32,
-    pub coalesced: u32,
-    /// Sent by the other end, with nothing else in them, while this was its last message.
-    pub acks: u32,
+    #[serde(flatten)]
+    pub tally: Tally,
 }

@@ -1,5 +1,8 @@
 //! What is counted of each message, by what each segment is.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// What a segment with payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
@@ -29,16 +32,16 @@ pub struct PlacedSegment {
 }
 
 /// What was seen of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
-    /// Segments that brought bytes of it for the first time.
+    /// That brought bytes for the first time; one that brings bytes of two messages counts for both.
     pub segments: u32,
     pub retransmitted: u32,
     pub spurious: u32,
     pub reordered: u32,
     pub duplicates: u32,
     pub coalesced: u32,
-    /// Segments of the other end that carry nothing but an acknowledgement, while this was the last message.
+    /// Sent by the other end, with nothing else in them, while this was its last message.
     pub acks: u32,
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::capture::NO_FORMAT;
 use super::document::{CaptureDocument, Document, Side};
-use super::join_document::{BetweenEnds, JoinDocument};
+use super::fates::Fates;
+use super::join_document::JoinDocument;
 use ground::figures::{format_bytes, format_count, format_duration};
 use ground::layout::wrap_text;
 use ground::statistics::Summary;
@@ -107,22 +108,22 @@ fn write_sides(text: &mut String, client: &Side, server: &Side) {
         "sent by", "clients", "servers"
     );
     let rows: [(&str, Count); 14] = [
-        ("segments with payload", |side| side.segments),
-        ("bytes of payload", |side| side.payload_bytes),
-        ("retransmitted", |side| side.retransmitted),
-        ("  of those spurious", |side| side.spurious),
-        ("reordered", |side| side.reordered),
-        ("captured twice", |side| side.duplicates),
-        ("coalesced", |side| side.coalesced),
+        ("segments with payload", |side| side.counts.segments),
+        ("bytes of payload", |side| side.counts.payload_bytes),
+        ("retransmitted", |side| side.counts.retransmitted),
+        ("  of those spurious", |side| side.counts.spurious),
+        ("reordered", |side| side.counts.reordered),
+        ("captured twice", |side| side.counts.duplicates),
+        ("coalesced", |side| side.counts.coalesced),
         ("writes joined", |side| {
             side.writes.as_ref().map_or(0, |writes| writes.joined)
         }),
-        ("acknowledgements alone", |side| side.acks),
-        ("  of those duplicate", |side| side.duplicate_acks),
-        ("keep-alives and probes", |side| side.keep_alives),
-        ("zero windows", |side| side.zero_windows),
-        ("SYN or FIN repeated", |side| side.repeated_controls),
-        ("resets", |side| side.resets),
+        ("acknowledgements alone", |side| side.counts.acks),
+        ("  of those duplicate", |side| side.counts.duplicate_acks),
+        ("keep-alives and probes", |side| side.counts.keep_alives),
+        ("zero windows", |side| side.counts.zero_windows),
+        ("SYN or FIN repeated", |side| side.counts.repeated_controls),
+        ("resets", |side| side.counts.resets),
     ];
     for (name, of) in rows {
         let (client, server) = (format_count(of(client)), format_count(of(server)));
@@ -199,8 +200,8 @@ fn write_between(text: &mut String, joined: &JoinDocument, second_end: &str) {
     ];
     for (name, of) in rows {
         let (there, back) = (
-            format_count(of(&joined.there)),
-            format_count(of(&joined.back)),
+            format_count(of(&joined.there.fates)),
+            format_count(of(&joined.back.fates)),
         );
         let _ = writeln!(text, "  {name:<24}{there:>14}{back:>14}");
     }
@@ -223,7 +224,7 @@ fn write_between(text: &mut String, joined: &JoinDocument, second_end: &str) {
 }
 
 /// One of the counts of a way between two captures.
-type BetweenCount = fn(&BetweenEnds) -> u64;
+type BetweenCount = fn(&Fates) -> u64;
 
 fn write_row(text: &mut String, name: &str, summary: &Summary, show: fn(u64) -> String) {
     let values = [summary.p50, summary.p90, summary.p99, summary.max];

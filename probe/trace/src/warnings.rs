@@ -66,7 +66,7 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
                 if capture.backward_packets == 1 { "is" } else { "are" },
             ));
         }
-        let missed = capture.client.missed_bytes + capture.server.missed_bytes;
+        let missed = capture.client.counts.missed_bytes + capture.server.counts.missed_bytes;
         if missed > 0 {
             let why = match warn_hidden(document) {
                 None if capture.backward_packets > 0 => {
@@ -84,8 +84,8 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
                 }
             ));
         }
-        let segments = capture.client.segments + capture.server.segments;
-        let duplicates = capture.client.duplicates + capture.server.duplicates;
+        let segments = capture.client.counts.segments + capture.server.counts.segments;
+        let duplicates = capture.client.counts.duplicates + capture.server.counts.duplicates;
         if duplicates * 4 > segments && segments > 0 {
             warnings.push(format!(
                 "{file}: {duplicates} packets were captured twice, as where two interfaces of one path are listened to; capture one of them"
@@ -177,7 +177,8 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
             document.evicted
         ));
     }
-    if document.options.mss_assumed > 0 && document.client.coalesced + document.server.coalesced > 0
+    if document.options.mss_assumed > 0
+        && document.client.counts.coalesced + document.server.counts.coalesced > 0
     {
         warnings.push(format!(
             "no SYN with its options was captured of {}: what counts as coalesced there assumes the MSS of Ethernet",

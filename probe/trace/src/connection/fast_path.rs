@@ -88,7 +88,7 @@ impl Connection {
         self.catch_up();
         let way = self.ways.of_end(from);
         way.counts.packets += 1;
-        way.counts.bytes += u64::from(segment.length);
+        way.counts.payload_bytes += u64::from(segment.length);
         if segment.length > 0 {
             self.strides.of_end(from).passed.time = segment.time;
         }

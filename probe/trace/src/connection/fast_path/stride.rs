@@ -262,7 +262,7 @@ impl Connection {
         let (segments, coalesced) = (passed.segments, passed.coalesced);
         (passed.segments, passed.coalesced) = (0, 0);
         way.counts.packets += u64::from(segments);
-        way.counts.bytes += u64::from(bytes);
+        way.counts.payload_bytes += u64::from(bytes);
         way.counts.segments += u64::from(segments);
         way.counts.coalesced += u64::from(coalesced);
         way.reader.miss_bytes(u64::from(bytes));
