@@ -4,6 +4,7 @@ pub mod band;
 pub mod chunked;
 pub mod clock;
 pub mod figures;
+pub mod interface;
 pub mod interrupt;
 pub mod kernel;
 pub mod layout;

@@ -6,7 +6,6 @@ pub mod awake;
 pub mod boot;
 mod credentials;
 pub mod hold;
-mod interface;
 pub mod launch;
 pub mod link;
 mod program;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 
+use ground::interface;
 use ground::place::in_netns;
 
 /// A TAP by the namespace it lives in and its name there, written `NETNS_PATH:IFNAME`.
@@ -74,17 +75,9 @@ pub fn attach(
             descriptor => OwnedFd::from_raw_fd(descriptor),
         }
     };
-    // SAFETY: all zeroes is a valid ifreq; the name fits with its terminator, as is_interface_name saw to.
+    // SAFETY: the kernel reads and writes an ifreq.
     unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        for (to, from) in request
-            .ifr_name
-            .iter_mut()
-            .take(libc::IFNAMSIZ - 1)
-            .zip(interface.bytes())
-        {
-            *to = from as libc::c_char;
-        }
+        let mut request = interface::build_request(interface);
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
         if libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &request) == -1 {
             return Err(std::io::Error::last_os_error().into());

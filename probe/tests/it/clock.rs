@@ -1,6 +1,5 @@
 //! `clock` between two processes that share one clock, where the truth is known: an offset of nothing.
 
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Stdio};
 
@@ -18,10 +17,7 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.as_mut().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let line = first_line(process.stdout.as_mut().unwrap());
         let ready: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(ready["schema"], "clock.serve.v1");
         (

@@ -1,8 +1,7 @@
 //! `hold`: machines that are made, and that leave nothing behind.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::support::*;
 
@@ -166,21 +165,13 @@ fn the_machine_dies_with_the_caller() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let line = first_line(&mut caller);
+    let line = first_line(caller.stdout.as_mut().unwrap());
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
     let pid = i32::try_from(ready["pid"].as_i64().unwrap()).unwrap();
     assert!(is_running(pid));
     caller.kill().unwrap();
     caller.wait().unwrap();
     eventually("the first process is gone", || !is_running(pid));
-}
-
-/// What it says when it is ready.
-fn first_line(process: &mut Child) -> String {
-    let mut line = String::new();
-    let stdout = process.stdout.as_mut().expect("its output is a pipe");
-    BufReader::new(stdout).read_line(&mut line).unwrap();
-    line
 }
 
 #[test]
@@ -215,7 +206,7 @@ fn it_has_the_ordinary_priority() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    first_line(&mut hold);
+    first_line(hold.stdout.as_mut().unwrap());
     let stat = fs::read_to_string(format!("/proc/{}/stat", hold.id())).unwrap();
     hold.kill().unwrap();
     hold.wait().unwrap();
@@ -230,7 +221,7 @@ fn it_ends_when_its_input_does() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let line = first_line(&mut hold);
+    let line = first_line(hold.stdout.as_mut().unwrap());
     assert!(line.contains("hold.v1"), "{line}");
     assert_eq!(hold.try_wait().unwrap(), None);
     drop(hold.stdin.take());

@@ -1,7 +1,6 @@
 //! `launch` against real processes, control groups and namespaces.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::support::*;
@@ -136,10 +135,7 @@ fn dies_with_parent(options: &str) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(parent.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let line = first_line(parent.stdout.as_mut().unwrap());
     let program: i32 = line.trim().parse().unwrap();
     let sleeps = || {
         fs::read_to_string(format!("/proc/{program}/comm")).is_ok_and(|name| name.trim() == "sleep")

@@ -430,10 +430,7 @@ fn ipv6_works_where_the_host_has_it() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(serve.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    first_line(serve.stderr.take().unwrap());
     let address = format!("[::1]:{port}").parse().unwrap();
     let kept = load(address, &["--requests", "10"]);
     let new: Vec<_> = engines()

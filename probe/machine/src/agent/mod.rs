@@ -14,8 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::interface;
-use ground::{output, process};
+use ground::{interface, output, process};
 
 pub mod ask;
 mod files;

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, bail};
 
 use super::words::{WantedInterface, Words};
-use crate::interface::bring_up;
+use ground::interface::bring_up;
 use ground::netlink::requests::{Index, Netlink};
 
 const INTERFACES: &str = "/sys/class/net";

@@ -13,10 +13,9 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::interface;
-use ground::output;
 use ground::place::{self, Place, WatchedProcess};
 use ground::process::{self, Signals};
+use ground::{interface, output};
 
 mod filesystem;
 

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::interface;
 use crate::tap::{self, TapName};
 use ground::place::in_netns;
-use ground::{interrupt, output, units};
+use ground::{interface, interrupt, output, units};
 
 mod direction;
 mod document;

@@ -2,13 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
 
-pub fn probe() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_nearmetal-probe"))
-}
+pub use crate::support::{first_line, probe};
 
 /// Both ways to the kernel, where new connections are asked for; io_uring only where the kernel has it.
 pub fn engines() -> Vec<&'static str> {
@@ -127,10 +125,7 @@ impl Serve {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let line = first_line(child.stderr.take().unwrap());
         let listening: Value = serde_json::from_str(&line).unwrap();
         Self {
             address: listening["address"].as_str().unwrap().parse().unwrap(),
@@ -140,8 +135,7 @@ impl Serve {
     }
 
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: the child has not been waited for, so its number is its own.
-        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+        crate::support::send(self.child.id(), signal);
     }
 
     /// What it saw since the last report.

@@ -1,7 +1,7 @@
 //! What the tests of several verbs need: the probe, root's rights, and namespaces and machines that vanish with the test.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -19,6 +19,13 @@ pub fn run(arguments: &[&str]) -> Output {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The first line that a program writes.
+pub fn first_line(stream: impl Read) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
 }
 
 /// The one JSON document on stdout.
@@ -163,10 +170,7 @@ impl Held {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.as_mut().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let line = first_line(process.stdout.as_mut().unwrap());
         let ready: serde_json::Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("hold said '{line}'"));
         assert_eq!(ready["schema"], "hold.v1");

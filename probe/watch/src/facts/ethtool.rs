@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::Context;
+use ground::interface;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -108,15 +109,7 @@ impl Ethtool {
         question[..first.len()].copy_from_slice(first);
         // SAFETY: the kernel writes as much as the structure that the command names, which is what the caller made room for.
         let answered = unsafe {
-            let mut request: libc::ifreq = std::mem::zeroed();
-            for (to, from) in request
-                .ifr_name
-                .iter_mut()
-                .take(libc::IFNAMSIZ - 1)
-                .zip(interface.bytes())
-            {
-                *to = from as libc::c_char;
-            }
+            let mut request = interface::build_request(interface);
             request.ifr_ifru.ifru_data = question.as_mut_ptr().cast();
             libc::ioctl(self.0.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) == 0
         };
