@@ -1,4 +1,4 @@
-//! The one clock of the generator: CLOCK_MONOTONIC in nanoseconds, which never goes back and never lies before 0.
+//! The one clock of all that measures: CLOCK_MONOTONIC in nanoseconds, which never goes back and never lies before 0.
 
 use crate::timing;
 

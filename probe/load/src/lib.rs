@@ -1,4 +1,4 @@
-//! `load`: HTTP requests in a closed loop, an open loop or a ramp, every phase of each measured.
+//! `load`: HTTP requests in a closed loop, an open loop or a ramp, every phase of each measured; and `serve`, which answers.
 
 mod arguments;
 mod document;
