@@ -6,6 +6,7 @@ was drawn before is not drawn again: most tests write reports of the same few ru
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import Self
 import pytest
 
 from nearmetal.report import write
-from nearmetal.report.drawing import Begun, Picture, Spec, draw_picture, draw_svg
+from nearmetal.report.drawing import Begun, Picture, Spec, Undrawn, draw_picture, draw_svg
 from tests.one_picture import OnePicture
 
 
@@ -30,7 +31,7 @@ class Here:
         pass
 
     def begin_drawing(self, spec: Spec, png: bool) -> Begun:
-        begun = Begun()
+        begun = Future[Picture | Undrawn]()
         begun.set_result(_draw(json.dumps(dict(spec)), png))
         return begun
 

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.system.collection import without_collection
 
 if TYPE_CHECKING:
+    from nearmetal.model import TrialRecord
     from nearmetal.report.reading import ReportInput
-    from nearmetal.report.tidy import Name
+    from nearmetal.report.tidy import TidyTable
+    from nearmetal.store.manifest import Manifest
 
 Kind = Literal["polars", "pandas", "rows"]
 
@@ -34,15 +37,19 @@ class Run:
 
     def trials(self, kind: Kind | None = None) -> Any:
         """A row for each value that a trial measured; one without a value for a trial that measured none."""
-        return self._make_table("trials", kind)
+        from nearmetal.report.tidy import tabulate_trials
+
+        with without_collection():
+            manifest, records, _ = self._told
+            return _convert_table(tabulate_trials(manifest.plan, records), kind)
 
     def blocks(self, kind: Kind | None = None) -> Any:
         """A row for each block of each contrast: what both sides gave there, repeats averaged."""
-        return self._make_table("blocks", kind)
+        return self._conclude("blocks", kind)
 
     def contrasts(self, kind: Kind | None = None) -> Any:
         """A row for each contrast: estimate, interval, verdict."""
-        return self._make_table("contrasts", kind)
+        return self._conclude("contrasts", kind)
 
     def chart(self, name: str) -> dict[str, Any]:
         """The Vega-Lite specification of a picture of the report, by its file's name without ending.
@@ -56,7 +63,7 @@ class Run:
     def artifact(self, path: str) -> bytes:
         """A file that a trial left, by its path in the run's folder; `trials()` names trials, whose files lie in
         `artifacts/TRIAL/`. BadInput when no trial left it, or when it is not as it was written."""
-        for record in self._read.records:
+        for record in self._told[1]:
             for artifact in record.artifacts:
                 if artifact.path == path:
                     try:
@@ -66,11 +73,17 @@ class Run:
         raise BadInput("no trial of this run left such a file", path, f"look into {self.path}/artifacts")
 
     @cached_property
-    def _read(self) -> "ReportInput":
-        from nearmetal.report.reading import read, without_collection
+    def _told(self) -> "tuple[Manifest, tuple[TrialRecord, ...], tuple[dict[str, Any], ...]]":
+        from nearmetal.store import journal
 
         with without_collection():
-            return read(self._folder)
+            return self._folder.read_manifest(), *journal.read(self._folder.journal)
+
+    @cached_property
+    def _read(self) -> "ReportInput":
+        from nearmetal.report.reading import ReportInput
+
+        return ReportInput.defer(*self._told, self._folder)
 
     @cached_property
     def _charts(self) -> dict[str, dict[str, Any]]:
@@ -83,19 +96,25 @@ class Run:
         ]
         return {picture_name(chart, panel.name): dict(panel.spec) for chart in charts for panel in chart.panels}
 
-    def _make_table(self, name: "Name", kind: Kind | None) -> Any:
-        from nearmetal.report.tidy import find_columns, make_table
+    def _conclude(self, name: Literal["blocks", "contrasts"], kind: Kind | None) -> Any:
+        from nearmetal.report.tidy import make_table
 
-        table = make_table(self._read, name)
-        kind = kind or _find_kind()
-        if kind == "rows":
-            return table.to_dicts()
-        if kind not in get_args(Kind):
-            raise BadInput(f"there is no kind of table {kind!r}", remedy=f"choose one of: {', '.join(get_args(Kind))}")
-        try:
-            return import_module(kind).DataFrame(find_columns(table))
-        except ImportError:
-            raise HostCannot("it is not installed", kind, f"pip install {kind}, or ask for kind='rows'") from None
+        with without_collection():
+            return _convert_table(make_table(self._read, name), kind)
+
+
+def _convert_table(table: "TidyTable", kind: Kind | None) -> Any:
+    from nearmetal.report.tidy import find_columns
+
+    kind = kind or _find_kind()
+    if kind == "rows":
+        return table.to_dicts()
+    if kind not in get_args(Kind):
+        raise BadInput(f"there is no kind of table {kind!r}", remedy=f"choose one of: {', '.join(get_args(Kind))}")
+    try:
+        return import_module(kind).DataFrame(find_columns(table))
+    except ImportError:
+        raise HostCannot("it is not installed", kind, f"pip install {kind}, or ask for kind='rows'") from None
 
 
 def _find_kind() -> Kind:

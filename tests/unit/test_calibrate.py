@@ -375,7 +375,7 @@ def test_its_chapter_has_every_answer_and_other_runs_have_none() -> None:
     kept = tuple(records(of))
     arms = arms_of_study(kept, of.study.design)
     analysis = analyse(of, kept, [], of.plan.primaries, arms)
-    chapter = section.render(ReportInput(of, analysis, kept, RunFolder(Path("r")), arms))
+    chapter = section.render(ReportInput(of, analysis, kept, RunFolder(Path("r")), arms, analysis.cells))
     assert chapter is not None
     assert chapter.lead.startswith("Nothing that is alike was called different")
     answers, smallest = (block for block in chapter.blocks if isinstance(block, Table))

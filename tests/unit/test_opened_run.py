@@ -47,6 +47,14 @@ def test_a_row_stands_for_each_value(run: RunFolder) -> None:
     assert {row["value"] for row in failed} <= {None}
 
 
+def test_trials_are_there_without_an_analysis(run: RunFolder) -> None:
+    opened = nearmetal.open_run(run.path)
+    assert opened.trials("rows")
+    assert "analysis" not in vars(opened._read)
+    assert opened.contrasts("rows")
+    assert "analysis" in vars(opened._read)
+
+
 def test_contrasts_are_those_of_the_report(run: RunFolder) -> None:
     rows = nearmetal.open_run(run.path).contrasts("rows")
     told = read(run).analysis.contrasts

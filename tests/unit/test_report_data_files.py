@@ -24,6 +24,7 @@ def list_children() -> set[int]:
 def test_a_fork_makes_the_same_files(report: ReportInput) -> None:
     before = list_children()
     with DataFilesFork(report) as fork:
+        fork.start()
         assert len(list_children() - before) == 1
         assert fork.collect() == make_data_files(report)
     assert list_children() == before
@@ -34,14 +35,16 @@ def test_what_fails_in_the_fork_is_raised_here(report: ReportInput, monkeypatch:
         raise ZeroDivisionError
 
     monkeypatch.setattr(data_files, "make_data_files", fail)
-    with DataFilesFork(report) as fork, pytest.raises(ZeroDivisionError):
-        fork.collect()
+    with DataFilesFork(report) as fork:
+        fork.start()
+        with pytest.raises(ZeroDivisionError):
+            fork.collect()
 
 
 def test_a_fork_that_is_not_waited_for_is_ended(report: ReportInput) -> None:
     before = list_children()
-    with DataFilesFork(report):
-        pass
+    with DataFilesFork(report) as fork:
+        fork.start()
     assert list_children() == before
 
 
@@ -51,6 +54,7 @@ def test_a_process_with_threads_does_not_fork(report: ReportInput) -> None:
     thread.start()
     try:
         with DataFilesFork(report) as fork:
+            fork.start()
             assert list_children() == before
             assert fork.collect() == make_data_files(report)
     finally:

@@ -38,6 +38,17 @@ def test_of_few_responses_too_those_with_verdicts_are_shown(tmp_path: Path) -> N
     assert found["responses-more"][1]
 
 
+def test_pictures_of_what_was_measured_do_not_wait_for_the_analysis(tmp_path: Path) -> None:
+    report, when = read(plausible_run.make(tmp_path / "run", blocks=2)), list[tuple[str, bool]]()
+
+    def note(name: str) -> None:
+        when.append((name, "analysis" in vars(report)))
+
+    make_sections(report, None, lambda section: note(section.name), lambda: note("others"))
+    assert when[:3] == [("cost", False), ("responses", False), ("others", True)]
+    assert all(is_analysed for _, is_analysed in when[3:])
+
+
 @pytest.mark.parametrize(("blocks", "are_dots"), [(60, True), (61, False)])
 def test_the_caption_tells_what_the_rows_show(blocks: int, are_dots: bool, tmp_path: Path) -> None:
     """More values than a reader can tell apart are drawn by their quartiles."""

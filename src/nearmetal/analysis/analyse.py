@@ -36,10 +36,11 @@ def analyse(
     events: Iterable[Mapping[str, Any]],
     primaries: Mapping[str, str],
     arms: Arms | None = None,
+    cells: tuple[Cell, ...] | None = None,
 ) -> Analysis:
     """What a run says. `primaries` names each workload's primary response. The same input gives the same output.
 
-    `arms` are those of the records as the study's design has them, where they are known already.
+    `arms` are those of the records as the study's design has them, and `cells` those of the arms, if they are known.
     """
     kept, told = tuple(records), tuple(events)
     manifest = manifest.with_facts(told)
@@ -67,7 +68,7 @@ def analyse(
     return Analysis(
         trials=count(kept),
         contrasts=contrasts,
-        cells=cells_of(manifest, arms, primaries),
+        cells=find_cells(manifest, arms, primaries) if cells is None else cells,
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
         warnings=(
             *about_run(kept, told, left_out, to_run),
@@ -94,7 +95,7 @@ def in_order_of_the_study(manifest: Manifest) -> list[MachineFacts]:
     return sorted(manifest.fairness, key=lambda facts: place.get(key_of(facts.treatment), len(place)))
 
 
-def cells_of(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tuple[Cell, ...]:
+def find_cells(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tuple[Cell, ...]:
     """What was measured, in the order of the study: workload, response (the primary first), treatment."""
     cells: list[Cell] = []
     for workload in [*(workload.name for workload in manifest.study.workloads), BOOT]:

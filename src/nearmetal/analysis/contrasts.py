@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -194,14 +194,19 @@ def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
 def _contrast(
     planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, criterion: Criterion
 ) -> MatchedContrast:
-    having = tuple(
-        (treatment, reference)
-        for treatment, reference in pairs
-        if (response in treatment.values or treatment.has_failed)
-        and (response in reference.values or reference.has_failed)
-    )
-    used = pairs if len(having) == len(pairs) else having  # the same object: what is found out about it is shared
+    used = pairs  # the same object wherever nothing is missing: what is found out about it is shared
     sides = [(treatment.values.get(response), reference.values.get(response)) for treatment, reference in used]
+    have_both = [one is not None and other is not None for one, other in sides]
+    if not all(have_both):
+        having = tuple(
+            (treatment, reference)
+            for treatment, reference in pairs
+            if (response in treatment.values or treatment.has_failed)
+            and (response in reference.values or reference.has_failed)
+        )
+        if len(having) < len(pairs):
+            used = having
+            sides = [(treatment.values.get(response), reference.values.get(response)) for treatment, reference in used]
     failures = count_failures(used)
     result = _result(sides, kind, failures, criterion, list_sites(used) if criterion.primary else ())
     told = (_PROBLEMS[result.problem],) if result.problem else ()
@@ -238,13 +243,13 @@ def _contrast(
                 {
                     "block": treatment.block,
                     "attempt": treatment.attempt,
-                    "treatment": treatment.values[response].value,
-                    "reference": reference.values[response].value,
-                    "treatment_censored": treatment.values[response].censored,
-                    "reference_censored": reference.values[response].censored,
+                    "treatment": one.value,
+                    "reference": other.value,
+                    "treatment_censored": one.censored,
+                    "reference_censored": other.censored,
                 }
-                for treatment, reference in used
-                if not (treatment.has_failed or reference.has_failed)
+                for (treatment, _), (one, other) in zip(used, sides, strict=True)
+                if one is not None and other is not None
             ]
         ),
     )
@@ -279,8 +284,10 @@ NEVER_DECIDED = frozenset({"not-finite", "not-positive", "units-differ"})
 """Reasons that more blocks do not cure."""
 
 
-def _find_problem(values: Iterable[Value]) -> str | None:
+def _find_problem(values: Sequence[Value]) -> str | None:
     """What leaves a contrast undecided, or else what is to be told of its values."""
+    if {value.problem for value in values} <= {None} and len({id(value.kind) for value in values}) <= 1:
+        return None
     problems: set[str] = set()
     first: Value | None = None
     for value in values:
@@ -342,8 +349,9 @@ def _result(
     differences = find_differences(sides, kind)
     differences_of_worked = differences.told[have_worked]
     base = _median([other.value for _, other in sides if other is not None]) if kind.scale == "difference" else 1.0
-    largest = max(abs(value.value) for value in values)
-    resolution = LOG_RESOLUTION if kind.scale == "ratio" else resolution_of(largest)
+    resolution = LOG_RESOLUTION
+    if kind.scale == "difference":
+        resolution = resolution_of(max([abs(value.value) for value in values]))
     logs = differences.rank(criterion.level, resolution)
     found = as_ratio(logs) if kind.scale == "ratio" else logs
     overflows = kind.scale == "difference" and not np.isfinite(differences_of_worked).all()

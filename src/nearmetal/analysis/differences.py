@@ -58,9 +58,9 @@ class Differences:
 def find_differences(sides: Sides, kind: ResponseKind) -> Differences:
     """Treatment less reference, block by block."""
     treatment, reference = ([pair[side] for pair in sides] for side in (0, 1))
-    is_censored = any(value is not None and value.censored for side in (treatment, reference) for value in side)
+    bounds = {value.censored for side in (treatment, reference) for value in side if value is not None}
     told = _subtract(_values(treatment, kind), _values(reference, kind), treatment, reference, kind.better)
-    if not is_censored:
+    if bounds <= {None}:
         return Differences(told, told, told)
     (least, most), (others_least, others_most) = (_bounds(side, kind) for side in (treatment, reference))
     lowest, highest = (
@@ -77,10 +77,10 @@ def _subtract(
         differences = mine - others
     differences[np.isnan(differences)] = 0.0
     worse = -math.inf if better == "higher" else math.inf
-    for side, found in ((treatment, worse), (reference, -worse)):
-        if any(gaps := [value is None for value in side]):
-            differences[gaps] = found
-    differences[[one is None and other is None for one, other in zip(treatment, reference, strict=True)]] = 0.0
+    gaps, others_gaps = (np.array([value is None for value in side], dtype=bool) for side in (treatment, reference))
+    differences[gaps] = worse
+    differences[others_gaps] = -worse
+    differences[gaps & others_gaps] = 0.0
     return differences
 
 

@@ -274,6 +274,8 @@ def find_deviation(values: Sequence[float]) -> float:
 
 def _value(response: Response) -> Value:
     kind = kind_of(response.unit, response.better, response.scale)
+    if response.censored is None and 0 < response.value < math.inf:  # as nearly all are
+        return Value(response.value, kind)
     return Value(response.value, kind, _problem(response), response.censored)
 
 

@@ -14,8 +14,9 @@ def export_table(
     path: Path, name: "Name", form: Literal["csv", "parquet", "arrow", "latex"], output: Path | None
 ) -> None:
     from nearmetal.report import exports
-    from nearmetal.report.reading import read, without_collection
+    from nearmetal.report.reading import read
     from nearmetal.report.tidy import make_table
+    from nearmetal.system.collection import without_collection
 
     folder = RunFolder.open(path)
     check_output(output, folder)

@@ -24,7 +24,7 @@ def so_far(manifest: Manifest, course: RunHistory, folder: RunFolder) -> tuple[S
     records = tuple(course.records)
     arms = arms_of_study(records, manifest.study.design)
     analysis = analyse(manifest, records, course.events, manifest.plan.primaries, arms)
-    report = ReportInput(manifest, _worth_reading(analysis, course), records, folder, arms)
+    report = ReportInput(manifest, _worth_reading(analysis, course), records, folder, arms, analysis.cells)
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
     if not any(contrast.blocks for contrast in primary):
         return _nothing_yet(course, primary), report

@@ -21,35 +21,60 @@ _TRUST = "validity"
 """The chapter whose warnings are about what the report is made of."""
 _NAMED = 5
 
+_OF_CELLS = ("responses", "cost")
+"""Chapters of what was measured. They need no analysis and have most pictures, which are drawn while it is made."""
+
 
 def make_sections(
-    report: ReportInput, say: Say | None = None, take: Callable[[Section], None] | None = None
+    report: ReportInput,
+    say: Say | None = None,
+    take: Callable[[Section], None] | None = None,
+    begin_others: Callable[[], None] | None = None,
 ) -> list[Section]:
-    """The chapters of a report, in order. `take` is given each as soon as it is there, in any order.
+    """The chapters of a report, in order. `take` is given each as soon as it is there, in any order; `begin_others` is
+    called before those of what is concluded from the run, once it is analysed.
 
     A plugin may be anybody's, and raise anything. `say` is told of one that does; where nobody listens, it goes on
     raising, so that a chapter of ours that breaks cannot pass unseen in a test.
     """
     found: list[tuple[float, str, Section]] = []
-    for name in plugins.list_names("sections"):
-        place, title = math.inf, name  # until its plugin has told
-        try:
-            plugin: SectionPlugin = plugins.load("sections", name)
-            place, title = float(plugin.order), str(plugin.title)
-            section = plugin.render(report)
-            if not isinstance(section, Section | None):
-                raise TypeError(f"render gave no Section, but {type(section).__name__}")
-        except Exception as error:
-            if say is None:
-                raise
-            say(f"the section {name!r} broke, and the report is without it: {message_of(error)}")
-            section = _make_notice(name, title, error)
+
+    def make(name: str) -> None:
+        place, section = _make_section(name, report, say)
         if section is not None:
             if take is not None:
                 take(section)
             found.append((place, name, section))
+
+    names = plugins.list_names("sections")
+    for name in names:
+        if name in _OF_CELLS:
+            make(name)
+    _ = report.analysis  # what it raises is no section's
+    if begin_others is not None:
+        begin_others()
+    for name in names:
+        if name not in _OF_CELLS:
+            make(name)
     ordered = [section for _, _, section in sorted(found, key=lambda one: one[:2])]
     return _warn_of_unread(ordered, report.unread, say)
+
+
+def _make_section(name: str, report: ReportInput, say: Say | None) -> tuple[float, Section | None]:
+    """Its place in the report, and the chapter."""
+    place, title = math.inf, name  # until its plugin has told
+    try:
+        plugin: SectionPlugin = plugins.load("sections", name)
+        place, title = float(plugin.order), str(plugin.title)
+        section = plugin.render(report)
+        if not isinstance(section, Section | None):
+            raise TypeError(f"render gave no Section, but {type(section).__name__}")
+    except Exception as error:
+        if say is None:
+            raise
+        say(f"the section {name!r} broke, and the report is without it: {message_of(error)}")
+        section = _make_notice(name, title, error)
+    return place, section
 
 
 def _warn_of_unread(sections: Sequence[Section], unread: Mapping[str, str], say: Say | None) -> list[Section]:

@@ -10,10 +10,11 @@ from nearmetal.report import formats
 from nearmetal.report.blocks import Chart
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.drawing import Spec, draw_picture, draw_svg, require_engine
-from nearmetal.report.reading import read, without_collection
+from nearmetal.report.reading import read
 from nearmetal.report.write import replace_with_files
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
+from nearmetal.system.collection import without_collection
 
 ChartFormat = Literal["svg", "png", "vega"]
 

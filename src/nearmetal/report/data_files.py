@@ -39,7 +39,12 @@ class DataFilesFork:
     def __init__(self, report: ReportInput) -> None:
         self._report = report
         self._made = os.fdopen(os.memfd_create("data-files"), "w+b")  # of memory, since a disk may take none
-        self._process = self._fork() if threading.active_count() == 1 else None
+        self._process: int | None = None
+
+    def start(self) -> None:
+        """Fork, once the run is analysed: else both would analyse it."""
+        if threading.active_count() == 1:
+            self._process = self._fork()
 
     def _fork(self) -> int:
         with warnings.catch_warnings():

@@ -2,8 +2,10 @@
 
 Starting the engine takes most of a second and a page has many pictures, so `Drawers` have a process of its own that
 gets ready while this one reads the run, and draws what is begun while it writes the next chapters. There is one engine:
-a second takes more to start, and to draw its first pictures slowly, than it saves. The process, `python -m
-nearmetal.report.drawing`, takes specifications from stdin, one a line as JSON, and prints a line for each.
+a second takes more to start, and to draw its first pictures slowly, than it saves.
+
+The process is `python -m nearmetal.report.drawing`. Both sides append to a file of memory, and tell the other by a pipe
+how much they have appended. So neither waits until the other reads, and this process needs no thread: it may fork.
 """
 
 from __future__ import annotations
@@ -11,17 +13,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import re
 import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any
+from typing import Any, Never, Protocol
 
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.plain import strip_controls
@@ -60,8 +62,12 @@ class Undrawn:
     why: str
 
 
-Begun = Future[Picture | Undrawn]
-"""A picture that is being drawn."""
+class Begun(Protocol):
+    """A picture that is being drawn."""
+
+    def result(self, timeout: float | None = None) -> Picture | Undrawn:
+        """The picture, once it is there. TimeoutError after so many seconds."""
+        ...
 
 
 INSTALL_ENGINE = 'pip install "nearmetal[pictures]"'
@@ -122,58 +128,44 @@ def _make_unique(svg: str) -> str:
     return _IDENTIFIER.sub(rf"\g<1>{mark}-\g<2>", svg)
 
 
-class _Engine:
-    """A process that draws. It ends with this one: its input is closed."""
+class _Messages:
+    """What one side sends, in a file of memory, since a disk may take none. The other is told the length of each."""
 
-    def __init__(self) -> None:
-        # A file, since a pipe that nobody reads fills up; of memory, since a disk may take none.
-        self._said = os.fdopen(os.memfd_create("said"), "r+b")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "nearmetal.report.drawing"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-        )
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self._read = 0
 
-    def send(self, spec: Spec) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(dict(spec), default=str).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # `receive` tells why it ended
+    def append(self, message: bytes) -> bytes:
+        """Its length, as the other side is told it."""
+        rest = memoryview(message)
+        while rest:
+            rest = rest[os.write(self.file, rest) :]
+        return b"%d\n" % len(message)
 
-    def receive(self) -> str:
-        """The next SVG, in the order of what was sent. ValueError with what the engine says, if it is nothing to draw.
-
-        ToolFailed if the process has ended.
-        """
-        assert self._process.stdout is not None
-        answer = self._process.stdout.readline()
-        if not answer:
-            code = self._process.wait()
-            self._said.seek(0)
-            said = self._said.read().decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {code}"]
-            raise ToolFailed(f"the charts could not be drawn: {said[0]}", "report", "is vl-convert-python installed?")
-        one = json.loads(answer)
-        if "why" in one:
-            raise ValueError(one["why"])
-        return str(one["svg"])
-
-    def kill_process(self) -> None:
-        self._process.kill()
-
-    def close(self) -> None:
-        self._process.communicate()
-        self._said.close()
+    def read(self, length: int) -> bytes:
+        """The next one."""
+        message = os.pread(self.file, length, self._read)
+        self._read += length
+        return message
 
 
 class Drawers:
-    """A process that draws, and two threads: it has its next specifications before it has drawn the last one."""
+    """A process that draws. It ends with this one: its input is closed."""
 
     def __init__(self) -> None:
-        self._engine = _Engine()
-        self._sender, self._receiver = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._specs, self._pictures = (_Messages(os.memfd_create(name)) for name in ("specs", "pictures"))
+        # A file, since a pipe that nobody reads fills up.
+        self._said = os.fdopen(os.memfd_create("said"), "r+b")
+        self._begun: list[_BegunPicture] = []
+        self._received = 0
+        files = (self._specs.file, self._pictures.file)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "nearmetal.report.drawing", *map(str, files)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            pass_fds=files,
+        )
 
     def __enter__(self) -> Drawers:
         return self
@@ -181,24 +173,61 @@ class Drawers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for pool in (self._sender, self._receiver):
-            pool.shutdown(wait=False, cancel_futures=True)
-        self._engine.kill_process()  # or whoever waits for its picture would wait on
-        for pool in (self._sender, self._receiver):
-            pool.shutdown()
-        self._engine.close()
+        self._process.kill()
+        self._process.communicate()
+        self._said.close()
+        os.close(self._specs.file)
+        os.close(self._pictures.file)
 
     def begin_drawing(self, spec: Spec, png: bool) -> Begun:
         """Have a picture drawn meanwhile; `png` says whether a PNG is wanted too."""
-        self._sender.submit(self._engine.send, spec)
-        return self._receiver.submit(self._receive_picture, png)
-
-    def _receive_picture(self, png: bool) -> Picture | Undrawn:
+        assert self._process.stdin is not None
+        begun = _BegunPicture(self)
+        self._begun.append(begun)
+        length = self._specs.append(json.dumps({"spec": dict(spec), "png": png}, default=str).encode())
         try:
-            svg = self._engine.receive()
-        except ValueError as error:
-            return Undrawn(str(error))
-        return Picture(svg, _convert_to_png(svg) if png and _measure_area(svg) <= _TOO_LARGE else b"")
+            self._process.stdin.write(length)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # `receive_next` tells why it ended
+        return begun
+
+    def receive_next(self, timeout: float) -> None:
+        """Wait for the next picture, in the order in which they were begun. TimeoutError.
+
+        ToolFailed if the process has ended.
+        """
+        assert self._process.stdout is not None
+        told = b""
+        end = time.monotonic() + timeout
+        while not told.endswith(b"\n"):
+            if not select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise TimeoutError
+            sign = os.read(self._process.stdout.fileno(), 1)
+            if not sign:
+                self._raise_ended()
+            told += sign
+        kind, values = pickle.loads(self._pictures.read(int(told)))
+        self._begun[self._received].drawn = Undrawn(*values) if kind == "why" else Picture(*values)
+        self._received += 1
+
+    def _raise_ended(self) -> Never:
+        code = self._process.wait()
+        self._said.seek(0)
+        said = self._said.read().decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {code}"]
+        raise ToolFailed(f"the charts could not be drawn: {said[0]}", "report", "is vl-convert-python installed?")
+
+
+class _BegunPicture:
+    def __init__(self, drawers: Drawers) -> None:
+        self._drawers = drawers
+        self.drawn: Picture | Undrawn | None = None
+
+    def result(self, timeout: float | None = None) -> Picture | Undrawn:
+        end = time.monotonic() + (_PATIENCE if timeout is None else timeout)
+        while self.drawn is None:
+            self._drawers.receive_next(end - time.monotonic())
+        return self.drawn
 
 
 def collect_drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
@@ -212,11 +241,12 @@ def collect_drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
         ) from None
 
 
-def _answer(spec: Spec) -> Mapping[str, str]:
+def _answer(spec: Spec, png: bool) -> tuple[str, tuple[object, ...]]:
     try:
-        return {"svg": draw_svg(spec)}
+        svg = draw_svg(spec)
     except ValueError as error:  # which is what the engine raises, whatever a specification lacks
-        return {"why": " ".join(str(error).splitlines()[:2])}  # a trace follows
+        return "why", (" ".join(str(error).splitlines()[:2]),)  # a trace follows
+    return "picture", (svg, _convert_to_png(svg) if png and _measure_area(svg) <= _TOO_LARGE else b"")
 
 
 _WARM_UPS = 6
@@ -245,9 +275,12 @@ def _warm_up() -> None:
 
 
 def _main() -> None:
+    specs, pictures = (_Messages(int(file)) for file in sys.argv[1:])
     _warm_up()
     for line in sys.stdin.buffer:
-        print(json.dumps(_answer(json.loads(line))), flush=True)
+        asked = json.loads(specs.read(int(line)))
+        sys.stdout.buffer.write(pictures.append(pickle.dumps(_answer(asked["spec"], asked["png"]))))
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from nearmetal import units
 from nearmetal.analysis.responses import find_deviation
@@ -132,6 +133,7 @@ _SAME = 1e-13
 """A ratio that is no farther from 1 is 1: verdicts are by what is ten times as far."""
 
 
+@lru_cache(maxsize=1024)  # an estimate and its interval have the same
 def _count_decimals(value: float, spread: tuple[float, float] | None, beside: Sequence[float] = ()) -> int:
     """Those of an estimate and of both ends of its interval, whose width is 2 to 20 units of the last place.
 

@@ -1,15 +1,13 @@
 """Everything a report is made from, read from a run's folder alone."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from nearmetal.analysis.responses import Arms, arms_of_study, key_of
-from nearmetal.analysis.results import Analysis
+from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, Resolved, TrialRecord
 from nearmetal.report import figures, palette
 from nearmetal.report.blocks import Section
@@ -30,8 +28,41 @@ class ReportInput:
     """Where artifacts lie, by the paths in the records."""
     arms: Arms
     """Replicates of these records by treatment and workload, as the analysis has them."""
+    cells: tuple[Cell, ...]
+    """What was measured, as the analysis has it: there before the analysis is."""
     unread: dict[str, str] = field(default_factory=dict)
     """Artifacts that sections have asked for and did not get, by path: why."""
+
+    @classmethod
+    def defer(
+        cls,
+        manifest: Manifest,
+        records: tuple[TrialRecord, ...],
+        events: Sequence[Mapping[str, Any]],
+        folder: RunFolder,
+    ) -> Self:
+        """A run whose arms, cells and analysis are found when they are first asked for."""
+        from nearmetal.analysis.analyse import analyse, find_cells
+
+        manifest = manifest.with_facts(events)
+        primaries = manifest.plan.primaries
+        found = cls.__new__(cls)
+        finders: dict[str, Callable[[], object]] = {
+            "arms": lambda: arms_of_study(records, manifest.study.design),
+            "cells": lambda: find_cells(manifest, found.arms, primaries),
+            "analysis": lambda: analyse(manifest, records, events, primaries, found.arms, found.cells),
+        }
+        found.__dict__.update(manifest=manifest, records=records, folder=folder, unread={}, _finders=finders)
+        return found
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """A field that `defer` has left to be found."""
+            finders = self.__dict__.get("_finders", {})
+            if name not in finders:
+                raise AttributeError(f"{type(self).__name__} has no {name!r}")
+            return self.__dict__.setdefault(name, finders[name]())
 
     @cached_property
     def labels(self) -> Labels:
@@ -83,7 +114,8 @@ class ReportInput:
     @cached_property
     def primaries(self) -> frozenset[tuple[str, str]]:
         """(workload, response) of everything that a verdict is about."""
-        return frozenset((c.workload, c.response) for c in self.analysis.contrasts if c.primary)
+        plan = self.manifest.plan
+        return frozenset((one.workload, plan.response_of(one)) for one in plan.contrasts)
 
 
 def _explain_error(error: OSError | ValueError) -> str:
@@ -104,24 +136,5 @@ class SectionPlugin(Protocol):
 
 
 def read(folder: RunFolder) -> ReportInput:
-    """Read a run and analyse it. BadInput when the folder cannot be read."""
-    from nearmetal.analysis.analyse import analyse
-
-    manifest = folder.read_manifest()
-    trials, happened = journal.read(folder.journal)
-    manifest = manifest.with_facts(happened)
-    arms = arms_of_study(trials, manifest.study.design)
-    analysis = analyse(manifest, trials, happened, manifest.plan.primaries, arms)
-    return ReportInput(manifest, analysis, trials, folder, arms)
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Ten thousand records are a million objects that all stay: looking for garbage among them takes a second."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    """Read a run; it is analysed when its analysis is first asked for. BadInput when the folder cannot be read."""
+    return ReportInput.defer(folder.read_manifest(), *journal.read(folder.journal), folder)

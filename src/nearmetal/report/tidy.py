@@ -4,13 +4,15 @@ A column for each factor is called as the factor is, and `factor_NAME` where tha
 missing is None. Pure.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from nearmetal.model import Assignment, Plan
-from nearmetal.report.reading import ReportInput
+from nearmetal.model import Assignment, Plan, TrialRecord
 from nearmetal.study.levels import format_assignment
+
+if TYPE_CHECKING:
+    from nearmetal.report.reading import ReportInput
 
 Name = Literal["trials", "blocks", "contrasts"]
 
@@ -43,21 +45,21 @@ _OF_CONTRASTS = (
 )
 
 
-def make_table(report: ReportInput, name: Name) -> TidyTable:
+def make_table(report: "ReportInput", name: Name) -> TidyTable:
     match name:
         case "trials":
-            return _table_of_trials(report)
+            return tabulate_trials(report.manifest.plan, report.records)
         case "blocks":
             return _table_of_blocks(report)
         case "contrasts":
             return TidyTable(_OF_CONTRASTS, list(_rows_of_contrasts(report)))
 
 
-def _table_of_trials(report: ReportInput) -> TidyTable:
-    factors = list_factors(report.manifest.plan)
+def tabulate_trials(plan: Plan, records: Iterable[TrialRecord]) -> TidyTable:
+    factors = list_factors(plan)
     names = _name_factors(factors, _OF_TRIALS)
     rows: list[tuple[Cell, ...]] = []
-    for record in report.records:
+    for record in records:
         address = record.trial
         before = (
             *(address.id, address.block, address.attempt, address.position, address.repeat, address.workload),
@@ -71,7 +73,7 @@ def _table_of_trials(report: ReportInput) -> TidyTable:
     return TidyTable((*_OF_TRIALS[:6], *names, *_OF_TRIALS[6:]), rows)
 
 
-def _table_of_blocks(report: ReportInput) -> TidyTable:
+def _table_of_blocks(report: "ReportInput") -> TidyTable:
     factors = list_factors(report.manifest.plan)
     rows: list[tuple[Cell, ...]] = []
     for one in report.analysis.contrasts:
@@ -84,7 +86,7 @@ def _table_of_blocks(report: ReportInput) -> TidyTable:
     return TidyTable((*_OF_BLOCKS[:4], *_name_factors(factors, _OF_BLOCKS), *_OF_BLOCKS[4:]), rows)
 
 
-def _rows_of_contrasts(report: ReportInput) -> Iterator[tuple[Cell, ...]]:
+def _rows_of_contrasts(report: "ReportInput") -> Iterator[tuple[Cell, ...]]:
     for one in report.analysis.contrasts:
         low, high = one.interval or (None, None)
         failed = one.failures

@@ -1,48 +1,28 @@
-"""Write a run's report, or render it in one format: the only part of the report that touches files."""
+"""Write a run's report, or render it in one format: the only part of the report that touches files.
 
-import json
+What a report is made with takes half a second to import. The engine that draws starts meanwhile.
+"""
+
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from nearmetal.report import formats, page
-from nearmetal.report.blocks import Chart, Section, Table
-from nearmetal.report.chapters import describe_charts, make_sections, without_charts
-from nearmetal.report.data_files import DataFilesFork, render_analysis
-from nearmetal.report.drawing import (
-    Begun,
-    Drawers,
-    Picture,
-    Undrawn,
-    collect_drawn,
-    has_engine,
-)
-from nearmetal.report.page import PictureKey
-from nearmetal.report.reading import ReportInput, read, without_collection
+from nearmetal.report.drawing import Drawers, has_engine
 from nearmetal.say import Say
-from nearmetal.store.folder import RunFolder
+from nearmetal.system.collection import without_collection
 from nearmetal.system.files import write_whole
+
+if TYPE_CHECKING:
+    from nearmetal.store.folder import RunFolder
 
 Format = Literal["html", "md", "json", "csv"]
 
-_VERDICTS = "verdicts"
-"""The chart and the table of what was judged."""
 
-
-def _list_charts(sections: Iterable[Section]) -> list[Chart]:
-    return [block for section in sections for block in section.blocks if isinstance(block, Chart)]
-
-
-def _list_tables(sections: Iterable[Section]) -> list[Table]:
-    return [block for section in sections for block in section.blocks if isinstance(block, Table)]
-
-
-def write(folder: RunFolder, say: Say | None = None) -> Path:
+def write(folder: "RunFolder", say: Say | None = None) -> Path:
     """Write report.html and report/ (tables as CSV, charts as SVG and Vega-Lite, analysis.json); the page's path.
 
     The chart of verdicts is there as PNG too, unless it is large. Page and folder are replaced as a whole: a reader
@@ -53,18 +33,22 @@ def write(folder: RunFolder, say: Say | None = None) -> Path:
         return _write(folder, say)
 
 
-def _write(folder: RunFolder, say: Say | None) -> Path:
+def _write(folder: "RunFolder", say: Say | None) -> Path:
     with _open_drawers() as drawers:
+        from nearmetal.report.assembly import draw_charts, make_files
+        from nearmetal.report.data_files import DataFilesFork
+        from nearmetal.report.reading import read
+
         report = read(folder)
         with DataFilesFork(report) as data_files:
-            drawn = _draw_charts(report, drawers, say, also_png=True)
-            files = data_files.collect() | _make_files(drawn)
+            drawn = draw_charts(report, drawers, say, True, data_files.start)
+            files = data_files.collect() | make_files(drawn)
     replace_with_files(folder.report, files)
     write_whole(folder.page, drawn.page.encode())
     return folder.page
 
 
-def render(folder: RunFolder, format: Format, say: Say | None = None) -> str:
+def render(folder: "RunFolder", format: Format, say: Say | None = None) -> str:
     """The report in one format: the page, Markdown, the analysis, the table of contrasts.
 
     `say` is told of sections that break; where nobody listens, what they raise goes on.
@@ -73,13 +57,18 @@ def render(folder: RunFolder, format: Format, say: Say | None = None) -> str:
         return _render(folder, format, say)
 
 
-def _render(folder: RunFolder, format: Format, say: Say | None) -> str:
+def _render(folder: "RunFolder", format: Format, say: Say | None) -> str:
+    with _open_drawers(format == "html") as drawers:
+        from nearmetal.report import assembly, formats
+        from nearmetal.report.chapters import describe_charts, make_sections
+        from nearmetal.report.data_files import render_analysis
+        from nearmetal.report.reading import read
+
+        report = read(folder)
+        if format == "html":
+            return assembly.draw_charts(report, drawers, say, False).page
     if format == "json":
-        return render_analysis(read(folder))
-    if format == "html":
-        with _open_drawers() as drawers:
-            return _draw_charts(read(folder), drawers, say, also_png=False).page
-    report = read(folder)
+        return render_analysis(report)
     sections = make_sections(report, say)
     if not has_engine():
         sections = describe_charts(sections)
@@ -88,66 +77,13 @@ def _render(folder: RunFolder, format: Format, say: Say | None) -> str:
             study = report.manifest.study
             return formats.render_markdown(study.name, study.question, sections)
         case "csv":
-            verdicts = (table for table in _list_tables(sections) if table.name == _VERDICTS)
+            verdicts = (table for table in assembly.list_tables(sections) if table.name == assembly.VERDICTS)
             return next(map(formats.comma_separated, verdicts), "")
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """The chapters of a report with their pictures, and the page."""
-
-    sections: Sequence[Section]
-    pictures: Mapping[PictureKey, Picture]
-    page: str
-
-
-def _open_drawers() -> AbstractContextManager[Drawers | None]:
-    """Those that draw, which get ready while a run is read; None without an engine."""
-    return Drawers() if has_engine() else nullcontext()
-
-
-def _draw_charts(report: ReportInput, drawers: Drawers | None, say: Say | None, also_png: bool) -> _Drawn:
-    """Every picture of every chart, and the chapters with a notice for each chart that cannot be drawn.
-
-    Without an engine there are no pictures, and the chapters describe them. A PNG is for slides: the verdicts alone
-    have it. The page is rendered while other processes draw, and gets its pictures at the end.
-    """
-    if drawers is None:
-        sections = describe_charts(make_sections(report, say), say)
-        return _Drawn(sections, {}, page.render_html(report, sections, ()))
-    begun: dict[PictureKey, Begun] = {}
-
-    def begin_charts(section: Section) -> None:
-        for chart in _list_charts([section]):
-            is_png_wanted = also_png and chart.name == _VERDICTS
-            for panel in chart.panels:
-                begun[chart.name, panel.name, False] = drawers.begin_drawing(panel.spec, is_png_wanted)
-                if panel.narrow is not None:
-                    begun[chart.name, panel.name, True] = drawers.begin_drawing(panel.narrow, png=False)
-
-    sections = make_sections(report, say, begin_charts)
-    rendered = page.render_html(report, sections, begun)
-    all_drawn = dict(zip(begun, collect_drawn(begun.values()), strict=True))
-    pictures = {key: one for key, one in all_drawn.items() if isinstance(one, Picture)}
-    if why := {key[0]: one.why for key, one in all_drawn.items() if isinstance(one, Undrawn)}:
-        sections = without_charts(sections, why, say)
-        rendered = page.render_html(report, sections, pictures)
-    return _Drawn(sections, pictures, page.put_pictures(rendered, pictures))
-
-
-def _make_files(drawn: _Drawn) -> dict[str, bytes]:
-    content: dict[str, bytes] = {}
-    for table in (one for one in _list_tables(drawn.sections) if one.where != "page"):
-        content[f"{formats.file_name(table.name)}.csv"] = formats.comma_separated(table).encode()
-    for chart in _list_charts(drawn.sections):
-        for panel in chart.panels:
-            name = formats.picture_name(chart, panel.name)
-            picture = drawn.pictures[chart.name, panel.name, False]
-            content[f"{name}.svg"] = picture.svg.encode()
-            if picture.png:
-                content[f"{name}.png"] = picture.png
-            content[f"{name}.vl.json"] = json.dumps(panel.spec).encode()
-    return content
+def _open_drawers(are_wanted: bool = True) -> AbstractContextManager[Drawers | None]:
+    """Those that draw, which get ready while a run is read; None if nothing is to be drawn, or without an engine."""
+    return Drawers() if are_wanted and has_engine() else nullcontext()
 
 
 def replace_with_files(place: Path, files: Mapping[str, bytes]) -> None:

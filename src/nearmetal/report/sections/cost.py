@@ -21,7 +21,7 @@ class CostSection:
     order = 30
 
     def render(self, report: ReportInput) -> Section | None:
-        every = [cell for cell in report.analysis.cells if cell.response in COSTS]
+        every = [cell for cell in report.cells if cell.response in COSTS]
         cells = [cell for cell in every if not _is_no_cost(cell)] or every
         if not cells:
             return None

@@ -52,7 +52,7 @@ class Exploratory:
             alike = [one for one in contrasts if words.is_same(one)]
             table = contrast_table(self.name, caption, contrasts, report, folded=bool(blocks))
             if 0 < len(alike) < len(contrasts):
-                others = [one for one in contrasts if one not in alike]
+                others = [one for one in contrasts if not words.is_same(one)]
                 shown = contrast_table(f"{self.name}-shown", caption, others, report, folded=bool(blocks))
                 blocks += [replace(table, where="data"), replace(shown, where="page"), _told_alike(alike, report)]
             else:

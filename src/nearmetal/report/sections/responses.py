@@ -23,7 +23,7 @@ class Responses:
     order = 20
 
     def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.analysis.cells if cell.response not in COSTS]
+        cells = [cell for cell in report.cells if cell.response not in COSTS]
         if not cells:
             return None
         panels: dict[tuple[str, str], Panel] = {}
