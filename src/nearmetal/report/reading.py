@@ -47,10 +47,10 @@ class ReportInput:
         manifest = manifest.with_facts(events)
         primaries = manifest.plan.primaries
         found = cls.__new__(cls)
-        finders: dict[str, Callable[[], object]] = {
-            "arms": lambda: arms_of_study(records, manifest.study.design),
-            "cells": lambda: find_cells(manifest, found.arms, primaries),
-            "analysis": lambda: analyse(manifest, records, events, primaries, found.arms, found.cells),
+        finders: dict[str, Callable[[ReportInput], object]] = {
+            "arms": lambda _: arms_of_study(records, manifest.study.design),
+            "cells": lambda report: find_cells(manifest, report.arms, primaries),
+            "analysis": lambda report: analyse(manifest, records, events, primaries, report.arms, report.cells),
         }
         found.__dict__.update(manifest=manifest, records=records, folder=folder, unread={}, _finders=finders)
         return found
@@ -62,7 +62,7 @@ class ReportInput:
             finders = self.__dict__.get("_finders", {})
             if name not in finders:
                 raise AttributeError(f"{type(self).__name__} has no {name!r}")
-            return self.__dict__.setdefault(name, finders[name]())
+            return self.__dict__.setdefault(name, finders[name](self))
 
     @cached_property
     def labels(self) -> Labels:
