@@ -15,10 +15,10 @@ from nearmetal.analysis.contrasts import MatchedContrast
 from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.predecessors import PredecessorEffects
-from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
+from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
-from nearmetal.model import Assignment, Look, Plan, TrialRecord, TrialStatus, Warned, identify_assignment
+from nearmetal.model import Assignment, Look, Plan, TrialRecord, TrialStatus, Warned
 from nearmetal.store import version_1
 from nearmetal.study.levels import format_assignment
 
@@ -140,6 +140,8 @@ class _PositionEffects:
         self._known: dict[tuple[str, str], float] = {}
         self._everywhere: dict[str, Set[str]] = {}
         self._whole: dict[str, list[list[Replicate]]] = {}
+        self._positions: dict[str, NDArray[np.float64]] = {}
+        """Of those of `_whole`."""
 
     def about(self, contrast: Contrast) -> tuple[Warned, ...]:
         key = contrast.workload, contrast.response
@@ -157,7 +159,14 @@ class _PositionEffects:
         values = np.array([[one.values[response].value for one in row] for row in rows])
         if rows[0][0].values[response].kind.scale == "ratio":
             values = np.log(values)
-        return position_p(values, np.array([[one.position for one in row] for row in rows]))
+        return position_p(values, self._find_positions(workload, rows))
+
+    def _find_positions(self, workload: str, rows: list[list[Replicate]]) -> NDArray[np.float64]:
+        if rows is not self._whole.get(workload):
+            return _list_positions(rows)
+        if workload not in self._positions:
+            self._positions[workload] = _list_positions(rows)
+        return self._positions[workload]
 
     def _rows(self, workload: str, response: str) -> list[list[Replicate]]:
         """Found once for all responses that every boot of a workload has, which most are."""
@@ -169,6 +178,10 @@ class _PositionEffects:
         if workload not in self._whole:
             self._whole[workload] = _complete(arm.replicates for arm in arms)
         return self._whole[workload]
+
+
+def _list_positions(rows: list[list[Replicate]]) -> NDArray[np.float64]:
+    return np.array([[one.position for one in row] for row in rows])
 
 
 def _complete(arms: Iterable[Iterable[Replicate]]) -> list[list[Replicate]]:
@@ -234,7 +247,7 @@ def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], crowded: Set[str]
         *_one_boot(records),
         *_one_machine(pairs),
         *_shared_cpus(records, crowded),
-        *_carried(pairs),
+        *_carried(pairs, len(records)),
     )
 
 
@@ -260,8 +273,10 @@ def _one_machine(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warne
     """Two environments that are one: their machines tell the same boot, which else each provision has for itself."""
     arms = [[record for pair in pairs for record in pair[side].records] for side in (0, 1)]
     environments = [{record.trial.treatment.get("environment") for record in arm} for arm in arms]
+    if not environments[0].isdisjoint(environments[1]):
+        return
     boots = [{record.boot.id for record in arm if record.boot is not None} for arm in arms]
-    if environments[0].isdisjoint(environments[1]) and not boots[0].isdisjoint(boots[1]):
+    if not boots[0].isdisjoint(boots[1]):
         names = " and ".join(repr(name) for arm in environments for name in sorted(map(str, arm)))
         yield Warned(
             code="one-machine",
@@ -270,25 +285,24 @@ def _one_machine(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warne
         )
 
 
-def _carried(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warned]:
+def _carried(pairs: Sequence[tuple[Replicate, Replicate]], trials: int) -> Iterable[Warned]:
     """Warnings of the trials themselves, one for each code and wording, with how many trials of which arm have it."""
-    sides = ("treatment", "reference")
-    trials = [
-        (side, record)
-        for pair in pairs
-        for side, replicate in zip(sides, pair, strict=True)
+    warned = [
+        ((side, record.trial.id), warning)
+        for treatment, reference in pairs
+        for side, replicate in (("treatment", treatment), ("reference", reference))
         for record in replicate.records
+        for warning in record.warnings
     ]
-    warned = [((side, record.trial.id), warning) for side, record in trials for warning in record.warnings]
     for group in sorted(grouped(warned), key=lambda group: (group.code, group.text)):
         having = set(group.about)
         arms = {side for side, _ in having}
         whose = "" if len(arms) == 2 else f" (the {arms.pop()}'s)"
-        yield Warned(code=group.code, text=f"in {len(having):,} of {len(trials):,} trials{whose}: {group.text}")
+        yield Warned(code=group.code, text=f"in {len(having):,} of {trials:,} trials{whose}: {group.text}")
 
 
 def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[Warned]:
-    count = sum(record.trial.id in crowded for record in records)
+    count = sum(record.trial.id in crowded for record in records) if crowded else 0
     if count:
         yield Warned(
             code="cpus-shared",
@@ -300,7 +314,7 @@ def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[
 def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
     """Ids of the trials in which a client may run on the CPUs of a machine under test, as far as the records tell."""
     on_one_host = {
-        identify_assignment(one.assignment): (None, one.server.host)
+        key_of(one.assignment): (None, one.server.host)
         for one in plan.resolved
         if one.server.host in one.clients.places
     }
@@ -313,7 +327,7 @@ def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
     known: dict[Places, bool] = {}  # ten thousand trials stand in a few places
     found: list[str] = []
     for record in records:
-        hosts = on_one_host.get(identify_assignment(record.trial.treatment))
+        hosts = on_one_host.get(key_of(record.trial.treatment))
         if hosts is None:
             continue
         # Records of version 1 name no hosts.

@@ -32,9 +32,12 @@ def compare_means(sides: Sides, kind: ResponseKind, level: float) -> Means | Non
     interval has confidence 1 - level, each contrast for itself.
     """
     pairs = [(one, other) for one, other in sides if one is not None and other is not None]
-    if kind.scale != "ratio" or not pairs or any(value.censored for pair in pairs for value in pair):
+    if kind.scale != "ratio" or not pairs or {value.censored for pair in pairs for value in pair} != {None}:
         return None
-    values = np.array([(one.value, other.value) for one, other in pairs]).T
+    by_block = np.empty((len(pairs), 2))
+    by_block[:, 0] = [one.value for one, _ in pairs]
+    by_block[:, 1] = [other.value for _, other in pairs]
+    values = by_block.T
     if not np.isfinite(values).all() or (values < 0).any() or not (values.max(axis=1) > 0).all():
         return None
     scaled = values / values.max(axis=1, keepdims=True)
