@@ -124,9 +124,8 @@ def main() -> int:
         print(json.dumps({"schema": "validation.v1", "runs": runs, "rows": [asdict(row) for row in rows]}))
     else:
         comparisons = len(plans["quickstart"].contrasts)
-        print(
-            f"{runs} simulated studies each, {comparisons} comparisons at alpha 0.05 together; boots vary by {SPREAD:.0%}\n"
-        )
+        print(f"{runs} simulated studies each, {comparisons} comparisons at alpha 0.05 together")
+        print(f"boots vary by {SPREAD:.0%}\n")
         print(f"{'design':<22}{'true':>6}{'stalled':>9}{'found':>8}{'any':>8}{'equiv.':>8}{'blocks':>8}{'of':>5}  kept")
         for row in rows:
             kept = {None: "-", True: "yes", False: "NO"}[row.kept]

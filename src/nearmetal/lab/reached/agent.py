@@ -1,7 +1,7 @@
 """Commands in a guest by way of the probe's `agent`: a connection each, and no login.
 
-The way of it is told by the probe itself, in probe/machine/src/agent/: `handshake.rs` and `frames.rs`. Why there is one:
-docs/adr/an-agent-in-guests.md.
+The way of it is told by the probe itself, in probe/machine/src/agent/: `handshake.rs` and `frames.rs`. Why there is
+one: docs/adr/an-agent-in-guests.md.
 """
 
 import asyncio
