@@ -170,17 +170,17 @@ probe-tests = set -o pipefail; mkdir -p build && $(CARGO_STATIC) test $(CARGO_FL
   $(CARGO_STATIC) test $(CARGO_FLAGS) -- --test-threads=1 --exact $$failed; }
 
 # The tests that need the host to themselves come last. Live tests and the probe's wait as long as they compute, so more
-# of them run at once than there are CPUs: four, two for each CPU that tests.conftest gives out, and eight. Few of the
-# others wait, and each process takes ten seconds of a CPU to find them: three run at once.
-# Neighbours share expensive fixtures: worksteal keeps them together. Tests start Python hundreds of times, which is
-# faster with bytecode.
+# of them run at once than there are CPUs: six, and eight. Few of the others wait, and each process takes ten seconds of a
+# CPU to find them: three run at once. Neighbours share expensive fixtures: worksteal keeps them together, and
+# tests/dealing.py live tests that share an engine or a guest. Tests start Python hundreds of times, which is faster with
+# bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	@rm -f $(PARTS)
 	$(call part,check and the simulated vCenter,$(MAKE) --no-print-directory -j 4 --output-sync=target check vcenter bytecode)
 	$(call part,tests of the probe,$(probe-tests))
 	$(call part,tests that are not live,$(call tests,"not live and not long",-n 3 --dist worksteal))
-	$(call part,live tests,$(call tests,"live and not long and not alone",-n 4 --dist worksteal --durations=10))
+	$(call part,live tests,$(call tests,"live and not long and not alone",-n 6 --dist loadscope --durations=10))
 	$(call part,live tests alone on the host,$(call tests,"live and alone and not long",--durations=10))
 	@echo "== how long each part took"; cat $(PARTS); awk '{all += $$1} END {printf "%5d s  all\n", all}' $(PARTS)
 
@@ -193,7 +193,7 @@ long-test: setup .venv/packages-long runsc
 	$(CARGO_STATIC) test $(CARGO_FLAGS) --lib -- --ignored
 	$(MAKE) --no-print-directory fuzz
 	$(PYTHON) -m pytest tests/live/test_gvisor.py
-	$(PYTHON) validation/aa_simulation.py
+	for one in aa_simulation failing designs dependence families means; do $(PYTHON) validation/$$one.py || exit; done
 	$(PYTHON) validation/stopping.py
 	$(PYTHON) validation/two_runs.py
 	$(PYTHON) validation/margins.py

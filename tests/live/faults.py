@@ -126,8 +126,10 @@ async def take_address(stage: Stage) -> None:
 async def _must_inside(stage: Stage, *argv: str) -> None:
     """By the machine itself; of its network by its host, if the machine may not change that."""
     server = stage.servers[0]
-    is_of_host = argv[0] == "ip" and isinstance(server, NetworkOwner)
-    ended = await (server.exec_in_network(list(argv)) if is_of_host else server.exec(list(argv)))
+    if argv[0] == "ip" and isinstance(server, NetworkOwner):
+        ended = await server.exec_in_network(argv)
+    else:
+        ended = await server.exec(argv)
     assert ended.status == 0, ended.complaint
 
 
