@@ -110,7 +110,9 @@ async def test_when_the_process_that_forks_is_killed_another_takes_its_place(tmp
 async def test_when_the_process_that_forks_is_stopped_another_takes_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_runner, "LIMITS", replace(LIMITS, command=1.0, stop=1.0))
+    monkeypatch.setattr(
+        block_runner, "LIMITS", replace(LIMITS, command=8.0, stop=1.0)
+    )  # a busy host takes 5 s to start one
 
     def stop() -> None:
         os.kill(processes("nm-forks")[0], signal.SIGSTOP)
