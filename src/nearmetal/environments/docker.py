@@ -30,7 +30,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
-from nearmetal.lab.containers.api import DOCKER, Brand, ContainerEngine, EngineRefusal, ping
+from nearmetal.lab.containers.api import DOCKER, NOT_FOUND, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.containers.container import Container
 from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
@@ -63,9 +63,6 @@ _AWAY = 60.0
 _BETWEEN = 0.2
 """Seconds from asking it once to asking it again."""
 _APPARMOR = "/sys/module/apparmor/parameters/enabled"
-_NOT_FOUND = 404
-_NOT_YET = (409, 500)
-"""What Docker says while a container is being removed, and Podman while it is ending."""
 
 
 class Options(Frozen):
@@ -439,21 +436,14 @@ def _find_complaint(said: str) -> str:
 
 async def _remove_container(engine: ContainerEngine, name: str) -> None:
     """Remove a container of ours; one of that name that is somebody else's stays."""
-    said = ""
-    for _ in range(100):
-        try:
-            details = await engine.call(engine.client.inspect_container, name)
-            if (details["Config"]["Labels"] or {}).get(container_config.LABEL) != name:
-                return
-            await engine.call(engine.client.remove_container, details["Id"], force=True, v=True)
-        except EngineRefusal as error:
-            if error.status == _NOT_FOUND:
-                return
-            said = error.what
-            if error.status not in _NOT_YET:
-                break
-            await asyncio.sleep(0.1)
-    raise HostCannot(f"the container could not be removed: {said}", name, f"{engine.brand.client} rm --force {name}")
+    try:
+        details = await engine.call_until_ready(engine.client.inspect_container, name)
+        if (details["Config"]["Labels"] or {}).get(container_config.LABEL) == name:
+            await engine.remove_container(details["Id"])
+    except EngineRefusal as error:
+        if error.status != NOT_FOUND:
+            remedy = f"{engine.brand.client} rm --force {name}"
+            raise HostCannot(f"the container could not be removed: {error.what}", name, remedy) from error
 
 
 def _sandboxed_elsewhere(site: Site) -> Finding:

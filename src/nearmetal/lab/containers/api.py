@@ -26,6 +26,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+NOT_FOUND = 404
+_NOT_YET = (409, 500)
+"""HTTP statuses: Docker's while a container is being removed, as after its own death, and Podman's while one is
+ending."""
+
+
 class EngineRefusal(NearmetalError):
     """The engine answered, but not as was wished; `status` is that of HTTP."""
 
@@ -195,6 +201,25 @@ class ContainerEngine:
             raise EngineRefusal(status, str(error.explanation or f"it answers with HTTP status {status}")) from error
         except (RequestException, DockerException) as error:
             raise silent(self.address, error, self.brand) from error
+
+    async def call_until_ready(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `call`, again and again for ten seconds while the engine is not ready for it: a container is going."""
+        for _ in range(100):
+            try:
+                return await self.call(method, *args, **kwargs)
+            except EngineRefusal as error:
+                if error.status not in _NOT_YET:
+                    raise
+            await asyncio.sleep(0.1)
+        return await self.call(method, *args, **kwargs)
+
+    async def remove_container(self, container: str) -> None:
+        """Kill and remove one, by its name or number; nothing if it is gone. EngineRefusal if it stays."""
+        try:
+            await self.call_until_ready(self.client.remove_container, container, force=True, v=True)
+        except EngineRefusal as error:
+            if error.status != NOT_FOUND:
+                raise
 
     async def stream(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Ask for a stream: what is written goes to standard input, what is read are `frames`."""

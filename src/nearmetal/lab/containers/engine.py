@@ -159,7 +159,7 @@ async def _remove_containers(url: str) -> None:
     engine = await ContainerEngine.connect(url)
     try:
         for container in await engine.call(engine.client.containers, all=True):
-            await engine.call(engine.client.remove_container, container["Id"], force=True, v=True)
+            await engine.remove_container(container["Id"])
     except EngineRefusal as error:
         raise HostCannot(f"a container of an earlier life could not be removed: {error.what}", url) from error
 
