@@ -81,9 +81,9 @@ class Run:
 
     @cached_property
     def _read(self) -> "ReportInput":
-        from nearmetal.report.reading import ReportInput
+        from nearmetal.report.reading import defer_analysis
 
-        return ReportInput.defer(*self._told, self._folder)
+        return defer_analysis(*self._told, self._folder)
 
     @cached_property
     def _charts(self) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests import surface
 
-NOT_FROZEN = {"Analysis", "Arms", "Labels", "Manifest", "RunFolder"}
+NOT_FROZEN = {"Analysis", "Arms", "Cell", "Labels", "Manifest", "RunFolder"}
 """What a section reads of a run's folder, whose documents have versions of their own."""
 ROOT = Path(__file__).parents[2]
 SLOW = ("asyncssh", "docker", "jinja2", "pyVmomi")

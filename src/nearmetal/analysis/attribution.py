@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nearmetal.analysis import elementary
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.signed_rank import signed_rank
@@ -97,8 +98,8 @@ def _compared(trait: Trait, pairs: Pairs, level: float) -> TraitContrast | None:
     if trait.scale == "ratio" and min(treatment.min(), reference.min()) < 0:
         return None  # it has no ratio
     if trait.scale == "ratio":
-        with np.errstate(divide="ignore", invalid="ignore"):  # two zeros are alike, one lies infinitely far below
-            logs = np.log(treatment) - np.log(reference)
+        with np.errstate(invalid="ignore"):  # two zeros are alike, one lies infinitely far below
+            logs = elementary.log(treatment) - elementary.log(reference)
         logs[np.isnan(logs)] = 0.0
         found = as_ratio(signed_rank(logs, level, LOG_RESOLUTION))
     else:

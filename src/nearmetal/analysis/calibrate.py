@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nearmetal.analysis import power
+from nearmetal.analysis import elementary, power
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
@@ -183,7 +183,7 @@ def _on_scale(
     if truth.scale == "difference":
         found = signed_rank(treatment - reference, level, LOG_RESOLUTION * float(np.abs(pairs).max() or 1.0))
         return found.estimate, found.interval
-    found = as_ratio(signed_rank(np.log(treatment) - np.log(reference), level, LOG_RESOLUTION))
+    found = as_ratio(signed_rank(elementary.log(treatment) - elementary.log(reference), level, LOG_RESOLUTION))
     return found.estimate, found.interval
 
 
@@ -237,7 +237,7 @@ def _shared(blocks: Sequence[Sequence[Replicate]], primary: str | None) -> dict[
 def _noise(values: Floats, kind: ResponseKind, response: str, workload: ResolvedWorkload | None) -> Noise | None:
     """`values`: blocks x boots. None where nothing varied, as errors that never happened."""
     is_ratio = kind.scale == "ratio"
-    noise = power.BootNoise.of(np.log(values) if is_ratio else values)
+    noise = power.BootNoise.of(elementary.log(values) if is_ratio else values)
     if not noise.spread:
         return None
     return Noise(

@@ -21,6 +21,7 @@ from statistics import geometric_mean
 import numpy as np
 from numpy.typing import NDArray
 
+from nearmetal.analysis import elementary
 from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
 from nearmetal.analysis.responses import BOOT, Arm, Arms, mean
 from nearmetal.model import Response, Scale, Warned
@@ -63,7 +64,7 @@ def odd_clients(trials: Sequence[Sequence[float]], scale: Scale, margin: float, 
     values = np.array(rows, dtype=np.float64)
     floor = log1p(margin) if scale == "ratio" else margin * abs(float(np.median(values)))
     if scale == "ratio":
-        values = np.log(values)
+        values = elementary.log(values)
     deviations = values - np.median(values, axis=1, keepdims=True)
     centres = np.median(deviations, axis=0)
     evidence = _holm([_sign_p(column) for column in deviations.T])

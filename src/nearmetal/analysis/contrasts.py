@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from pydantic import TypeAdapter
 
+from nearmetal.analysis import elementary
 from nearmetal.analysis.degrees import count_disagreeing, find_half_margin, find_needed_blocks, is_beyond
 from nearmetal.analysis.degrees import judge as judge
 from nearmetal.analysis.dependence import find_dependent_p
@@ -448,14 +449,8 @@ def _are_in_numbers(logs: Centre, found: Centre, scale: Scale) -> bool:
 def as_ratio(logs: Centre) -> Centre:
     interval = None
     if logs.interval is not None:
-        interval = (_exp(logs.interval[0]), _exp(logs.interval[1]))
-    return Centre(_exp(logs.estimate), interval, logs.p)
-
-
-def _exp(log: float) -> float:
-    """Infinite where no float holds it."""
-    with np.errstate(over="ignore"):
-        return float(np.exp(log))
+        interval = (elementary.exp(logs.interval[0]), elementary.exp(logs.interval[1]))
+    return Centre(elementary.exp(logs.estimate), interval, logs.p)
 
 
 def is_in_numbers(found: Centre, scale: Scale) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearmetal import cpu_lists
+from nearmetal.analysis import elementary
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import MatchedContrast
 from nearmetal.analysis.disks import Disks
@@ -158,7 +159,7 @@ class _PositionEffects:
             return 1.0
         values = np.array([[one.values[response].value for one in row] for row in rows])
         if rows[0][0].values[response].kind.scale == "ratio":
-            values = np.log(values)
+            values = elementary.log(values)
         return position_p(values, self._find_positions(workload, rows))
 
     def _find_positions(self, workload: str, rows: list[list[Replicate]]) -> NDArray[np.float64]:

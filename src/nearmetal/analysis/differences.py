@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nearmetal.analysis import elementary
 from nearmetal.analysis.responses import Value
 from nearmetal.analysis.signed_rank import Centre, Floats, signed_rank
 from nearmetal.model import Better, ResponseKind
@@ -99,5 +100,4 @@ def _bounds(side: Sequence[Value | None], kind: ResponseKind) -> tuple[Floats, F
 def _on_scale(values: Floats, kind: ResponseKind) -> Floats:
     if kind.scale == "difference":
         return values
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(values))
+    return elementary.log(values)

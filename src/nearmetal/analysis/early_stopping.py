@@ -32,6 +32,8 @@ _HARDLY = 0.05
 _STEPS = 60
 _SETTLED = 1e-6
 """In spreads of one block's difference."""
+_DIGITS = 9
+"""More than are settled. The last ones of all would differ between CPUs, by whose instructions sums are made."""
 
 
 def adjust_for_looks(contrast: Contrast, planned: Sequence[Look]) -> float | None:
@@ -46,7 +48,8 @@ def adjust_for_looks(contrast: Contrast, planned: Sequence[Look]) -> float | Non
     if found.spread:
         path = _EstimatePath.of(planned, None if found.margin is None else found.margin / found.spread)
         truth = found.spread * _find_truth(path, found.estimate / found.spread)
-    return math.exp(truth) if contrast.scale == "ratio" else truth
+    corrected = math.exp(truth) if contrast.scale == "ratio" else truth
+    return float(f"{corrected:.{_DIGITS}g}")
 
 
 def is_futile(contrast: Contrast, planned: Sequence[Look]) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from nearmetal.analysis import elementary
 from nearmetal.analysis.differences import Sides
 from nearmetal.analysis.results import Contrast, Means
 from nearmetal.analysis.signed_rank import Floats
@@ -70,11 +71,10 @@ def _find_interval(scaled: Floats, ratio: float, level: float) -> tuple[float, f
     without = (scaled.sum(axis=1, keepdims=True) - scaled).clip(0.0)
     if not (without > 0).all():
         return None
-    logs = np.log(without[0]) - np.log(without[1])
+    logs = elementary.log(without[0]) - elementary.log(without[1])
     error = math.sqrt((blocks - 1) / blocks * float(((logs - logs.mean()) ** 2).sum()))
     half = _find_quantile(level, blocks - 1) * error
-    with np.errstate(over="ignore"):
-        return ratio * float(np.exp(-half)), ratio * float(np.exp(half))
+    return ratio * elementary.exp(-half), ratio * elementary.exp(half)
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nearmetal.analysis import elementary
 from nearmetal.analysis.responses import Arm, Arms, Key, Replicate
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Scale, Warned
@@ -94,7 +95,7 @@ class PredecessorEffects:
             return 1.0
         values = np.array([[arm[at] for arm in arms] for at in shared])
         if scale == "ratio":
-            values = np.log(values)
+            values = elementary.log(values)
         return predecessor_p(values, [[before[at] for before in befores] for at in shared])
 
 

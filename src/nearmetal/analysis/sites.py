@@ -21,6 +21,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from nearmetal.analysis import elementary
 from nearmetal.analysis.degrees import find_least_blocks
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.responses import Pairs
@@ -94,8 +95,7 @@ def _tell(estimate: float, ends: tuple[float, float] | None, scale: Scale) -> Of
 def _on_scale(value: float, scale: Scale) -> float:
     if scale == "difference":
         return value
-    with np.errstate(over="ignore"):
-        return float(np.exp(value))
+    return elementary.exp(value)
 
 
 def find_agreement_p(groups: Sequence[Floats], resolution: float) -> float | None:

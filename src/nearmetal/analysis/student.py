@@ -19,7 +19,7 @@ def student_p(t: float, freedom: int) -> float:
 
 def student_ps(t: Floats, freedom: Integers) -> Floats:
     """Two-sided p of many t >= 0, each with degrees of freedom of its own."""
-    angle = np.arctan2(t, np.sqrt(freedom))
+    angle = np.fromiter(map(math.atan2, t.tolist(), np.sqrt(freedom).tolist()), np.float64, len(t))
     sine, square = np.sin(angle), np.cos(angle) ** 2
     is_odd = freedom % 2 == 1
     total, term = np.zeros(len(t)), np.where(is_odd, np.cos(angle), 1.0)

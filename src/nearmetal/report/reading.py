@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nearmetal.analysis.responses import Arms, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Cell
@@ -33,32 +33,10 @@ class ReportInput:
     unread: dict[str, str] = field(default_factory=dict)
     """Artifacts that sections have asked for and did not get, by path: why."""
 
-    @classmethod
-    def defer(
-        cls,
-        manifest: Manifest,
-        records: tuple[TrialRecord, ...],
-        events: Sequence[Mapping[str, Any]],
-        folder: RunFolder,
-    ) -> Self:
-        """A run whose arms, cells and analysis are found when they are first asked for."""
-        from nearmetal.analysis.analyse import analyse, find_cells
-
-        manifest = manifest.with_facts(events)
-        primaries = manifest.plan.primaries
-        found = cls.__new__(cls)
-        finders: dict[str, Callable[[ReportInput], object]] = {
-            "arms": lambda _: arms_of_study(records, manifest.study.design),
-            "cells": lambda report: find_cells(manifest, report.arms, primaries),
-            "analysis": lambda report: analyse(manifest, records, events, primaries, report.arms, report.cells),
-        }
-        found.__dict__.update(manifest=manifest, records=records, folder=folder, unread={}, _finders=finders)
-        return found
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """A field that `defer` has left to be found."""
+            """A field that `defer_analysis` has left to be found."""
             finders = self.__dict__.get("_finders", {})
             if name not in finders:
                 raise AttributeError(f"{type(self).__name__} has no {name!r}")
@@ -135,6 +113,24 @@ class SectionPlugin(Protocol):
         ...
 
 
+def defer_analysis(
+    manifest: Manifest, records: tuple[TrialRecord, ...], events: Sequence[Mapping[str, Any]], folder: RunFolder
+) -> ReportInput:
+    """A run whose arms, cells and analysis are found when they are first asked for."""
+    from nearmetal.analysis.analyse import analyse, find_cells
+
+    manifest = manifest.with_facts(events)
+    primaries = manifest.plan.primaries
+    found = ReportInput.__new__(ReportInput)
+    finders: dict[str, Callable[[ReportInput], object]] = {
+        "arms": lambda _: arms_of_study(records, manifest.study.design),
+        "cells": lambda report: find_cells(manifest, report.arms, primaries),
+        "analysis": lambda report: analyse(manifest, records, events, primaries, report.arms, report.cells),
+    }
+    found.__dict__.update(manifest=manifest, records=records, folder=folder, unread={}, _finders=finders)
+    return found
+
+
 def read(folder: RunFolder) -> ReportInput:
     """Read a run; it is analysed when its analysis is first asked for. BadInput when the folder cannot be read."""
-    return ReportInput.defer(folder.read_manifest(), *journal.read(folder.journal), folder)
+    return defer_analysis(folder.read_manifest(), *journal.read(folder.journal), folder)
