@@ -134,8 +134,8 @@ def test_a_run_pauses_goes_on_and_stops_as_the_page_asks(folder: Path, tmp_path:
     place = f"/runs/{number_of(folder)}"
     try:
         for wish in ("pause", "resume", "pause"):
-            before = _records(folder)
             assert served.order(f"{place}/ask/{wish}").status == 204
+            before = _records(folder)
             running.send_signal(signal.SIGCONT)
             if wish == "pause":
                 paused = served.until(f"{place}/events", "live", "paused: nothing is measured")

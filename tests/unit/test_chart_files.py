@@ -21,6 +21,7 @@ def run(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FOLDER, tmp_path / "run"))
 
 
+@pytest.mark.usefixtures("one_engine")
 def test_each_chart_is_saved_and_another_format_leaves_no_file_of_the_last(run: Path) -> None:
     page = called("report", str(run))
     assert page.returncode == 0, page.stderr

@@ -94,7 +94,7 @@ async def test_after_what_took_long_there_is_a_rest(
     assert busy.looks == 2, "the first look loads what it needs, and does not count"
     await found.read_current()
     assert busy.looks == 3, "a page that is asked for is the newest"
-    found.is_measured = lambda: False
+    found.may_disturb = lambda: False
     for _ in range(3):
         await asyncio.wait_for(anext(changes), PATIENCE)
     assert busy.looks > 4, "nothing is disturbed any more"

@@ -32,7 +32,7 @@ class Live:
     worker: Executor
     closing: asyncio.Event
     """Set when the server ends: nobody is told anything more."""
-    is_measured: Callable[[], bool] = lambda: True
+    may_disturb: Callable[[], bool] = lambda: True
     """Whether looks rest, for there is something that they could disturb."""
     version: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     """Begins where no earlier one of the same page has come to: what a browser saw of that is all old."""
@@ -58,11 +58,16 @@ class Live:
         return {name: text for name, (of, text) in self._parts.items() if of > version}
 
     async def watch_changes(self, seen: int) -> AsyncGenerator[tuple[int, Parts] | None]:
-        """Versions after the one seen, with what is new in them; None after a while without any. Ends when closing."""
+        """Versions after the one seen, with what is new in them; None after a while without any. Ends when closing.
+
+        Who has seen nothing begins with how it is now.
+        """
         if seen > self.version:  # the clock was set back since
             seen = -1
         self._add_watcher()
         try:
+            if seen < 0:
+                await self._run_looks()
             while not self.closing.is_set():
                 if self._task is not None and self._task.done():
                     self._task.result()
@@ -104,10 +109,14 @@ class Live:
             await self._run_looks(of_all=False)
             await asyncio.sleep(_OFTEN)
 
+    def end_rests(self) -> None:
+        """Look again at once: somebody has just asked for something."""
+        self._rests = dict.fromkeys(self._rests, 0.0)
+
     async def _run_looks(self, *, of_all: bool = True) -> None:
         """Those that have rested; or all of them, for a page that is asked for."""
         async with self._looking:
-            of_all = of_all or not self.is_measured()
+            of_all = of_all or not self.may_disturb()
             for look in self.looks:
                 if of_all or time.monotonic() >= self._rests.get(look, 0.0):
                     parts, spent = await asyncio.get_running_loop().run_in_executor(self.worker, _time_look, look)

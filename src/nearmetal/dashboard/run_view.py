@@ -65,6 +65,12 @@ class RunView:
             return False
 
     @property
+    def may_be_disturbed(self) -> bool:
+        """Whether a trial may be going on."""
+        note = LiveNote.read(self.folder) if self.is_measured else None
+        return self.is_measured and (note is None or note.step != "paused")
+
+    @property
     def has_report(self) -> bool:
         return self.folder.page.is_file()
 

@@ -134,6 +134,7 @@ class Dashboard:
             return _not_found()
         try:
             found[0].ask(_WISHES[wish])
+            found[1].end_rests()
         except (BadInput, OSError) as error:
             return PlainTextResponse(_explain_refusal(error), 409)
         return Response(status_code=204)
@@ -154,7 +155,7 @@ class Dashboard:
             self._forget_oldest()
             view = RunView(path, self._expect)
             live = self._make_live(view.render_state, view.render_live, view.render_verdicts)
-            live.is_measured = lambda: view.is_measured
+            live.may_disturb = lambda: view.may_be_disturbed
             self._views[number] = (view, live)
         return self._views[number]
 
