@@ -14,4 +14,7 @@ def without_collection() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            if not gc.get_freeze_count():  # what somebody else has frozen stays so
+                gc.freeze()
+                gc.unfreeze()  # all of it counts as old now, and is not looked through as soon as collection is on
             gc.enable()
