@@ -338,7 +338,7 @@ async def test_a_run_has_its_hosts_from_its_first_block_to_its_last(pair: Pair, 
     running = asyncio.ensure_future(pair.nearmetal("run", str(file), "-o", str(run)))
     seen: list[set[str]] = []
     for blocks in range(2):
-        await until(lambda blocks=blocks: running.done() or (run.exists() and len(found_in(run)) > blocks))  # type: ignore[misc]
+        await until(lambda blocks=blocks: running.done() or (run.exists() and len(found_in(run)) > blocks), 240)  # type: ignore[misc]
         assert not running.done(), await running
         seen.append(list_holders(pair))
     assert seen[0] & seen[1], f"nobody had it from one block to the next: {seen}"
