@@ -162,7 +162,7 @@ fn lies_about_the_length_are_found() {
 fn malformed_replies_are_named() {
     for (reply, reason) in [
         (&b"220 smtp.example ESMTP\r\n\r\n"[..], "malformed head"),
-        (b"\x16\x03\x03\x00\x00\r\n\r\n", "malformed head"),
+        (b"\x16\x03\x03\x00\x00\r\n\r\n", "TLS instead of HTTP"),
         (b"HTTP/1.1 077 What\r\n\r\n", "status outside 100 to 999"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
