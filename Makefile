@@ -150,7 +150,7 @@ vcenter: .venv/python-test
 
 # pytest compiles all tests, which takes half a minute of a CPU. Of processes that begin to test at once each would.
 bytecode: .venv/python-test
-	@$(PYTHON) -m pytest -qqq --collect-only
+	@mkdir -p build && $(PYTHON) -m pytest -qqq --collect-only >build/collected.log || { cat build/collected.log; exit 1; }
 
 # Run one part of the tests, and note how long it took.
 PARTS = build/parts

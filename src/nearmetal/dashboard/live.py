@@ -11,7 +11,7 @@ Parts = Mapping[str, str]
 
 _OFTEN = 0.5
 """Seconds between two looks."""
-_SHARE = 400
+_SHARE = 600
 """A look that took a second of CPU time rests for this many: what is measured has the CPU, and all looks together take
 less than 1 % of one, with what it takes to send them. Quicker ones go on."""
 _LONGEST_REST = 100.0
