@@ -1,6 +1,9 @@
 """Control groups, on a hierarchy that is laid out as files."""
 
 import os
+import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -123,3 +126,13 @@ def test_a_name_cannot_lead_elsewhere() -> None:
 
 async def test_removing_what_is_not_there_is_no_error(root: Path) -> None:
     await cgroup.remove("m", LocalSite())
+
+
+def test_a_process_that_ends_while_it_is_listed_is_not_whoever_asked(root: Path) -> None:
+    """The kernel lists it as 0 then, and `kill 0` kills the shell and all of its group."""
+    lay_out(root, {"nearmetal-m/cgroup.procs": "0\n"})
+    group = root / "nearmetal-m"
+    asked = subprocess.Popen(["sh", "-c", cgroup.REMOVE, "remove", str(group)], start_new_session=True)
+    time.sleep(0.3)
+    shutil.rmtree(group)  # as the kernel does, a file cannot be taken out of a real one
+    assert asked.wait(30) == 0

@@ -92,7 +92,7 @@ for round in $(seq 500); do
     for group; do
         [ -d "$group" ] || continue
         find "$group" -depth -type d | while read -r folder; do
-            while read -r pid; do kill -KILL "$pid"; done <"$folder/cgroup.procs"
+            while read -r pid; do [ "$pid" = 0 ] || kill -KILL "$pid"; done <"$folder/cgroup.procs"
             rmdir "$folder"
         done
         [ ! -d "$group" ] || left=$group
