@@ -9,6 +9,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.anatomy import CapturedTreatment, has_several_clients
 from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import list_arm, make_columns
 from nearmetal.report.why_figures import badge_difference, list_values, show_difference
 
 _EACH = (
@@ -59,15 +60,13 @@ def _make_table(
 ) -> Table:
     there = [(title, key) for title, key in listed if any(key in one.figures for one in found)]
     columns = (
-        Column("workload"),
-        Column("treatment"),
+        *make_columns("workload", "treatment"),
         Column("requests", numeric=True),
         *(Column(title, numeric=True) for title, _ in there),
     )
     rows = tuple(
         (
-            words.name_workload(one.workload),
-            report.labels.name_treatment(one.treatment),
+            *list_arm(one.workload, one.treatment, report),
             one.figures["requests"],
             *(_make_figure(one, key, of) for _, key in there),
         )
@@ -101,15 +100,10 @@ def show_contrasts(report: ReportInput) -> Iterator[Table]:
     if not rows:
         return
     columns = (
-        Column("workload"),
-        Column("comparison"),
-        Column("what"),
+        *make_columns("workload", "comparison", "what"),
         Column("change", where="page"),
-        Column("estimate", numeric=True, where="data"),
-        Column("low", numeric=True, where="data"),
-        Column("high", numeric=True, where="data"),
-        Column("scale", where="data"),
-        Column("unit", where="data"),
+        *make_columns("estimate", "low", "high", numeric=True, where="data"),
+        *make_columns("scale", "unit", where="data"),
         Column("blocks", numeric=True, where="data"),
         Column("verdict"),
     )

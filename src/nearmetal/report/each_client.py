@@ -9,10 +9,11 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.report import words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Table
 from nearmetal.report.charts.by_number import CourseLine, Point, by_number
-from nearmetal.report.courses import find_protocol, name_treatment
+from nearmetal.report.courses import find_protocol, label_without_clients
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns, make_quantity
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _of_clients(cells: Sequence[Cell], report: ReportInput) -> Iterator[_OfClien
 def _make_panel(response: str, found: Sequence[_OfClient], report: ReportInput) -> Panel:
     lines: dict[tuple[str, str], list[_OfClient]] = {}
     for one in found:
-        lines.setdefault((one.cell.workload, name_treatment(one.cell, report)), []).append(one)
+        lines.setdefault((one.cell.workload, label_without_clients(one.cell.treatment, report)), []).append(one)
     several = len({workload for workload, _ in lines}) > 1
     courses = []
     for (workload, name), members in lines.items():
@@ -85,34 +86,28 @@ def _make_panel(response: str, found: Sequence[_OfClient], report: ReportInput) 
 
 def _make_table(found: Sequence[_OfClient], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("response"),
+        *make_columns("workload", "response"),
         Column("unit", where="data"),
         Column("treatment"),
-        Column("clients", numeric=True),
-        Column("client", numeric=True),
-        Column("mean", numeric=True),
-        Column("centre", numeric=True),
-        Column("from", numeric=True),
-        Column("to", numeric=True),
+        *make_columns("clients", "client", "mean", "centre", "from", "to", numeric=True),
     )
-    rows: list[tuple[Value, ...]] = []
-    for one in found:
-        low, high = one.centre.interval or (None, None)
-        rows.append(
-            (
-                words.name_workload(one.cell.workload),
-                report.labels.name_response(one.cell.workload, one.cell.response),
-                one.cell.unit,
-                name_treatment(one.cell, report),
-                one.clients,
-                one.client,
-                *(Quantity(value, one.cell.unit) for value in (one.mean, one.centre.estimate)),
-                *(None if end is None else Quantity(end, one.cell.unit) for end in (low, high)),
-            )
+    rows = tuple(
+        (
+            words.name_workload(one.cell.workload),
+            report.labels.name_response(one.cell.workload, one.cell.response),
+            one.cell.unit,
+            label_without_clients(one.cell.treatment, report),
+            one.clients,
+            one.client,
+            *(
+                make_quantity(value, one.cell.unit)
+                for value in (one.mean, one.centre.estimate, *(one.centre.interval or (None, None)))
+            ),
         )
+        for one in found
+    )
     caption = (
         "Each client by its number, from 1 in the order in which they were made: mean over blocks, and the centre of "
         f"the blocks with its {words.describe_own_interval(report.manifest.study.design.alpha)}"
     )
-    return Table("each-client", caption, columns, tuple(rows), folded=True)
+    return Table("each-client", caption, columns, rows, folded=True)

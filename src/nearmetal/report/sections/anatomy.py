@@ -32,6 +32,7 @@ from nearmetal.report.blocks import (
 from nearmetal.report.charts.ladder import draw_ladder
 from nearmetal.report.charts.sizes import Bucket, draw_sizes
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import list_arm, make_columns
 
 _DRAWN = 12
 """Of more treatments and workloads than this the tables tell alone."""
@@ -80,7 +81,7 @@ class Anatomy:
                 f"{missing[0]}"
             )
             uncounted = [
-                f"{' with '.join(map(str, _name_captured(one, report)))} in {one.uncounted} of "
+                f"{' with '.join(list_arm(one.workload, one.treatment, report))} in {one.uncounted} of "
                 f"{figures.format_count(len(report.trials(one.workload, one.treatment)), 'trial')}"
                 for one in found
                 if one.uncounted
@@ -127,10 +128,6 @@ def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> It
 
 def _measure_whole(one: CapturedTreatment) -> float:
     return max(one.events.values()) - min(one.events.values())
-
-
-def _name_captured(one: CapturedTreatment, report: ReportInput) -> tuple[Value, Value]:
-    return words.name_workload(one.workload), report.labels.name_treatment(one.treatment)
 
 
 def _show_distributions(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Block]:
@@ -185,8 +182,7 @@ def _make_spreads(
 ) -> Table:
     """Of each treatment's typical trial the distributions over its requests."""
     columns = (
-        Column("workload"),
-        Column("treatment"),
+        *make_columns("workload", "treatment"),
         Column(what),
         *(Column(title, numeric=True) for title in ("median", "90 %", "99 %", largest, "requests")),
     )
@@ -197,7 +193,7 @@ def _make_spreads(
             spread = spreads.get(key)
             if spread and spread["count"]:
                 values = (_make_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
-                rows.append((*_name_captured(one, report), title, *values, spread["count"]))
+                rows.append((*list_arm(one.workload, one.treatment, report), title, *values, spread["count"]))
     alone = ", its first client's alone" if has_several_clients([one for one, _ in told]) else ""
     caption = f"{caption}, over the requests of {_TYPICAL}{alone}"
     return Table(name, caption, columns, tuple(rows), folded=len(rows) > LONG)

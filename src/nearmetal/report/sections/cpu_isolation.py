@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from nearmetal.analysis import centre
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment, Level
@@ -10,6 +9,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
 from nearmetal.report.connections import PERCENTILES, ROWS, average_rows
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
 
@@ -70,8 +70,8 @@ def _make_rows(
     rows: list[tuple[Value, ...]] = [
         (
             row.name,
-            *(_make_quantity(one, row.name, row.unit) for one in told),
-            *(_make_quantity(printed[index], row.name, row.unit) for index in shown),
+            *(make_quantity(one.get(row.name), row.unit) for one in told),
+            *(make_quantity(printed[index].get(row.name), row.unit) for index in shown),
             row.unit,
         )
         for row in ROWS
@@ -98,10 +98,6 @@ def _name_level(treatment: Assignment, treatments: Sequence[Assignment], report:
     """The level alone where nothing else differs, so that all levels and the published ones stand side by side."""
     others = {key_of({name: level for name, level in one.items() if name != _FACTOR}) for one in treatments}
     return str(treatment[_FACTOR]) if len(others) == 1 else report.labels.name_treatment(treatment)
-
-
-def _make_quantity(told: Mapping[str, float], name: str, unit: str) -> Quantity | None:
-    return Quantity(told[name], unit) if name in told else None
 
 
 def _list_printed(workload: str, treatment: Assignment, report: ReportInput) -> dict[str, float]:
@@ -144,7 +140,7 @@ def _make_latency(
 ) -> Table:
     columns = (Column("treatment"), *(Column(name, numeric=True) for name in PERCENTILES))
     rows: tuple[tuple[Value, ...], ...] = tuple(
-        (report.labels.name_treatment(treatment), *(_make_quantity(one, name, "s") for name in PERCENTILES))
+        (report.labels.name_treatment(treatment), *(make_quantity(one.get(name), "s") for name in PERCENTILES))
         for treatment, one in zip(treatments, told, strict=True)
     )
     caption = f"{words.name_workload(workload)}: latency from when each request should have been sent, mean over blocks"
@@ -157,16 +153,11 @@ def _make_noise(report: ReportInput) -> Table | None:
     if not cells:
         return None
     columns = (
-        Column("treatment"),
-        Column("noise"),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("centre", numeric=True),
-        Column("from", numeric=True),
-        Column("to", numeric=True),
+        *make_columns("treatment", "noise"),
+        *make_columns("blocks", "mean", "centre", "from", "to", numeric=True),
     )
     alpha = report.manifest.study.design.alpha
-    rows = tuple(_noise_row(cell, alpha, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
+    rows = tuple(_noise_row(cell, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
     caption = (
         "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
         "to a program that wants it, gaps, the longest: mean over blocks, and the centre of the blocks with its "
@@ -175,17 +166,13 @@ def _make_noise(report: ReportInput) -> Table | None:
     return Table("isolation-noise", caption, columns, rows)
 
 
-def _noise_row(cell: Cell, alpha: float, report: ReportInput) -> tuple[Value, ...]:
-    found = centre.of(cell, alpha)
-    low, high = found.interval or (None, None)
+def _noise_row(cell: Cell, report: ReportInput) -> tuple[Value, ...]:
     return (
         report.labels.name_treatment(cell.treatment),
         cell.response,
         len(cell.values),
         Quantity(cell.mean, cell.unit),
-        Quantity(found.estimate, cell.unit),
-        None if low is None else Quantity(low, cell.unit),
-        None if high is None else Quantity(high, cell.unit),
+        *list_centre(cell, report),
     )
 
 

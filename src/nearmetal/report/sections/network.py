@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell
 from nearmetal.report import words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.courses import find_protocol, make_courses, name_treatment
+from nearmetal.report.courses import find_protocol, label_without_clients, make_courses
 from nearmetal.report.each_client import render_each_client
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
 
@@ -66,36 +66,25 @@ def _make_panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Pa
 def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
     study = report.manifest.study
     columns = (
-        Column("workload"),
-        Column("response"),
+        *make_columns("workload", "response"),
         Column("unit", where="data"),
         Column("treatment"),
-        Column("clients", numeric=True),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("each client", numeric=True),
-        Column("centre", numeric=True),
-        Column("from", numeric=True),
-        Column("to", numeric=True),
+        *make_columns("clients", "blocks", "mean", "each client", "centre", "from", "to", numeric=True),
     )
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
         clients = report.asked(cell.treatment).clients.count
-        found = centre.of(cell, study.design.alpha)
-        low, high = found.interval or (None, None)
         rows.append(
             (
                 words.name_workload(cell.workload),
                 report.labels.name_response(cell.workload, cell.response),
                 cell.unit,
-                name_treatment(cell, report),
+                label_without_clients(cell.treatment, report),
                 clients,
                 len(cell.values),
                 Quantity(cell.mean, cell.unit),
                 Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
-                Quantity(found.estimate, cell.unit),
-                None if low is None else Quantity(low, cell.unit),
-                None if high is None else Quantity(high, cell.unit),
+                *list_centre(cell, report),
             )
         )
     caption = (
@@ -123,11 +112,7 @@ def _compare_published(cells: Sequence[Cell], found: PublishedStudy, report: Rep
 def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...], found: PublishedStudy) -> Table:
     columns = (
         Column("treatment"),
-        Column("clients", numeric=True),
-        Column("each client", numeric=True),
-        Column("share of one alone", numeric=True),
-        Column("published", numeric=True),
-        Column("share, published", numeric=True),
+        *make_columns("clients", "each client", "share of one alone", "published", "share, published", numeric=True),
     )
     number = found.find_table(response).number
     caption = (
@@ -143,7 +128,7 @@ def _rows_beside(
     printed = found.find_table(response)
     alone: dict[str, float] = {}
     placed = sorted(
-        ((name_treatment(cell, report), cell) for cell in cells),
+        ((label_without_clients(cell.treatment, report), cell) for cell in cells),
         key=lambda place: report.asked(place[1].treatment).clients.count,
     )
     for name in dict.fromkeys(name for name, _ in placed):
@@ -162,7 +147,7 @@ def _rows_beside(
                 clients,
                 Quantity(each, cell.unit),
                 f"{each / alone[name]:.3f} ×" if alone.get(name) else None,
-                None if theirs is None else Quantity(theirs, cell.unit),
+                make_quantity(theirs, cell.unit),
                 None
                 if theirs is None or first is None
                 else f"{theirs / _average_values(found.convert_to_si(printed, first)):.3f} ×",

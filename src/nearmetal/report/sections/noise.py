@@ -8,8 +8,9 @@ from typing import Any
 from nearmetal.analysis.responses import Key, key_of, that_count
 from nearmetal.model import Assignment
 from nearmetal.report import charts, figures
-from nearmetal.report.blocks import LONG, Chart, Column, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Chart, Panel, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 
 OBSERVER = "noise"
 HOST = "host"
@@ -122,9 +123,8 @@ def _make_cpu_rows(
 
 def _make_inside(rows: tuple[tuple[Value, ...], ...]) -> Table:
     columns = (
-        Column("treatment"),
-        Column("when"),
-        *(Column(name, numeric=True) for name in ("CPU", "trials", "% lost", "gaps", "longest", "timer ticks")),
+        *make_columns("treatment", "when"),
+        *make_columns("CPU", "trials", "% lost", "gaps", "longest", "timer ticks", numeric=True),
     )
     caption = (
         "Each CPU of the servers: medians over trials of the time lost, of gaps and of the ticks of the CPU's own "
@@ -150,9 +150,8 @@ def _make_host_rows(
 
 def _make_outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
     columns = (
-        Column("treatment"),
-        Column("when"),
-        *(Column(name, numeric=True) for name in ("trials", "% waiting", "longest in all", "turns")),
+        *make_columns("treatment", "when"),
+        *make_columns("trials", "% waiting", "longest in all", "turns", numeric=True),
     )
     caption = (
         "The host at the same time, as its scheduler counts it: how much of the time in which the machine's threads "

@@ -18,6 +18,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 
 
 class OddClients:
@@ -94,15 +95,12 @@ def _too_few(few: Sequence[_LookedAt], looked_at: int) -> str:
 
 def _make_table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("response"),
-        Column("treatment"),
+        *make_columns("workload", "response", "treatment"),
         Column("client", numeric=True),
         Column("from the median client", numeric=True, where="page"),
         Column("deviation", numeric=True, where="data"),
         Column("unit", where="data"),
-        Column("blocks that agree", numeric=True),
-        Column("p", numeric=True),
+        *make_columns("blocks that agree", "p", numeric=True),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (

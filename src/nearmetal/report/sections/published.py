@@ -6,6 +6,7 @@ from nearmetal.model import Level
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Section, Table, Terms, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published as studies
 from nearmetal.studies.published import PublishedStudy as Study
 from nearmetal.studies.published import PublishedTable as Printed
@@ -87,12 +88,9 @@ def _show_printed(values: Iterable[float], spread: float | None) -> str:
 
 def _make_statements(statements: Iterable[TextFigure]) -> Table:
     columns = (
-        Column("what"),
-        Column("of"),
+        *make_columns("what", "of"),
         Column("printed", numeric=True),
-        Column("unit"),
-        Column("kind"),
-        Column("remark"),
+        *make_columns("unit", "kind", "remark"),
     )
     rows = tuple(
         (

@@ -10,6 +10,7 @@ from nearmetal.report import bounds, charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 
 _BOUNDS: Final = (
     " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
@@ -178,16 +179,10 @@ def cell_tables(name: str, caption: str, cells: Sequence[Cell], report: ReportIn
 
 def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("response"),
+        *make_columns("workload", "response"),
         Column("unit", where="data"),
         Column("treatment"),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("stddev", numeric=True),
-        Column("min", numeric=True),
-        Column("median", numeric=True),
-        Column("max", numeric=True),
+        *make_columns("blocks", "mean", "stddev", "min", "median", "max", numeric=True),
         *bounds.COLUMNS,
         *([Column("failed", numeric=True)] if (has_failures := any(cell.failed for cell in cells)) else []),
     )

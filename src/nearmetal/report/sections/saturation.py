@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from nearmetal.analysis import centre
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import bounds, figures, words
@@ -13,6 +12,7 @@ from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
 from nearmetal.report.courses import label_without_clients, make_courses, of_each
 from nearmetal.report.ramps import Ramp, list_ramps
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import list_arm, list_centre, make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
 
@@ -80,33 +80,21 @@ def _make_points(cells: Sequence[Cell], report: ReportInput) -> Table:
     study = report.manifest.study
     found = published.find_published(study.name)
     columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("each client", numeric=True),
-        Column("centre", numeric=True),
-        Column("from", numeric=True),
-        Column("to", numeric=True),
-        Column("only a bound", numeric=True),
+        *make_columns("workload", "treatment"),
+        *make_columns("blocks", "mean", "each client", "centre", "from", "to", "only a bound", numeric=True),
         *bounds.COLUMNS,
         *([Column("published for each")] if found else []),
     )
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
-        middle = centre.of(cell, study.design.alpha)
-        low, high = middle.interval or (None, None)
         clients = report.asked(cell.treatment).clients.count
         rows.append(
             (
-                words.name_workload(cell.workload),
-                report.labels.name_treatment(cell.treatment),
+                *list_arm(cell.workload, cell.treatment, report),
                 len(cell.values),
                 bounds.make_quantity(cell, "mean"),
                 bounds.make_quantity(cell, "mean", clients),
-                None if any(cell.censored) else Quantity(middle.estimate, cell.unit),
-                None if low is None else Quantity(low, cell.unit),
-                None if high is None else Quantity(high, cell.unit),
+                *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
                 sum(bounds.list_counts(cell)),
                 *bounds.list_counts(cell),
                 *([_show_published(found, cell, report)] if found else []),
@@ -219,18 +207,12 @@ def _describe_stroke(cells: Sequence[Cell]) -> str:
 
 def _make_steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("offered", numeric=True),
-        Column("requests", numeric=True),
-        Column("replies", numeric=True),
-        Column("errors", numeric=True),
-        Column("steps", numeric=True),
+        *make_columns("workload", "treatment"),
+        *make_columns("offered", "requests", "replies", "errors", "steps", numeric=True),
     )
     rows: list[tuple[Value, ...]] = [
         (
-            words.name_workload(ramp.workload),
-            report.labels.name_treatment(ramp.treatment),
+            *list_arm(ramp.workload, ramp.treatment, report),
             *(Quantity(rate, "1/s") for rate in (rung.offered, rung.requests, rung.replies, rung.errors)),
             rung.steps,
         )

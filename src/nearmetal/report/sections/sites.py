@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from nearmetal.analysis.results import Contrast, OfSites, SiteEstimate
 from nearmetal.report import words
 from nearmetal.report.blocks import Column, Quantity, Section, Table, Value
-from nearmetal.report.contrast_rows import COMPARED, list_compared, make_end
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns
 
 _LEAD = (
     "Blocks were measured on several sites, and a verdict is that of all blocks. These sites together: the site is a "
@@ -32,9 +32,7 @@ class SitesSection:
             Column("site"),
             Column("blocks", numeric=True),
             Column("estimate", where="page"),
-            Column("value", numeric=True, where="data"),
-            Column("low", numeric=True, where="data"),
-            Column("high", numeric=True, where="data"),
+            *make_columns("value", "low", "high", numeric=True, where="data"),
             Column("p that sites agree", numeric=True),
         )
         rows = tuple(row for contrast in compared for row in _make_rows(contrast, report))
@@ -61,13 +59,12 @@ def _make_row(
     report: ReportInput,
 ) -> tuple[Value, ...]:
     interval = one.interval if isinstance(one, OfSites) else None
-    low, high = interval or (None, None)
     return (
         *list_compared(contrast, report),
         site,
         blocks,
         words.format_size(one.estimate, interval, contrast.scale, contrast.unit),
-        *map(make_end, (one.estimate, low, high)),
+        *list_ends(one.estimate, interval),
         agreement,
     )
 

@@ -9,6 +9,7 @@ from nearmetal.model import Assignment, Level
 from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Section, Statement, Statements, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import Claim, PublishedStudy
 
@@ -96,11 +97,9 @@ def _make_statistics(workload: str, found: PublishedStudy, report: ReportInput) 
     if not cells:
         return None
     columns = (
-        Column("treatment"),
-        Column("figure"),
-        Column("from"),
+        *make_columns("treatment", "figure", "from"),
         Column("runs", numeric=True),
-        *(Column(name, numeric=True) for name in ("min", "max", "average", "stddev")),
+        *make_columns("min", "max", "average", "stddev", numeric=True),
         Column("unit", where="data"),
     )
     ordered = sorted(cells, key=lambda cell: _order_cells(workload, cell, report))

@@ -13,6 +13,7 @@ from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 
 _NAMED = 6
 """With more treatments or comparisons than this, a warning names those that have it most."""
@@ -73,9 +74,7 @@ def describe_use(bad: Sequence[TrialRecord]) -> str:
 
 def _make_troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
     columns = (
-        Column("status"),
-        Column("treatment"),
-        Column("workload"),
+        *make_columns("status", "treatment", "workload"),
         # The journal counts from 0; people, and what a run says while it goes on, from 1.
         Column("block", numeric=True, where="page"),
         Column("block", numeric=True, where="data"),
@@ -123,11 +122,9 @@ def _make_warnings(report: ReportInput) -> Table:
     columns = (
         Column("warning"),
         Column("how many", where="page"),
-        Column("times", numeric=True, where="data"),
-        Column("of", numeric=True, where="data"),
+        *make_columns("times", "of", numeric=True, where="data"),
         Column("what of", where="data"),
-        Column("where"),
-        Column("what was seen"),
+        *make_columns("where", "what was seen"),
     )
     return Table(
         "warnings", "Warnings: the values count, read them with care", columns, tuple(rows), folded=len(rows) > 20

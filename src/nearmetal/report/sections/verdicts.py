@@ -21,8 +21,8 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
-from nearmetal.report.contrast_rows import COMPARED, list_compared, make_end
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_end
 
 _BEFORE_THE_LAST = (
     "Where a look before the last found a difference, its estimate tends to lie too far from no effect: what looks "
@@ -397,22 +397,14 @@ def contrast_table(
         Column("estimate", where="page"),
         Column("margin", numeric=True, where="page"),
         Column("scale", where="data"),
-        Column("ratio", numeric=True, where="data"),
-        Column("difference", numeric=True, where="data"),
+        *make_columns("ratio", "difference", numeric=True, where="data"),
         Column("unit", where="data"),
-        Column("low", numeric=True, where="data"),
-        Column("high", numeric=True, where="data"),
-        Column("margin_low", numeric=True, where="data"),
-        Column("margin_high", numeric=True, where="data"),
-        Column("level", numeric=True, where="data"),
+        *make_columns("low", "high", "margin_low", "margin_high", "level", numeric=True, where="data"),
         Column("p", numeric=True, where="data" if is_looked_at else "both"),
         Column("blocks", numeric=True),
         Column("verdict"),
         Column("reason", where="data"),
-        Column("look", numeric=True, where="data"),
-        Column("look_level", numeric=True, where="data"),
-        Column("naive_low", numeric=True, where="data"),
-        Column("naive_high", numeric=True, where="data"),
+        *make_columns("look", "look_level", "naive_low", "naive_high", numeric=True, where="data"),
         *(Column(name, numeric=True, where="data") for name in (_OF_LOOKS if is_looked_at else ())),
         *([Column("failed")] if has_failures else []),
         *([Column("besides", where="page")] if has_more else []),
@@ -433,9 +425,8 @@ def _list_besides(contrast: Contrast, report: ReportInput) -> list[str]:
 
 
 def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
-    low, high = contrast.interval or (None, None)
-    margin_low, margin_high = contrast.equivalence or (None, None)
-    naive_low, naive_high = contrast.naive or (None, None)
+    _, low, high = list_ends(None, contrast.interval)
+    _, naive_low, naive_high = list_ends(None, contrast.naive)
     return (
         *list_compared(contrast, report),
         words.format_estimate(contrast),
@@ -444,10 +435,9 @@ def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_lo
         make_end(contrast.ratio),
         make_end(contrast.difference),
         contrast.unit,
-        make_end(low),
-        make_end(high),
-        margin_low,
-        margin_high,
+        low,
+        high,
+        *(contrast.equivalence or (None, None)),
         contrast.level,
         None if contrast.p is None else Quantity(contrast.p, "p"),
         contrast.blocks,
@@ -455,8 +445,8 @@ def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_lo
         contrast.reason,
         contrast.look,
         contrast.look_level,
-        make_end(naive_low),
-        make_end(naive_high),
+        naive_low,
+        naive_high,
         *(_say_looks(contrast) if is_looked_at else ()),
         *([words.failure_counts(contrast)] if has_failures else []),
     )
@@ -467,10 +457,8 @@ _OF_LOOKS = ("adjusted", "last_look_blocks", "last_look_estimate", "last_look_lo
 
 def _say_looks(contrast: Contrast) -> tuple[Value, ...]:
     last = contrast.last_look
-    if last is None:
-        return (make_end(contrast.adjusted), None, None, None, None)
-    low, high = last.interval or (None, None)
-    return (make_end(contrast.adjusted), last.blocks, make_end(last.estimate), make_end(low), make_end(high))
+    of_last = (None,) * 4 if last is None else (last.blocks, *list_ends(last.estimate, last.interval))
+    return (make_end(contrast.adjusted), *of_last)
 
 
 plugin = Verdicts()

@@ -12,6 +12,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.anatomy import TRACE
 from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import list_arm, make_columns
 
 _LEAD = (
     "The CPU time that tcpdump and the samplers took, of the host or, in a machine, of that machine; and what changes "
@@ -68,15 +69,8 @@ class Watching:
 
 def _make_ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
     columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("who watched"),
-        Column("where"),
-        Column("trials", numeric=True),
-        Column("CPU time", numeric=True),
-        Column("each request", numeric=True),
-        Column("packets", numeric=True),
-        Column("dropped", numeric=True),
+        *make_columns("workload", "treatment", "who watched", "where"),
+        *make_columns("trials", "CPU time", "each request", "packets", "dropped", numeric=True),
     )
     caption = "Who watched: CPU time of a trial and of each of its requests, medians over trials; packets of all trials"
     return Table("watching", caption, columns, rows, folded=len(rows) > LONG)
@@ -91,8 +85,7 @@ def _make_rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
                 known = [(one.cpu, record) for one, record in those if one.cpu is not None]
                 each = [cpu / count for cpu, record in known if (count := _count_requests(record))]
                 yield (
-                    words.name_workload(workload.name),
-                    report.labels.name_treatment(treatment),
+                    *list_arm(workload.name, treatment, report),
                     words.strip_controls(observer),
                     words.strip_controls(place),
                     len(those),
@@ -200,11 +193,7 @@ def _make_compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
         for one in compared
     )
     columns = (
-        Column("workload"),
-        Column("comparison"),
-        Column("response"),
-        Column("kind"),
-        Column("change"),
+        *make_columns("workload", "comparison", "response", "kind", "change"),
         Column("blocks", numeric=True),
         Column("verdict"),
     )

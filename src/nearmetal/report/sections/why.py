@@ -21,6 +21,7 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 from nearmetal.report.why_captures import not_whole
 from nearmetal.report.why_figures import badge_difference, by_chance, count_by_chance, list_values, show_difference
 from nearmetal.report.why_found import (
@@ -148,8 +149,7 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
                     Column(words.strip_controls(side), numeric=True)
                     for side in report.labels.name_sides(one.contrast)[:2]
                 ),
-                Column("change"),
-                Column("verdict"),
+                *make_columns("change", "verdict"),
             ),
             (
                 *((*_show_compared(found), show_difference(found), badge_difference(found)) for found in one.found),
@@ -170,16 +170,9 @@ def _show_compared(one: TraitContrast) -> tuple[Value, Value, Value]:
 def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
     """All of them, for programs."""
     columns = (
-        Column("workload"),
-        Column("comparison"),
-        Column("what"),
-        Column("treatment", numeric=True),
-        Column("reference", numeric=True),
-        Column("estimate", numeric=True),
-        Column("low", numeric=True),
-        Column("high", numeric=True),
-        Column("scale"),
-        Column("unit"),
+        *make_columns("workload", "comparison", "what"),
+        *make_columns("treatment", "reference", "estimate", "low", "high", numeric=True),
+        *make_columns("scale", "unit"),
         Column("blocks", numeric=True),
         Column("verdict"),
     )
