@@ -12,7 +12,6 @@ from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
 from nearmetal.store.progress import EndedTrial, TreatmentRow, estimate_time_left
-from nearmetal.store.runs import State, tell_state
 from nearmetal.units import show_duration, show_elapsed
 
 SIGNS = {
@@ -77,11 +76,6 @@ class BarPart:
     count: int
     start: float
     width: float
-
-
-def find_state(course: RunHistory, is_measured: bool) -> State:
-    """As `nearmetal ls` has it."""
-    return tell_state(course, is_measured)
 
 
 # ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────

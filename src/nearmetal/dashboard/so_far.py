@@ -68,8 +68,9 @@ def _worth_telling(warnings: Iterable[Warned]) -> tuple[Warned, ...]:
 def _make_caveat(course: RunHistory) -> Notice:
     alpha = figures.format_percent(course.study.design.alpha)
     if course.plan.looks:
+        looks = figures.join_listing(str(look.blocks) for look in course.plan.looks)
         return Notice(
-            f"This study looks at its verdicts after {_list_looks(course)} blocks, fixed beforehand. What a look has "
+            f"This study looks at its verdicts after {looks} blocks, fixed beforehand. What a look has "
             f"decided stands: all looks together are wrong no more often than {alpha}. {_next(course)}"
         )
     planned = figures.format_count(course.plan.blocks, "block")
@@ -78,10 +79,6 @@ def _make_caveat(course: RunHistory) -> Notice:
         f"and decides nothing: who stops a run when its interval looks good is wrong more often than {alpha}. "
         f"After the last block a comparison is different if its p is at most {course.plan.level:.2g}."
     )
-
-
-def _list_looks(course: RunHistory) -> str:
-    return figures.join_listing(str(look.blocks) for look in course.plan.looks)
 
 
 def _next(course: RunHistory) -> str:
