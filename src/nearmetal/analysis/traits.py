@@ -62,10 +62,11 @@ _CLOSE = 0.001
 
 
 def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
-    return _watched(record, "server-")
+    return list_watched(record, "server-")
 
 
-def _watched(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
+def list_watched(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
+    """What `usage` saw at the places of this name, as far as there is anything."""
     return [one for one in places(record, "usage", prefix) if one.get("seconds")]
 
 
@@ -112,7 +113,7 @@ def _rate(place: str, name: str) -> Callable[[TrialRecord], float | None]:
     """Of all servers together, or of their whole host, whoever's, for each request or event."""
 
     def of(record: TrialRecord) -> float | None:
-        told = [(one, one[name]) for one in _watched(record, place) if name in one]
+        told = [(one, one[name]) for one in list_watched(record, place) if name in one]
         return _shared_out(record, told) if told else None
 
     return of
