@@ -1,6 +1,5 @@
 """What the observer `capture` left of a run: figures from the records, distributions from few trials' documents."""
 
-import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.traits_of_packets import is_whole, traces
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import ReportInput, parse_document
 
 OBSERVER = "capture"
 TRACE = "trace-"
@@ -183,9 +182,5 @@ def without_requests(report: ReportInput, found: Sequence[CapturedTreatment]) ->
 
 def read_document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:
     """The `trace.v1` of a trial's first client; None where it cannot be read any more."""
-    content = next(report.artifacts(record, f"{TRACE}0.json"), None)
-    try:
-        told = json.loads(content or b"")
-    except ValueError:
-        return None
-    return told if isinstance(told, dict) and told.get("schema") == "trace.v1" else None
+    told = parse_document(next(report.artifacts(record, f"{TRACE}0.json"), None))
+    return told if told and told.get("schema") == "trace.v1" else None

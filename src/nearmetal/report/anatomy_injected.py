@@ -57,10 +57,9 @@ def show_injected(found: Sequence[CapturedTreatment], report: ReportInput) -> It
     fewer = [held.arm[1] for held in shares if held.what == _OVERTAKEN and held.confirmed is _FEWER]
     if fewer:
         yield Paragraph(
-            f"Of the packets of {figures.join_listing(dict.fromkeys(fewer))} fewer overtook each other than was "
-            "asked for. "
-            "Some always do: a frame that is held back while none follows it, or together with those that follow, is "
-            "overtaken by none."
+            f"Of the packets of {figures.join_listing(dict.fromkeys(fewer))} fewer overtook each other than was asked "
+            "for. Some always do: a frame that is held back while none follows it, or together with those that follow, "
+            "is overtaken by none."
         )
 
 

@@ -75,7 +75,7 @@ def print_gates(found: Comparison, console: Console) -> None:
 
 def describe_gates(found: Comparison) -> list[str]:
     """A sentence each."""
-    of = "contrast" if any(map(_is_of_costs, found.changes)) else "treatment"
+    of = "contrast" if any(change.of == "contrast" for change in found.changes) else "treatment"
     name = "comparison" if of == "contrast" else "treatment"
     asked = [change for change in found.changes if change.of == of and change.primary]
     unknown = sum(change.interval is None for change in asked)
@@ -220,10 +220,6 @@ def _print_change(change: ResponseChange, what: str, shared: Sequence[str], labe
     console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _is_of_costs(change: ResponseChange) -> bool:
-    return change.of == "contrast"
-
-
 def _has_estimate(change: ResponseChange) -> bool:
     return change.ratio is not None or change.difference is not None
 
@@ -241,7 +237,7 @@ _REASONS = {
 
 def _explain_reason(change: ResponseChange) -> str:
     """Why there is no verdict, or ""."""
-    if change.reason == "no-margin" and not _is_of_costs(change):
+    if change.reason == "no-margin" and change.of == "treatment":
         return "its median was 0, so a margin in percent of it means nothing"
     if change.reason == "too-few-runs":
         return f"too few runs to tell; it takes {change.needs_runs} a side"

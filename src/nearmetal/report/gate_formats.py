@@ -142,7 +142,7 @@ def render_markdown(page: GatePage) -> str:
     """Gates, then a row for each comparison, then what it is warned of. GitHub and GitLab show it."""
     lines = [f"### nearmetal: {_escape_text(page.study)}", ""]
     for outcome, line in zip(page.outcomes, page.lines, strict=True):
-        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape_text(_make_sentence(line))}")
+        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape_text(f'{line[:1].upper()}{line[1:]}.')}")
     if levels := _describe_levels(page.rows):
         lines += ["", _escape_text(levels)]
     lines += ["", f"| verdict | comparison | response | {page.heading} | |", "| --- | --- | --- | --- | --- |"]
@@ -154,10 +154,6 @@ def render_markdown(page: GatePage) -> str:
         lines += [f"- {_escape_text(text)}" for text in page.notes]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
-
-
-def _make_sentence(line: str) -> str:
-    return f"{line[:1].upper()}{line[1:]}."
 
 
 def _describe_levels(rows: Sequence[GateRow]) -> str:

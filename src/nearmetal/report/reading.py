@@ -1,5 +1,6 @@
 """Everything a report is made from, read from a run's folder alone."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -98,6 +99,15 @@ class ReportInput:
 
 def _explain_error(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def parse_document(content: bytes | None) -> dict[str, Any] | None:
+    """What the file of an artifact holds as JSON; None where it cannot be read, or is no object."""
+    try:
+        document = json.loads(content or b"")
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 class SectionPlugin(Protocol):

@@ -1,9 +1,7 @@
 """What each environment costs its host, in the host's own coin."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report.blocks import Block, Chart, Paragraph, Section
 from nearmetal.report.reading import ReportInput
@@ -22,7 +20,8 @@ class CostSection:
 
     def render(self, report: ReportInput) -> Section | None:
         every = [cell for cell in report.cells if cell.response in COSTS]
-        cells = [cell for cell in every if not _is_no_cost(cell)] or every
+        # Memory beyond the guest's own, of what has no guest, is no cost.
+        cells = [cell for cell in every if cell.response != "memory_overhead" or any(cell.values)] or every
         if not cells:
             return None
         workloads = dict.fromkeys(cell.workload for cell in cells)
@@ -30,7 +29,7 @@ class CostSection:
             chosen
             for response in COSTS
             for workload in workloads
-            if (chosen := _select_cells(cells, workload, response))
+            if (chosen := [cell for cell in cells if (cell.workload, cell.response) == (workload, response)])
         ]
         drawn = [chosen for chosen in each if in_words(chosen, report) is None]
         panels = tuple(make_panel(chosen, report) for chosen in drawn)
@@ -47,15 +46,6 @@ class CostSection:
             shown = replace(cell_table("cost-shown", "Cost over blocks", cells, report), where="page")
             blocks += [replace(table, where="data"), shown]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
-
-
-def _is_no_cost(cell: Cell) -> bool:
-    """Memory beyond the guest's own, of what has no guest."""
-    return cell.response == "memory_overhead" and not any(cell.values)
-
-
-def _select_cells(cells: Sequence[Cell], workload: str, response: str) -> list[Cell]:
-    return [cell for cell in cells if cell.workload == workload and cell.response == response]
 
 
 plugin = CostSection()

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from nearmetal.analysis.responses import key_of
-from nearmetal.analysis.results import Cell
-from nearmetal.model import Assignment, Level
+from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
 from nearmetal.report.connections import PERCENTILES, ROWS, average_rows
@@ -84,14 +83,15 @@ def _make_rows(
 
 def _about_published(workload: str, treatments: Sequence[Assignment], shown: bool, report: ReportInput) -> str:
     """What the published figures beside ours are; where there are none, of what they would be."""
-    headings = _list_headings(report)
-    if not headings:
+    found = _find_published(report)
+    if found is None:
         return ""
     counts = sorted({str(_find_connections(workload, treatment, report)) for treatment in treatments})
     asked = f"{figures.join_listing(counts)} {'connection' if counts == ['1'] else 'connections'}"
     if shown:
         return f"; published is the first run under the heading of {asked}, on another machine"
-    return f"; of {asked} nothing was published, but of {figures.join_listing(map(str, headings))}"
+    headings = dict.fromkeys(str(one.at["heading"]) for one in found.find_table(_TABLE).figures)
+    return f"; of {asked} nothing was published, but of {figures.join_listing(headings)}"
 
 
 def _name_level(treatment: Assignment, treatments: Sequence[Assignment], report: ReportInput) -> str:
@@ -105,29 +105,19 @@ def _list_printed(workload: str, treatment: Assignment, report: ReportInput) -> 
     found = _find_published(report)
     if found is None:
         return {}
-    return _list_published(found, treatment[_FACTOR], _find_connections(workload, treatment, report))
+    table = found.find_table(_TABLE)
+    at = {_FACTOR: treatment[_FACTOR], "heading": _find_connections(workload, treatment, report), "run": 1}
+    return {
+        str(figure.at["what"]): found.convert_to_si(table, figure)[0]
+        for figure in table.figures
+        if all(figure.at.get(name) == value for name, value in at.items())
+    }
 
 
 def _find_published(report: ReportInput) -> PublishedStudy | None:
     """The published figures of this study, where they are httperf's."""
     found = published.find_published(report.manifest.study.name)
     return found if found is not None and _TABLE in {table.name for table in found.tables} else None
-
-
-def _list_headings(report: ReportInput) -> list[Level]:
-    """Numbers of connections that something was published of."""
-    found = _find_published(report)
-    return [] if found is None else list(dict.fromkeys(one.at["heading"] for one in found.find_table(_TABLE).figures))
-
-
-def _list_published(found: PublishedStudy, level: object, connections: object) -> dict[str, float]:
-    table = found.find_table(_TABLE)
-    at = {_FACTOR: level, "heading": connections, "run": 1}
-    return {
-        str(figure.at["what"]): found.convert_to_si(table, figure)[0]
-        for figure in table.figures
-        if all(figure.at.get(name) == value for name, value in at.items())
-    }
 
 
 def _find_connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
@@ -157,23 +147,22 @@ def _make_noise(report: ReportInput) -> Table | None:
         *make_columns("blocks", "mean", "centre", "from", "to", numeric=True),
     )
     alpha = report.manifest.study.design.alpha
-    rows = tuple(_noise_row(cell, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
+    rows = tuple(
+        (
+            report.labels.name_treatment(cell.treatment),
+            cell.response,
+            len(cell.values),
+            Quantity(cell.mean, cell.unit),
+            *list_centre(cell, report),
+        )
+        for cell in sorted(cells, key=lambda one: _NOISE.index(one.response))
+    )
     caption = (
         "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
         "to a program that wants it, gaps, the longest: mean over blocks, and the centre of the blocks with its "
         f"{words.describe_own_interval(alpha)}"
     )
     return Table("isolation-noise", caption, columns, rows)
-
-
-def _noise_row(cell: Cell, report: ReportInput) -> tuple[Value, ...]:
-    return (
-        report.labels.name_treatment(cell.treatment),
-        cell.response,
-        len(cell.values),
-        Quantity(cell.mean, cell.unit),
-        *list_centre(cell, report),
-    )
 
 
 plugin = CpuIsolation()

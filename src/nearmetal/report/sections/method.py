@@ -93,9 +93,8 @@ def _describe_design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Verdicts",
-            f"equivalent: the interval lies within the margin of {figures.format_percent(design.margin)}; "
-            "different: it "
-            "excludes the reference; undecided: neither. Undecided is not the same as no difference.",
+            f"equivalent: the interval lies within the margin of {figures.format_percent(design.margin)}; different: "
+            "it excludes the reference; undecided: neither. Undecided is not the same as no difference.",
         ),
         ("Host", _describe_host(report)),
     )
@@ -106,9 +105,8 @@ def _tell_earlier_runs(report: ReportInput) -> Iterable[str]:
     earlier = count_earlier_runs(report.folder)
     if earlier:
         yield (
-            f"{figures.format_count(earlier, 'run')} of this study on this host began before this one, by the "
-            "folders beside "
-            "it. The level is that of one run: whoever repeats a study until it shows a difference finds one."
+            f"{figures.format_count(earlier, 'run')} of this study on this host began before this one, by the folders "
+            "beside it. The level is that of one run: whoever repeats a study until it shows a difference finds one."
         )
 
 
@@ -123,9 +121,8 @@ def _describe_intervals(level: float, alpha: float) -> str:
     if level == alpha:
         return f"every interval is at {figures.format_percent(1 - alpha)}"
     return (
-        f"their intervals are at {figures.format_percent(1 - level)}; those of exploratory comparisons, and of "
-        "one treatment "
-        f"by itself, do not share it and are at {figures.format_percent(1 - alpha)}"
+        f"their intervals are at {figures.format_percent(1 - level)}; those of exploratory comparisons, and of one "
+        f"treatment by itself, do not share it and are at {figures.format_percent(1 - alpha)}"
     )
 
 

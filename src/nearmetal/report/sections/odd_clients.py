@@ -37,9 +37,8 @@ class OddClients:
         lead = (
             "A client is odd when it lies on one side of the others in more blocks than chance allows, by more than "
             f"{figures.format_percent(margin)}, and by more than the others differ among themselves. Looked at: "
-            f"{figures.format_count(len(looked_at), 'response of a treatment', 'responses of treatments')} with "
-            "at least "
-            f"{FEWEST} clients, a primary one at the level {level(True):g}, others at {level(False):g} each."
+            f"{figures.format_count(len(looked_at), 'response of a treatment', 'responses of treatments')} with at "
+            f"least {FEWEST} clients, a primary one at the level {level(True):g}, others at {level(False):g} each."
         )
         few = [one for one in looked_at if len(held(one.trials, one.cell.scale)) < one.fewest]
         blocks: list[Block] = [_make_table(found, report)] if found else []

@@ -8,7 +8,7 @@ from nearmetal.report import bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.cells import align_decimals
 from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
+from nearmetal.report.charts.climb import Climb, draw_climb, draw_climbs
 from nearmetal.report.courses import label_without_clients, make_courses, of_each
 from nearmetal.report.ramps import Ramp, list_ramps
 from nearmetal.report.reading import ReportInput
@@ -172,14 +172,13 @@ def _draw_ramps(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportIn
     for ramp in climbed:
         name = report.labels.name_treatment(ramp.treatment)
         total = means.get((key_of(ramp.treatment), ramp.workload))
-        rates = [Rates(rung.offered, rung.requests, rung.replies, rung.errors) for rung in ramp.rungs]
         panels.append(
             Panel(
                 f"{ramp.workload}-{name}",
                 draw_climb(
                     name,
                     words.strip_controls(ramp.workload) if len(workloads) > 1 else "",
-                    rates,
+                    ramp.rungs,
                     report.colour(ramp.treatment),
                     None if total is None else total / report.asked(ramp.treatment).clients.count,
                 ),

@@ -63,9 +63,8 @@ def describe_use(bad: Sequence[TrialRecord]) -> str:
     text = ""
     if own:
         text += (
-            f" {figures.format_count(own, 'trial')} failed by the treatment's own fault: that is the outcome, "
-            "ranked below "
-            "every value, and no reason to repeat the block."
+            f" {figures.format_count(own, 'trial')} failed by the treatment's own fault: that is the outcome, ranked "
+            "below every value, and no reason to repeat the block."
         )
     if own < len(bad):
         text += f" {'The others' if own else 'Those'} are kept and never counted; their blocks were repeated whole."
@@ -162,8 +161,7 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
                 report.labels.name_treatment(cell.treatment),
                 report.colour(cell.treatment),
                 tuple(
-                    (block + 1, _measure_relative(value, cell))
-                    for block, value in zip(cell.blocks, cell.values, strict=True)
+                    (block + 1, value / cell.median - 1) for block, value in zip(cell.blocks, cell.values, strict=True)
                 ),
             )
             for cell in cells
@@ -215,10 +213,6 @@ def _primary_cells(report: ReportInput) -> dict[tuple[str, str], list[Cell]]:
 def _has_scale(cell: Cell) -> bool:
     """Whether values can be told as shares of their median; bounds do not drift."""
     return bool(cell.values) and cell.median != 0 and math.isfinite(cell.median) and not any(cell.censored)
-
-
-def _measure_relative(value: float, cell: Cell) -> float:
-    return value / cell.median - 1
 
 
 plugin = Validity()

@@ -1,6 +1,7 @@
 """The answer: what differs, by how much, how surely. The first thing a reader sees."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from nearmetal.analysis.alike import grouped, of_all, wording
@@ -109,20 +110,19 @@ def _by_workload(contrasts: Iterable[Contrast]) -> list[Contrast]:
     return sorted(listed, key=lambda contrast: order.index(contrast.workload))
 
 
+_IN_LEAD = {
+    Verdict.DIFFERENT: "different",
+    Verdict.EQUIVALENT: "equivalent within the margin",
+    Verdict.NOT_WORSE: "not worse by more than the margin",
+    Verdict.UNDECIDED: "undecided",
+    Verdict.WITHDRAWN: "withdrawn",
+}
+
+
 def _write_lead(primary: Sequence[Contrast]) -> str:
     """How many there are of each verdict, if they are more than one reads; and what the figures are."""
-    of = {verdict: sum(contrast.verdict is verdict for contrast in primary) for verdict in Verdict}
-    said = [
-        text
-        for verdict, text in (
-            (Verdict.DIFFERENT, f"{of[Verdict.DIFFERENT]} different"),
-            (Verdict.EQUIVALENT, f"{of[Verdict.EQUIVALENT]} equivalent within the margin"),
-            (Verdict.NOT_WORSE, f"{of[Verdict.NOT_WORSE]} not worse by more than the margin"),
-            (Verdict.UNDECIDED, f"{of[Verdict.UNDECIDED]} undecided"),
-            (Verdict.WITHDRAWN, f"{of[Verdict.WITHDRAWN]} withdrawn"),
-        )
-        if of[verdict]
-    ]
+    of = Counter(contrast.verdict for contrast in primary)
+    said = [f"{of[verdict]} {text}" for verdict, text in _IN_LEAD.items() if of[verdict]]
     counted = f"{figures.format_count(len(primary), 'comparison')} fixed beforehand: {figures.join_listing(said)}. "
     how = f"Values are medians over {_span_blocks(primary)}"
     levels = sorted({figures.format_percent(1 - one.level) for one in primary if one.interval is not None})
@@ -145,23 +145,16 @@ def _make_statement(one: Answer, said: Container[str], report: ReportInput) -> S
 
     What has a wording that is `said` of all of them is not repeated.
     """
-    (text, badge), *also = (
-        (words.strip_controls(each.text), words.badge_verdict(each.contrast)) for each in one.sentences
-    )
+    (text, badge), *also = ((words.strip_controls(each.text), words.badge_verdict(each.contrast)) for each in one)
     return Statement("", text, badge, "; ".join(_list_details(one, said, report)), tuple(also))
 
 
 def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Iterable[str]:
-    contrasts = [each.contrast for each in one.sentences]
+    contrasts = [each.contrast for each in one]
     for contrast in contrasts:
         yield from words.list_failures(contrast, report.labels)
     warned = (
-        (
-            place,
-            warning
-            if warning.code != "confounded"
-            else warning.model_copy(update={"text": _normalise_warning(warning)}),
-        )
+        (place, _normalise_warning(warning))
         for place, contrast in enumerate(contrasts)
         for warning in words.list_warned(contrast, report.analysis)
         if wording(warning.text) not in said
@@ -172,9 +165,12 @@ def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Ite
         yield f"{of_some}{words.strip_controls(group.text)}"
 
 
-def _normalise_warning(warning: Warned) -> str:
+def _normalise_warning(warning: Warned) -> Warned:
     """The same words whichever response it is that moves."""
-    return f"both sides also differ in what is known to move it: {warning.text.partition(': ')[2]}"
+    if warning.code != "confounded":
+        return warning
+    text = f"both sides also differ in what is known to move it: {warning.text.partition(': ')[2]}"
+    return warning.model_copy(update={"text": text})
 
 
 def _name_contrast(contrast: Contrast, others: Sequence[Contrast], report: ReportInput) -> str:

@@ -1,9 +1,8 @@
 """The ledger of what watching cost: the CPU time of those who watch, and what changes for those who are watched."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import answered
@@ -113,7 +112,7 @@ def _list_watched(record: TrialRecord) -> Iterator[_TrialWatcher]:
             packets, dropped = told.get("captured"), told.get("dropped_by_kernel")
             yield _TrialWatcher("capture", place, told.get("cpu"), packets, dropped, ended)
     for place, told in record.observers.get("usage", {}).items():
-        if _tells_cost(told):
+        if "cost" in told and told.get("seconds"):
             yield _TrialWatcher("usage", place, told["cost"] * told["seconds"])
 
 
@@ -143,10 +142,6 @@ def _describe_after(captures: Sequence[_TrialWatcher]) -> str:
         return text
     least, most = counts[0], counts[-1]
     return f"{text}, after {least:,}{'' if least == most else f' to {most:,}'} packets"
-
-
-def _tells_cost(told: Mapping[str, Any]) -> bool:
-    return "cost" in told and bool(told.get("seconds"))
 
 
 def _count_requests(record: TrialRecord) -> float:

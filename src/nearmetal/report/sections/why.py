@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from nearmetal.analysis.attribution import TraitContrast
-from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import OF_CPUS
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
@@ -22,7 +21,14 @@ from nearmetal.report.blocks import (
 )
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.table_parts import make_columns
-from nearmetal.report.why_captures import not_whole
+from nearmetal.report.why_besides import (
+    describe_clocks,
+    foreign_time,
+    list_unobserved,
+    not_whole,
+    untold_exits,
+    untold_steal,
+)
 from nearmetal.report.why_figures import badge_difference, by_chance, count_by_chance, list_values, show_difference
 from nearmetal.report.why_found import (
     Explanation,
@@ -34,7 +40,6 @@ from nearmetal.report.why_found import (
     more_different,
 )
 from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
-from nearmetal.report.why_machines import describe_clocks, foreign_time, list_unobserved, untold_exits, untold_steal
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -107,8 +112,12 @@ def _make_statement(one: Explanation, report: ReportInput) -> Statement:
         text = (
             f"{blocks}: too few to tell whether anything that was observed differs between {treatment} and {reference}"
         )
-    about = f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}"
-    return Statement(about, text, words.badge_verdict(one.contrast), _write_detail(one.found, report))
+    return Statement(
+        ", ".join(_name_contrast(one, report)),
+        text,
+        words.badge_verdict(one.contrast),
+        _write_detail(one.found, report),
+    )
 
 
 def _write_detail(found: Sequence[TraitContrast], report: ReportInput) -> str:
@@ -127,9 +136,8 @@ def _write_detail(found: Sequence[TraitContrast], report: ReportInput) -> str:
 def _describe_method(report: ReportInput) -> Paragraph:
     alpha = report.manifest.study.design.alpha
     return Paragraph(
-        f"In the tables each figure is compared block by block, with {figures.format_percent(1 - alpha)} "
-        "intervals by the "
-        f"statistic of the verdicts, not corrected for how many they are: {by_chance(alpha)}, so that a long table "
+        f"In the tables each figure is compared block by block, with {figures.format_percent(1 - alpha)} intervals by "
+        f"the statistic of the verdicts, not corrected for how many they are: {by_chance(alpha)}, so that a long table "
         "often has one. Both sides are medians over blocks; the change is what is typical within a block, and need not "
         "be that between medians. Packets, segments and ACKs hardly differ when they do by less than one in a hundred "
         "requests, or in ten MiB, and bytes by less than one for each, by either end of the interval: such rows stand "
@@ -142,7 +150,7 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
     return [
         Table(
             f"why-{number}",
-            f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}: what goes along",
+            f"{', '.join(_name_contrast(one, report))}: what goes along",
             (
                 Column("what"),
                 *(
@@ -162,6 +170,10 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
     ]
 
 
+def _name_contrast(one: Explanation, report: ReportInput) -> tuple[str, str]:
+    return words.name_workload(one.contrast.workload), report.labels.name_versus(one.contrast)
+
+
 def _show_compared(one: TraitContrast) -> tuple[Value, Value, Value]:
     unit = one.trait.unit
     return one.trait.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
@@ -176,13 +188,12 @@ def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
         Column("blocks", numeric=True),
         Column("verdict"),
     )
-    rows = tuple(_make_row(one.contrast, found, report) for one in explained for found in one.found)
+    rows = tuple(
+        (*_name_contrast(one, report), *_show_compared(found), *list_values(found), badge_difference(found))
+        for one in explained
+        for found in one.found
+    )
     return Table("why", "What goes along with each verdict", columns, rows, where="data")
-
-
-def _make_row(contrast: Contrast, one: TraitContrast, report: ReportInput) -> tuple[Value, ...]:
-    named = (words.name_workload(contrast.workload), report.labels.name_versus(contrast))
-    return (*named, *_show_compared(one), *list_values(one), badge_difference(one))
 
 
 def _make_quantity(value: float, unit: str) -> Value:
