@@ -1,7 +1,7 @@
 """Everything a report is made from, read from a run's folder alone."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -11,7 +11,7 @@ from nearmetal.analysis.responses import Arms, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, Resolved, TrialRecord
 from nearmetal.report import figures, palette
-from nearmetal.report.blocks import Section
+from nearmetal.report.blocks import Block, Section
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
@@ -121,6 +121,24 @@ class SectionPlugin(Protocol):
     def render(self, report: ReportInput) -> Section | None:
         """The chapter, or None where the run has nothing to say about it."""
         ...
+
+
+Contents = tuple[str, Iterable[Block]]
+"""A chapter's lead and its blocks."""
+
+
+@dataclass(frozen=True)
+class BuiltInSection:
+    """A chapter of ours, which is a function."""
+
+    name: str
+    title: str
+    order: int
+    tell: Callable[[ReportInput], Contents | None]
+
+    def render(self, report: ReportInput) -> Section | None:
+        found = self.tell(report)
+        return None if found is None else Section(self.name, self.title, found[0], tuple(found[1]))
 
 
 def defer_analysis(

@@ -18,22 +18,10 @@ from nearmetal.report.anatomy import (
     without_requests,
 )
 from nearmetal.report.anatomy_injected import show_injected
-from nearmetal.report.blocks import (
-    LONG,
-    Block,
-    Chart,
-    Column,
-    Notice,
-    Panel,
-    Paragraph,
-    Quantity,
-    Section,
-    Table,
-    Value,
-)
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Paragraph, Quantity, Table, Value
 from nearmetal.report.charts.ladder import draw_ladder
 from nearmetal.report.charts.sizes import Bucket, draw_sizes
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, make_columns
 from nearmetal.report.why_figures import badge_difference, list_values, show_difference
 
@@ -64,40 +52,34 @@ _PHASES = (
 )
 
 
-class Anatomy:
-    name = "anatomy"
-    title = "Anatomy of a request"
-    order = 37
-
-    def render(self, report: ReportInput) -> Section | None:
-        if not is_observed(report):
-            return None
-        found = list_captured(report)
-        missing = list(list_problems(report))
-        blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
-        asked = list(show_injected([*found, *list_streams(report)], report))
-        if not found and not missing and not blocks and not asked:
-            return None
-        if missing:
-            text = (
-                f"{figures.format_count(len(missing), 'capture is', 'captures are')} not whole, for example: "
-                f"{missing[0]}"
-            )
-            uncounted = [
-                f"{' with '.join(list_arm(one.workload, one.treatment, report))} in {one.uncounted} of "
-                f"{figures.format_count(len(report.trials(one.workload, one.treatment)), 'trial')}"
-                for one in found
-                if one.uncounted
-            ]
-            if uncounted:
-                text += f". What kernels counted is left out of {', of '.join(uncounted)}: they went on counting"
-            blocks.append(Notice(words.strip_controls(text), "warning"))
-        if found:
-            blocks += [*_draw_ladders(found, report), *_show_packets(found, report)]
-        blocks += asked
-        if found:
-            blocks += [*_show_contrasts(report), *_show_distributions(found, report)]
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    if not is_observed(report):
+        return None
+    found = list_captured(report)
+    missing = list(list_problems(report))
+    blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
+    asked = list(show_injected([*found, *list_streams(report)], report))
+    if not found and not missing and not blocks and not asked:
+        return None
+    if missing:
+        text = (
+            f"{figures.format_count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
+        )
+        uncounted = [
+            f"{' with '.join(list_arm(one.workload, one.treatment, report))} in {one.uncounted} of "
+            f"{figures.format_count(len(report.trials(one.workload, one.treatment)), 'trial')}"
+            for one in found
+            if one.uncounted
+        ]
+        if uncounted:
+            text += f". What kernels counted is left out of {', of '.join(uncounted)}: they went on counting"
+        blocks.append(Notice(words.strip_controls(text), "warning"))
+    if found:
+        blocks += [*_draw_ladders(found, report), *_show_packets(found, report)]
+    blocks += asked
+    if found:
+        blocks += [*_show_contrasts(report), *_show_distributions(found, report)]
+    return _LEAD, blocks
 
 
 def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Chart]:
@@ -309,4 +291,4 @@ def _show_contrasts(report: ReportInput) -> Iterator[Table]:
     yield Table("anatomy-contrasts", caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
-plugin = Anatomy()
+plugin = BuiltInSection("anatomy", "Anatomy of a request", 37, _render)

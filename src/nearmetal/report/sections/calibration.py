@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns, make_quantity
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 
@@ -25,21 +25,16 @@ _SMALLEST = (
 )
 
 
-class CalibrationSection:
-    name = "calibration"
-    title = "Were the answers right?"
-    order = 15
-
-    def render(self, report: ReportInput) -> Section | None:
-        if not has_injected(report.manifest, report.analysis):
-            return None
-        found = calibrate(report.manifest, report.records, report.analysis, report.manifest.run)
-        if found is None:
-            return None
-        blocks: list[Block] = [_make_answers(found, report)]
-        if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
-            blocks += [Paragraph(_SMALLEST), _make_smallest(ratios, report)]
-        return Section(self.name, self.title, _write_lead(found), tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    if not has_injected(report.manifest, report.analysis):
+        return None
+    found = calibrate(report.manifest, report.records, report.analysis, report.manifest.run)
+    if found is None:
+        return None
+    blocks: list[Block] = [_make_answers(found, report)]
+    if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
+        blocks += [Paragraph(_SMALLEST), _make_smallest(ratios, report)]
+    return _write_lead(found), blocks
 
 
 def _write_lead(found: Calibration) -> str:
@@ -102,13 +97,8 @@ def _make_smallest(noises: Sequence[Noise], report: ReportInput) -> Table:
         *(Column(f"{blocks} blocks", numeric=True) for blocks in BLOCKS),
         *make_columns("known to", "spread", numeric=True),
     )
-    return Table(
-        "calibration-smallest",
-        "The smallest difference that is found",
-        columns,
-        tuple(tuple(_make_cells(noise, report)) for noise in noises),
-        folded=True,
-    )
+    rows = tuple(tuple(_make_cells(noise, report)) for noise in noises)
+    return Table("calibration-smallest", "The smallest difference that is found", columns, rows, folded=True)
 
 
 def _make_cells(noise: Noise, report: ReportInput) -> Iterable[Value]:
@@ -120,4 +110,4 @@ def _make_cells(noise: Noise, report: ReportInput) -> Iterable[Value]:
     yield Quantity(noise.spread, "share")
 
 
-plugin = CalibrationSection()
+plugin = BuiltInSection("calibration", "Were the answers right?", 15, _render)

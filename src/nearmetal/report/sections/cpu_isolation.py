@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from nearmetal.analysis.responses import key_of
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
+from nearmetal.report.blocks import Block, Column, Notice, Quantity, Table, Value
 from nearmetal.report.connections import PERCENTILES, ROWS, average_rows
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
@@ -24,23 +24,18 @@ _LEAD = (
 )
 
 
-class CpuIsolation:
-    name = "cpu-isolation"
-    title = "Levels of isolation"
-    order = 17
-
-    def render(self, report: ReportInput) -> Section | None:
-        treatments = report.manifest.plan.treatments
-        if len({treatment.get(_FACTOR) for treatment in treatments}) < 2:
-            return None
-        blocks: list[Block] = []
-        for workload in report.manifest.study.workloads:
-            if workload.kind in ("http", "httperf"):
-                blocks += _of_workload(workload.name, treatments, report)
-        noise = _make_noise(report)
-        if noise is not None:
-            blocks.append(noise)
-        return Section(self.name, self.title, _LEAD, tuple(blocks)) if blocks else None
+def _render(report: ReportInput) -> Contents | None:
+    treatments = report.manifest.plan.treatments
+    if len({treatment.get(_FACTOR) for treatment in treatments}) < 2:
+        return None
+    blocks: list[Block] = []
+    for workload in report.manifest.study.workloads:
+        if workload.kind in ("http", "httperf"):
+            blocks += _of_workload(workload.name, treatments, report)
+    noise = _make_noise(report)
+    if noise is not None:
+        blocks.append(noise)
+    return (_LEAD, blocks) if blocks else None
 
 
 def _of_workload(workload: str, treatments: Sequence[Assignment], report: ReportInput) -> list[Block]:
@@ -165,4 +160,4 @@ def _make_noise(report: ReportInput) -> Table | None:
     return Table("isolation-noise", caption, columns, rows)
 
 
-plugin = CpuIsolation()
+plugin = BuiltInSection("cpu-isolation", "Levels of isolation", 17, _render)

@@ -9,10 +9,10 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.report import words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
 from nearmetal.report.charts.by_number import CourseLine, Point, by_number
 from nearmetal.report.courses import find_protocol, label_without_clients, make_courses
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
@@ -26,34 +26,27 @@ _OTHERWISE = {"bandwidth": "", "transfer": "; published in 10 s, measured in the
 _LEAD = "What TCP and UDP carry when several clients share the way to the server, for each number of clients."
 
 
-class Network:
-    name = "network"
-    title = "Clients that share a network"
-    order = 16
-
-    def render(self, report: ReportInput) -> Section | None:
-        study = report.manifest.study
-        workloads = {workload.name for workload in study.workloads if workload.kind == "iperf3"}
-        cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
-        if len({report.asked(cell.treatment).clients.count for cell in cells}) < 2:
-            return None
-        panels = tuple(
-            _make_panel(response, chosen, report)
-            for response in _RESPONSES
-            if (chosen := _select_cells(cells, response))
-        )
-        alpha = study.design.alpha
-        caption = (
-            f"Each point is the centre of the blocks on its {words.describe_own_interval(alpha)}, where there "
-            "are blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
-        )
-        description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
-        blocks: list[Block] = [Chart("network", caption, description, panels), _make_table(cells, report)]
-        blocks += _show_each_client(cells, ("loss", "jitter", "bandwidth"), report)
-        found = published.find_published(study.name)
-        if found is not None:
-            blocks += _compare_published(cells, found, report)
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    study = report.manifest.study
+    workloads = {workload.name for workload in study.workloads if workload.kind == "iperf3"}
+    cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
+    if len({report.asked(cell.treatment).clients.count for cell in cells}) < 2:
+        return None
+    panels = tuple(
+        _make_panel(response, chosen, report) for response in _RESPONSES if (chosen := _select_cells(cells, response))
+    )
+    alpha = study.design.alpha
+    caption = (
+        f"Each point is the centre of the blocks on its {words.describe_own_interval(alpha)}, where there "
+        "are blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
+    )
+    description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
+    blocks: list[Block] = [Chart("network", caption, description, panels), _make_table(cells, report)]
+    blocks += _show_each_client(cells, ("loss", "jitter", "bandwidth"), report)
+    found = published.find_published(study.name)
+    if found is not None:
+        blocks += _compare_published(cells, found, report)
+    return _LEAD, blocks
 
 
 def _select_cells(cells: Iterable[Cell], response: str) -> list[Cell]:
@@ -262,4 +255,4 @@ def _make_client_table(found: Sequence[_OfClient], report: ReportInput) -> Table
     return Table("each-client", caption, columns, rows, folded=True)
 
 
-plugin = Network()
+plugin = BuiltInSection("network", "Clients that share a network", 16, _render)

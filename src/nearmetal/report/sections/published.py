@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from nearmetal.model import Level
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Column, Section, Table, Terms, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Column, Table, Terms, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published as studies
 from nearmetal.studies.published import PublishedStudy as Study
@@ -18,33 +18,23 @@ _LEAD = (
 )
 
 
-class PublishedSection:
-    name = "published"
-    title = "As published"
-    order = 45
-
-    def render(self, report: ReportInput) -> Section | None:
-        found = studies.find_published(report.manifest.study.name)
-        if found is None:
-            return None
-        blocks: list[Block] = [Terms(tuple(_list_terms(found)))]
-        blocks += [_make_table(table, found) for table in found.tables]
-        if found.statements:
-            blocks.append(_make_statements(found.statements))
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    found = studies.find_published(report.manifest.study.name)
+    if found is None:
+        return None
+    blocks: list[Block] = [Terms(tuple(_list_terms(found)))]
+    blocks += [_make_table(table, found) for table in found.tables]
+    if found.statements:
+        blocks.append(_make_statements(found.statements))
+    return _LEAD, blocks
 
 
 def _list_terms(found: Study) -> Iterable[tuple[str, str]]:
     source = found.source
     told = [f"{', '.join(source.authors)}: {source.title}", source.institution, source.date, source.reference]
     yield "Source", ", ".join(part for part in told if part) + "."
-    for name, sentences in (
-        ("It found", found.conclusions),
-        ("We assume", found.assumptions),
-        ("Odd in it", found.oddities),
-    ):
-        if sentences:
-            yield name, " ".join(sentences)
+    named = {"It found": found.conclusions, "We assume": found.assumptions, "Odd in it": found.oddities}
+    yield from ((name, " ".join(sentences)) for name, sentences in named.items() if sentences)
 
 
 def _make_table(table: Printed, found: Study) -> Table:
@@ -113,4 +103,4 @@ def _name_level(name: str, level: Level) -> str:
     return figures.format_count(level, name.removesuffix("s"), name) if isinstance(level, int) else f"{level} {name}"
 
 
-plugin = PublishedSection()
+plugin = BuiltInSection("published", "As published", 45, _render)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import bounds, figures, words
-from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
 from nearmetal.report.cells import align_decimals
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.charts.climb import Climb, draw_climb, draw_climbs
 from nearmetal.report.courses import label_without_clients, make_courses, of_each
 from nearmetal.report.ramps import Ramp, list_ramps
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, list_centre, make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
@@ -26,32 +26,27 @@ _LEAD = (
 )
 
 
-class SaturationSection:
-    name = "saturation"
-    title = "Where the server is saturated"
-    order = 18
-
-    def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
-        if not cells:
-            return None
-        climbed = list_ramps(report, list(dict.fromkeys(cell.workload for cell in cells)))
-        blocks: list[Block] = []
-        missing = sum(ramp.missing for ramp in climbed)
-        if missing:
-            text = f"Of {figures.format_count(missing, 'ramp')} the steps cannot be read from the run's folder."
-            blocks.append(Notice(text, "warning"))
-        blocks += _against_clients(cells, report)
-        blocks.append(_make_points(cells, report))
-        left_out = sum(ramp.left_out for ramp in climbed)
-        if left_out:
-            text = (
-                f"In {figures.format_count(left_out, 'step')} the load generator was the limit, and not the server. "
-                "No mean over steps has them."
-            )
-            blocks.append(Notice(text))
-        blocks += _show_climbs(climbed, cells, report)
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
+    if not cells:
+        return None
+    climbed = list_ramps(report, list(dict.fromkeys(cell.workload for cell in cells)))
+    blocks: list[Block] = []
+    missing = sum(ramp.missing for ramp in climbed)
+    if missing:
+        text = f"Of {figures.format_count(missing, 'ramp')} the steps cannot be read from the run's folder."
+        blocks.append(Notice(text, "warning"))
+    blocks += _against_clients(cells, report)
+    blocks.append(_make_points(cells, report))
+    left_out = sum(ramp.left_out for ramp in climbed)
+    if left_out:
+        text = (
+            f"In {figures.format_count(left_out, 'step')} the load generator was the limit, and not the server. "
+            "No mean over steps has them."
+        )
+        blocks.append(Notice(text))
+    blocks += _show_climbs(climbed, cells, report)
+    return _LEAD, blocks
 
 
 def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
@@ -222,4 +217,4 @@ def _make_steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
     return Table("ramps", caption, columns, align_decimals(rows), folded=True)
 
 
-plugin = SaturationSection()
+plugin = BuiltInSection("saturation", "Where the server is saturated", 18, _render)

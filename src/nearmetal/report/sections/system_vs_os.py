@@ -9,8 +9,8 @@ from nearmetal import units
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
 from nearmetal.report import against, bounds, figures, words
-from nearmetal.report.blocks import Badge, Block, Column, Quantity, Section, Statement, Statements, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Badge, Block, Column, Quantity, Statement, Statements, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import Claim, PublishedStudy
@@ -31,23 +31,14 @@ _LEAD = (
 )
 
 
-class SystemVsOs:
-    name = "system-vs-os"
-    title = "System against OS virtualization"
-    order = 16
-
-    def render(self, report: ReportInput) -> Section | None:
-        found = published.find_published(report.manifest.study.name)
-        if found is None or _SUMMARY not in {table.name for table in found.tables}:
-            return None
-        tables = [
-            one for workload in _list_tests(report) if (one := _make_statistics(workload, found, report)) is not None
-        ]
-        if not tables:
-            return None
-        return Section(
-            self.name, self.title, _LEAD, (_show_claims(found, report), *_show_ratios(found, report), *tables)
-        )
+def _render(report: ReportInput) -> Contents | None:
+    found = published.find_published(report.manifest.study.name)
+    if found is None or _SUMMARY not in {table.name for table in found.tables}:
+        return None
+    tables = [one for workload in _list_tests(report) if (one := _make_statistics(workload, found, report)) is not None]
+    if not tables:
+        return None
+    return _LEAD, (_show_claims(found, report), *_show_ratios(found, report), *tables)
 
 
 # ── Which published figure a treatment's is ───────────────────────────────────────────────────────────────────────
@@ -226,4 +217,4 @@ def _write_claim(claim: Claim, found: PublishedStudy) -> str:
     return f"{claim.said.removesuffix('.')} (published: {ratio} ×)"
 
 
-plugin = SystemVsOs()
+plugin = BuiltInSection("system-vs-os", "System against OS virtualization", 16, _render)

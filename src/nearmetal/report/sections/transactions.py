@@ -8,8 +8,8 @@ from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
 from nearmetal.report import against, bounds, figures, words
-from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import LONG, Block, Column, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.studies import published
 from nearmetal.studies.published import Figure, PublishedStudy
 from nearmetal.study.levels import find_placeholders
@@ -24,21 +24,16 @@ _LEAD = (
 )
 
 
-class Transactions:
-    name = "transactions"
-    title = "Transactions"
-    order = 14
-
-    def render(self, report: ReportInput) -> Section | None:
-        counts = published.find_published(report.manifest.study.name)
-        cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
-        if counts is None or not cells or _TABLES[False] not in {table.name for table in counts.tables}:
-            return None
-        blocks: list[Block] = [_make_measured(cells, report)]
-        contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
-        if contrasts:
-            blocks += _compare_published(contrasts, counts, report)
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    counts = published.find_published(report.manifest.study.name)
+    cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
+    if counts is None or not cells or _TABLES[False] not in {table.name for table in counts.tables}:
+        return None
+    blocks: list[Block] = [_make_measured(cells, report)]
+    contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
+    if contrasts:
+        blocks += _compare_published(contrasts, counts, report)
+    return _LEAD, blocks
 
 
 def _make_measured(cells: Sequence[Cell], report: ReportInput) -> Table:
@@ -154,4 +149,4 @@ def _compare_published(contrasts: Sequence[Contrast], counts: PublishedStudy, re
     ]
 
 
-plugin = Transactions()
+plugin = BuiltInSection("transactions", "Transactions", 14, _render)

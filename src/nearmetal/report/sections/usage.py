@@ -4,20 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nearmetal.model import CPU_STATES
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import (
-    LONG,
-    Block,
-    Chart,
-    Column,
-    Notice,
-    Panel,
-    Paragraph,
-    Section,
-    Table,
-    Value,
-)
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Paragraph, Table, Value
 from nearmetal.report.charts.shares import draw_shares
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, make_columns, make_quantity
 from nearmetal.report.usage import HOST, UsedResources, list_observed, list_problems, read_course
 
@@ -32,29 +21,24 @@ _LEAD = (
 )
 
 
-class UsageSection:
-    name = "usage"
-    title = "What was used meanwhile"
-    order = 35
-
-    def render(self, report: ReportInput) -> Section | None:
-        used = list_observed(report)
-        lost = list_problems(report)
-        if not used and not lost:
-            return None
-        blocks: list[Block] = []
-        if lost:
-            text = f"{figures.format_count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
-            blocks.append(Notice(text, "warning"))
-        if used:
-            blocks += [
-                *_chart_courses(used, report),
-                _make_cpu_table(used, report),
-                _make_disk_table(used, report),
-                _make_machine_table(used, report),
-            ]
-            blocks += [_each_cpu(used, report), Paragraph(_describe_cost(used))]
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    used = list_observed(report)
+    lost = list_problems(report)
+    if not used and not lost:
+        return None
+    blocks: list[Block] = []
+    if lost:
+        text = f"{figures.format_count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
+        blocks.append(Notice(text, "warning"))
+    if used:
+        blocks += [
+            *_chart_courses(used, report),
+            _make_cpu_table(used, report),
+            _make_disk_table(used, report),
+            _make_machine_table(used, report),
+        ]
+        blocks += [_each_cpu(used, report), Paragraph(_describe_cost(used))]
+    return _LEAD, blocks
 
 
 def _chart_courses(used: Sequence[UsedResources], report: ReportInput) -> Iterator[Chart]:
@@ -167,4 +151,4 @@ def _describe_cost(used: Sequence[UsedResources]) -> str:
     )
 
 
-plugin = UsageSection()
+plugin = BuiltInSection("usage", "What was used meanwhile", 35, _render)

@@ -11,50 +11,45 @@ from nearmetal.analysis.results import Cell
 from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 
 _NAMED = 6
 """With more treatments or comparisons than this, a warning names those that have it most."""
 
 
-class Validity:
-    name = "validity"
-    title = "Can it be trusted?"
-    order = 60
-
-    def render(self, report: ReportInput) -> Section:
-        counts = report.analysis.trials
-        bad = [record for record in report.records if record.status is not TrialStatus.OK]
-        total = counts.ok + counts.invalid + counts.failed + counts.lost
-        lead = f"{counts.ok:,} of {figures.format_count(total, 'trial')} ended well"
-        lead += (
-            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
-            if bad
-            else ", none was invalid, failed or lost."
-        )
-        blocks: list[Block] = [
-            Notice(words.strip_controls(warning.text), "warning") for warning in words.list_later(report.analysis)
-        ]
-        if bad:
-            blocks.append(_make_troubles(bad, report))
-        warned = _make_warnings(report)
-        if warned.rows:
-            blocks.append(warned)
-        panels = (*_over_blocks(report), *_over_positions(report))
-        if panels:
-            blocks.append(
-                Chart(
-                    "drift",
-                    f"Each treatment's primary response against its own median{_but_of_bounds(report)}. "
-                    "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block "
-                    "is what random order guards against.",
-                    "Primary responses relative to their medians, over blocks and over positions within a block.",
-                    panels,
-                )
+def _render(report: ReportInput) -> Contents:
+    counts = report.analysis.trials
+    bad = [record for record in report.records if record.status is not TrialStatus.OK]
+    total = counts.ok + counts.invalid + counts.failed + counts.lost
+    lead = f"{counts.ok:,} of {figures.format_count(total, 'trial')} ended well"
+    lead += (
+        f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
+        if bad
+        else ", none was invalid, failed or lost."
+    )
+    blocks: list[Block] = [
+        Notice(words.strip_controls(warning.text), "warning") for warning in words.list_later(report.analysis)
+    ]
+    if bad:
+        blocks.append(_make_troubles(bad, report))
+    warned = _make_warnings(report)
+    if warned.rows:
+        blocks.append(warned)
+    panels = (*_over_blocks(report), *_over_positions(report))
+    if panels:
+        blocks.append(
+            Chart(
+                "drift",
+                f"Each treatment's primary response against its own median{_but_of_bounds(report)}. "
+                "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block "
+                "is what random order guards against.",
+                "Primary responses relative to their medians, over blocks and over positions within a block.",
+                panels,
             )
-        return Section(self.name, self.title, lead, tuple(blocks))
+        )
+    return lead, blocks
 
 
 def describe_use(bad: Sequence[TrialRecord]) -> str:
@@ -215,4 +210,4 @@ def _has_scale(cell: Cell) -> bool:
     return bool(cell.values) and cell.median != 0 and math.isfinite(cell.median) and not any(cell.censored)
 
 
-plugin = Validity()
+plugin = BuiltInSection("validity", "Can it be trusted?", 60, _render)

@@ -9,21 +9,9 @@ from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Warned
 from nearmetal.report import charts, figures, words
 from nearmetal.report.answer import Answer, answer_contrasts
-from nearmetal.report.blocks import (
-    Block,
-    Chart,
-    Column,
-    Notice,
-    Panel,
-    Quantity,
-    Section,
-    Statement,
-    Statements,
-    Table,
-    Value,
-)
-from nearmetal.report.reading import ReportInput
-from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_end
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Statement, Statements, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_end, make_quantity
 
 _BEFORE_THE_LAST = (
     "Where a look before the last found a difference, its estimate tends to lie too far from no effect: what looks "
@@ -53,41 +41,34 @@ _IN_SENTENCES = 24
 """More contrasts than this are told by the chart and the table alone."""
 
 
-class Verdicts:
-    name = "verdicts"
-    title = "The answer"
-    order = 10
-
-    def render(self, report: ReportInput) -> Section:
-        primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
-        of_run = words.list_first(report.analysis)
-        blocks: list[Block] = [
-            Notice(words.strip_controls(one.text), "warning") for one in of_run if one.code in _BEFORE
-        ]
-        if not primary:
-            text = "Nothing was compared: the study has no treatment beside its reference."
-            return Section(self.name, self.title, text, tuple(blocks))
-        if report.analysis.trials.ok == 0:
-            blocks.append(
-                Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
-            )
-        common = of_all([words.list_warned(contrast, report.analysis) for contrast in primary])
-        said = {one.wording for one in common}
-        answers = answer_contrasts(primary, report.manifest.plan, report.labels)
-        sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
-        of_every = [
-            *_list_notices(report),
-            *(Notice(f"Of every comparison: {words.strip_controls(one.text)}.") for one in common),
-        ]
-        if any(_is_early(contrast, report) for contrast in primary):
-            of_every.append(Notice(_BEFORE_THE_LAST))
-        pictures = [chart for chart in (_make_chart(primary, report),) if chart.panels]
-        if len(primary) <= _AT_A_GLANCE:
-            blocks += [sentences, *of_every, *pictures]
-        else:
-            blocks += [*of_every, *pictures, *([sentences] if len(primary) <= _IN_SENTENCES else [])]
-        blocks.append(contrast_table("verdicts", "Every primary contrast in figures", primary, report, folded=True))
-        return Section(self.name, self.title, _write_lead(primary), tuple(blocks))
+def tell_verdicts(report: ReportInput) -> Contents:
+    primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
+    of_run = words.list_first(report.analysis)
+    blocks: list[Block] = [Notice(words.strip_controls(one.text), "warning") for one in of_run if one.code in _BEFORE]
+    if not primary:
+        text = "Nothing was compared: the study has no treatment beside its reference."
+        return text, blocks
+    if report.analysis.trials.ok == 0:
+        blocks.append(
+            Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
+        )
+    common = of_all([words.list_warned(contrast, report.analysis) for contrast in primary])
+    said = {one.wording for one in common}
+    answers = answer_contrasts(primary, report.manifest.plan, report.labels)
+    sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
+    of_every = [
+        *_list_notices(report),
+        *(Notice(f"Of every comparison: {words.strip_controls(one.text)}.") for one in common),
+    ]
+    if any(_is_early(contrast, report) for contrast in primary):
+        of_every.append(Notice(_BEFORE_THE_LAST))
+    pictures = [chart for chart in (_make_chart(primary, report),) if chart.panels]
+    if len(primary) <= _AT_A_GLANCE:
+        blocks += [sentences, *of_every, *pictures]
+    else:
+        blocks += [*of_every, *pictures, *([sentences] if len(primary) <= _IN_SENTENCES else [])]
+    blocks.append(contrast_table("verdicts", "Every primary contrast in figures", primary, report, folded=True))
+    return _write_lead(primary), blocks
 
 
 def _list_notices(report: ReportInput) -> list[Notice]:
@@ -435,7 +416,7 @@ def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_lo
         high,
         *(contrast.equivalence or (None, None)),
         contrast.level,
-        None if contrast.p is None else Quantity(contrast.p, "p"),
+        make_quantity(contrast.p, "p"),
         contrast.blocks,
         words.badge_verdict(contrast),
         contrast.reason,
@@ -457,4 +438,4 @@ def _say_looks(contrast: Contrast) -> tuple[Value, ...]:
     return (make_end(contrast.adjusted), *of_last)
 
 
-plugin = Verdicts()
+plugin = BuiltInSection("verdicts", "The answer", 10, tell_verdicts)

@@ -9,8 +9,8 @@ from nearmetal.analysis.traits import answered
 from nearmetal.model import CAPTURE_KEYS, OF_THE_BOOT, Assignment, Setting, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import TRACE
-from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, make_columns
 
 _LEAD = (
@@ -44,26 +44,21 @@ class _TrialWatcher:
     """Before the trial was over."""
 
 
-class Watching:
-    name = "watching"
-    title = "What watching cost"
-    order = 38
-
-    def render(self, report: ReportInput) -> Section | None:
-        rows = tuple(_make_rows(report))
-        # What a boot has was there before anybody watched.
-        measured = [one for one in report.analysis.contrasts if one.response not in OF_THE_BOOT]
-        compared = [(one, aims) for one in measured if (aims := _of_observers(one, report))]
-        if not rows and not compared:
-            return None
-        blocks: list[Block] = []
-        if rows:
-            blocks += [_make_ledger(rows), *_show_ended(report)]
-        if compared:
-            blocks.append(_make_compared([one for one, _ in compared], report))
-        if all(aim.key in CAPTURE_KEYS for _, aims in compared for aim in aims):
-            blocks.append(Paragraph(_NO_FACTOR))
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    rows = tuple(_make_rows(report))
+    # What a boot has was there before anybody watched.
+    measured = [one for one in report.analysis.contrasts if one.response not in OF_THE_BOOT]
+    compared = [(one, aims) for one in measured if (aims := _of_observers(one, report))]
+    if not rows and not compared:
+        return None
+    blocks: list[Block] = []
+    if rows:
+        blocks += [_make_ledger(rows), *_show_ended(report)]
+    if compared:
+        blocks.append(_make_compared([one for one, _ in compared], report))
+    if all(aim.key in CAPTURE_KEYS for _, aims in compared for aim in aims):
+        blocks.append(Paragraph(_NO_FACTOR))
+    return _LEAD, blocks
 
 
 def _make_ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
@@ -157,11 +152,8 @@ def _sum_counts(counts: Sequence[int | None]) -> int | None:
 
 def _of_observers(contrast: Contrast, report: ReportInput) -> list[Setting]:
     """What of [observe] a contrast's sides differ in; none where they differ in anything else."""
-    differing = [
-        name
-        for name in {**contrast.treatment, **contrast.reference}
-        if contrast.treatment.get(name) != contrast.reference.get(name)
-    ]
+    mine, theirs = contrast.treatment, contrast.reference
+    differing = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
     aims = [_find_aim(name, report) for name in differing if name != "environment"]
     return aims if len(aims) == len(differing) and all(aim.target == "observer" for aim in aims) else []
 
@@ -197,4 +189,4 @@ def _make_compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
     return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > LONG)
 
 
-plugin = Watching()
+plugin = BuiltInSection("watching", "What watching cost", 38, _render)

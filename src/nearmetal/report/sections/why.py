@@ -13,13 +13,12 @@ from nearmetal.report.blocks import (
     Notice,
     Paragraph,
     Quantity,
-    Section,
     Statement,
     Statements,
     Table,
     Value,
 )
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.report.why_besides import (
     describe_clocks,
@@ -52,30 +51,25 @@ _LEAD = (
 )
 
 
-class Why:
-    name = "why"
-    title = "Why?"
-    order = 12
-
-    def render(self, report: ReportInput) -> Section | None:
-        primary = list_asked(report)
-        if not is_observed(report):
-            primary = [contrast for contrast in primary if is_implausible(contrast, report)]
-        if not primary:
-            return None
-        explained = [explain_contrast(one, report) for one in primary]
-        boxes = [make_box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
-        explained = [one for one in explained if one.observed]
-        if not explained and not boxes:
-            return None
-        head = _choose_head(explained, report)
-        blocks: list[Block] = [*_make_summary(head, report), *boxes]
-        if explained:
-            rest = [one for one in explained if one not in head]
-            blocks += [Statements(tuple(_make_statement(one, report) for one in rest))] if rest else []
-            blocks += [_describe_method(report), *_make_tables(explained, report), _make_data(explained, report)]
-            blocks += [Notice(text) for text in _list_besides(explained, report)]
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    primary = list_asked(report)
+    if not is_observed(report):
+        primary = [contrast for contrast in primary if is_implausible(contrast, report)]
+    if not primary:
+        return None
+    explained = [explain_contrast(one, report) for one in primary]
+    boxes = [make_box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
+    explained = [one for one in explained if one.observed]
+    if not explained and not boxes:
+        return None
+    head = _choose_head(explained, report)
+    blocks: list[Block] = [*_make_summary(head, report), *boxes]
+    if explained:
+        rest = [one for one in explained if one not in head]
+        blocks += [Statements(tuple(_make_statement(one, report) for one in rest))] if rest else []
+        blocks += [_describe_method(report), *_make_tables(explained, report), _make_data(explained, report)]
+        blocks += [Notice(text) for text in _list_besides(explained, report)]
+    return _LEAD, blocks
 
 
 def _choose_head(explained: Sequence[Explanation], report: ReportInput) -> list[Explanation]:
@@ -223,4 +217,4 @@ def _of_cpus(explained: Sequence[Explanation]) -> list[Assignment]:
     return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]
 
 
-plugin = Why()
+plugin = BuiltInSection("why", "Why?", 12, _render)
