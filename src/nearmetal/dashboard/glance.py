@@ -99,11 +99,9 @@ def how_far(course: RunHistory) -> str:
     """ "31 of 64 trials, block 4 of 8"; of a sequential run, "of at most 40"."""
     done, to_come = len(course.records), course.to_come()
     most = "at most " if course.plan.looks and not course.is_over else ""
-    trials = (
-        f"{done:,} of {most}{figures.format_count(done + to_come, 'trial')}"
-        if to_come
-        else figures.format_count(done, "trial")
-    )
+    trials = figures.format_count(done + to_come, "trial")
+    if to_come:
+        trials = f"{done:,} of {most}{trials}"
     begun = max((block for block in range(course.plan.blocks) if course.has_begun(block)), default=-1) + 1
     if to_come and begun:
         return f"{trials}, block {begun} of {most}{course.blocks}"

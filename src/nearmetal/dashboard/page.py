@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from shlex import quote
 
@@ -231,11 +230,11 @@ def render_missing() -> str:
 
 def read_style() -> str:
     """The report's style sheet, and what the dashboard has besides."""
-    return f"{report_page.render_style()}\n{_read_template('dashboard.css')}"
+    return f"{report_page.render_style()}\n{report_page.read_template('nearmetal.dashboard', 'dashboard.css')}"
 
 
 def read_script() -> str:
-    return _read_template("live.js")
+    return report_page.read_template("nearmetal.dashboard", "live.js")
 
 
 def _fill_slots(parts: Parts) -> Mapping[str, Markup]:
@@ -250,7 +249,3 @@ def _render(name: str, **what: object) -> str:
 @cache
 def _make_environment() -> Environment:
     return report_page.make_environment("nearmetal.dashboard")
-
-
-def _read_template(name: str) -> str:
-    return (files("nearmetal.dashboard") / "templates" / name).read_text("utf-8")

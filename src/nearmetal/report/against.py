@@ -95,9 +95,8 @@ def make_charts(
 
 
 def _make_heading(contrast: Contrast, report: ReportInput, *, several: bool) -> str:
-    shared = report.labels.name_sides(contrast)[2]
+    if not several:
+        return report.labels.name_sides(contrast)[2]
     return (
         f"{words.name_workload(contrast.workload)}, {report.labels.name_response(contrast.workload, contrast.response)}"
-        if several
-        else shared
     )

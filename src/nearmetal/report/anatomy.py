@@ -99,7 +99,7 @@ def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord]
         _find_events(traced),
         by_total[(len(by_total) - 1) // 2][0],
         sum("crossed" in one for one in traced),
-        sum(not _is_whole(record) for record in trials if traces(record)),
+        sum(not is_whole(record.observers[OBSERVER]) for record in trials if traces(record)),
     )
 
 
@@ -109,15 +109,11 @@ def _average_figures(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: statistics.fmean(one[name] for one in told if name in one) for name in names}
 
 
-def _is_whole(record: TrialRecord) -> bool:
-    return is_whole(record.observers.get(OBSERVER, {}))
-
-
 def _average_kernels(trials: Sequence[TrialRecord], requests: float) -> dict[str, float]:
     """What kernels counted of those requests, for as many as a trial has in the mean. Only of trials whose captures are
     whole: in the others they counted on, of more requests than are known."""
-    whole = [record for record in trials if traces(record) and _is_whole(record)]
-    places = [record.observers.get(OBSERVER, {}) for record in whole]
+    whole = [record for record in trials if traces(record) and is_whole(record.observers[OBSERVER])]
+    places = [record.observers[OBSERVER] for record in whole]
     ends = [one for place in places for name, one in place.items() if not name.startswith(TRACE)]
     if not any(_OF_KERNEL + "OutSegs" in one for one in ends):
         return {}
@@ -173,11 +169,9 @@ def without_requests(report: ReportInput, found: Sequence[CapturedTreatment]) ->
     for name, treatments in lacking.items():
         text = f"The captures of {words.name_workload(name)} hold no HTTP request ({figures.join_listing(treatments)})."
         snap = min(treatments.values())
-        yield (
-            text
-            if snap >= _HEADS
-            else f"{text} Of each packet {snap} bytes are kept: from {_HEADS} on requests are seen"
-        )
+        if snap < _HEADS:
+            text += f" Of each packet {snap} bytes are kept: from {_HEADS} on requests are seen"
+        yield text
 
 
 def read_document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:

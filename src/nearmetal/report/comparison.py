@@ -124,11 +124,8 @@ def tell_verdict(change: ResponseChange) -> tuple[str, Tone]:
 def describe_change(change: ResponseChange, shared: Sequence[str] = ()) -> str:
     """How large it is, why there is no verdict, and what it is warned of but for what is `shared` with others."""
     if not _has_estimate(change):
-        return (
-            _explain_reason(change)
-            if change.verdict is Verdict.WITHDRAWN
-            else f"cannot be compared; {_explain_reason(change)}"
-        )
+        what = "" if change.verdict is Verdict.WITHDRAWN else "cannot be compared; "
+        return f"{what}{_explain_reason(change)}"
     texts = [warning.text for warning in change.warnings if warning.text not in shared]
     return f"{describe_size(change)}{''.join(f'; {one}' for one in (_explain_reason(change), *texts) if one)}"
 

@@ -106,9 +106,7 @@ def describe_judged(
                 key=_make_key(one),
                 verdict=badge.text,
                 tone=words.choose_tone(one),
-                name=f"{words.name_workload(one.workload)}, {labels.name_versus(one)}"
-                if has_several
-                else labels.name_versus(one),
+                name=f"{f'{words.name_workload(one.workload)}, ' if has_several else ''}{labels.name_versus(one)}",
                 response=labels.name_response(one.workload, one.response),
                 size=size,
                 rest=rest,
@@ -117,10 +115,8 @@ def describe_judged(
             )
         )
     told = dict.fromkeys((*notes, *_tell_warnings(contrasts, [row.name for row in rows])))
-    return GatePage(
-        study, "treatment against reference", "its reference", outcomes, describe_outcomes(outcomes), rows, labels,
-        tuple(told),
-    )  # fmt: skip
+    heading, lines = "treatment against reference", describe_outcomes(outcomes)
+    return GatePage(study, heading, "its reference", outcomes, lines, rows, labels, tuple(told))
 
 
 def describe_outcomes(outcomes: Iterable[GateOutcome]) -> list[str]:

@@ -47,16 +47,9 @@ def list_observed(report: ReportInput) -> list[UsedResources]:
             trials = report.trials(workload.name, treatment)
             observed = [record for record in trials if list_watched(record, SERVER)]
             if observed:
-                found.append(
-                    UsedResources(
-                        workload.name,
-                        treatment,
-                        _average_places(place for record in observed for place in list_watched(record, SERVER)),
-                        _average_places(place for record in observed for place in list_watched(record, HOST)),
-                        _average_places(place for record in observed for place in list_watched(record, CLIENT)),
-                        sorted(observed, key=_measure_busy)[(len(observed) - 1) // 2],
-                    )
-                )
+                inside, host, clients = (_average_places(observed, prefix) for prefix in (SERVER, HOST, CLIENT))
+                typical = sorted(observed, key=_measure_busy)[(len(observed) - 1) // 2]
+                found.append(UsedResources(workload.name, treatment, inside, host, clients, typical))
     return found
 
 
@@ -70,11 +63,11 @@ def list_problems(report: ReportInput) -> list[str]:
     ]
 
 
-def _average_places(places: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def _average_places(records: Iterable[TrialRecord], prefix: str) -> dict[str, float]:
     """What a record leaves out was nothing, and counts as such."""
     sums: dict[str, float] = defaultdict(float)
     count = 0
-    for place in places:
+    for place in (place for record in records for place in list_watched(record, prefix)):
         count += 1
         for name, value in place.items():
             if value.__class__ is not str:  # a problem; ten thousand trials have a million figures
