@@ -200,12 +200,10 @@ _SHARE_OF = 2.0
 def _describe_change(contrast: Contrast, verb: _Verb) -> str:
     """ "8.3 times fewer (6.0 to 20)", "2.6 % more (1.9 to 3.4 %)"."""
     ratio, interval = contrast.ratio or 1.0, contrast.interval
-    word = verb.more if ratio > 1 else verb.less
+    word, turned = verb.more if ratio > 1 else verb.less, interval
     if ratio < 1:
         ratio = 1 / ratio
         turned = None if interval is None else (1 / interval[1], 1 / interval[0])
-    else:
-        turned = interval
     if max(ratio, *(turned or ())) <= _SHARE_OF and (turned is None or turned[0] > 1):
         # Fewer by a share of the reference, not of the treatment.
         shares = [abs(end - 1) for end in (contrast.ratio or 1.0, *(interval or ()))]

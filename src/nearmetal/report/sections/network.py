@@ -68,27 +68,26 @@ def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
         Column("treatment"),
         *make_columns("clients", "blocks", "mean", "each client", "centre", "from", "to", numeric=True),
     )
-    rows: list[tuple[Value, ...]] = []
-    for cell in cells:
-        clients = report.asked(cell.treatment).clients.count
-        rows.append(
-            (
-                words.name_workload(cell.workload),
-                report.labels.name_response(cell.workload, cell.response),
-                cell.unit,
-                label_without_clients(cell.treatment, report),
-                clients,
-                len(cell.values),
-                Quantity(cell.mean, cell.unit),
-                Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
-                *list_centre(cell, report),
-            )
+    rows = tuple(
+        (
+            words.name_workload(cell.workload),
+            report.labels.name_response(cell.workload, cell.response),
+            cell.unit,
+            label_without_clients(cell.treatment, report),
+            clients,
+            len(cell.values),
+            Quantity(cell.mean, cell.unit),
+            Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
+            *list_centre(cell, report),
         )
+        for cell in cells
+        for clients in (report.asked(cell.treatment).clients.count,)
+    )
     caption = (
         "Against the number of clients: mean over blocks, in all and of each client, and the centre of the blocks with "
         f"its {words.describe_own_interval(study.design.alpha)}"
     )
-    return Table("network", caption, columns, tuple(rows), folded=len(rows) > 12)
+    return Table("network", caption, columns, rows, folded=len(rows) > 12)
 
 
 # ── Beside the published tables ───────────────────────────────────────────────────────────────────────────────────
@@ -98,11 +97,9 @@ def _compare_published(cells: Sequence[Cell], found: PublishedStudy, report: Rep
     tables: list[Block] = []
     for response in _SUMS:
         chosen = [cell for cell in _select_cells(cells, response) if find_protocol(cell, report) == "tcp"]
-        rows = tuple(_rows_beside(response, chosen, found, report))
-        if rows:
-            tables.append(
-                _table_beside(response, report.labels.name_response(chosen[0].workload, response), rows, found)
-            )
+        if rows := tuple(_rows_beside(response, chosen, found, report)):
+            title = report.labels.name_response(chosen[0].workload, response)
+            tables.append(_table_beside(response, title, rows, found))
     return tables
 
 

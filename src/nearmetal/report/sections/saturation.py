@@ -123,12 +123,10 @@ def _show_climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportI
     seen = [ramp for ramp in climbed if ramp.rungs]
     if not seen:
         return []
-    blocks: list[Block] = [_make_steps(seen, report)]
+    steps = _make_steps(seen, report)
     if len({report.asked(ramp.treatment).clients.count for ramp in seen}) > 1:
-        blocks.insert(0, _pictures_by_number(seen, report))
-    elif len(seen) <= _DRAWN:
-        blocks.insert(0, _draw_ramps(seen, cells, report))
-    return blocks
+        return [_pictures_by_number(seen, report), steps]
+    return [_draw_ramps(seen, cells, report), steps] if len(seen) <= _DRAWN else [steps]
 
 
 def _pictures_by_number(climbed: Sequence[Ramp], report: ReportInput) -> Chart:
