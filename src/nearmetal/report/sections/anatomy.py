@@ -135,18 +135,10 @@ def _show_sizes(told: Sequence[tuple[CapturedTreatment, Mapping[str, Any]]], rep
         return
     domain = [2**power for power in range(20) if first <= 2**power <= largest]
     panels = tuple(
-        Panel(
-            f"{one.workload}-{report.labels.name_treatment(one.treatment)}",
-            draw_sizes(
-                report.labels.name_treatment(one.treatment),
-                words.name_workload(one.workload),
-                report.colour(one.treatment),
-                some,
-                domain,
-            ),
-        )
+        Panel(f"{one.workload}-{name}", draw_sizes(name, workload, report.colour(one.treatment), some, domain))
         for one, some in buckets
         if some
+        for workload, name in (list_arm(one.workload, one.treatment, report),)
     )
     caption = f"Segments of servers by the bytes that they carry, in {which}."
     yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)

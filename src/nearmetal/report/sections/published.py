@@ -49,17 +49,10 @@ def _make_table(table: Printed, found: Study) -> Table:
     )
     rows: list[tuple[Value, ...]] = []
     for figure in table.figures:
-        unit = figure.unit or table.unit
-        in_si = found.convert_to_si(table, figure)
-        rows.append(
-            (
-                *(_show_level(figure.at, name) for name in levels),
-                _show_printed(figure.values, figure.spread),
-                unit,
-                sum(in_si) / len(in_si),
-                found.units[unit].si,
-            )
-        )
+        unit, in_si = figure.unit or table.unit, found.convert_to_si(table, figure)
+        at = (_show_level(figure.at, name) for name in levels)
+        printed = _show_printed(figure.values, figure.spread)
+        rows.append((*at, printed, unit, sum(in_si) / len(in_si), found.units[unit].si))
     number = f"Table {table.number}: " if table.number else ""
     return Table(f"published-{table.name}", f"{number}{table.title}", columns, tuple(rows), folded=True)
 

@@ -80,21 +80,19 @@ def _make_points(cells: Sequence[Cell], report: ReportInput) -> Table:
         *bounds.COLUMNS,
         *([Column("published for each")] if found else []),
     )
-    rows: list[tuple[Value, ...]] = []
-    for cell in cells:
-        clients = report.asked(cell.treatment).clients.count
-        rows.append(
-            (
-                *list_arm(cell.workload, cell.treatment, report),
-                len(cell.values),
-                bounds.make_quantity(cell, "mean"),
-                bounds.make_quantity(cell, "mean", clients),
-                *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
-                sum(bounds.list_counts(cell)),
-                *bounds.list_counts(cell),
-                *([_show_published(found, cell, report)] if found else []),
-            )
+    rows: list[tuple[Value, ...]] = [
+        (
+            *list_arm(cell.workload, cell.treatment, report),
+            len(cell.values),
+            bounds.make_quantity(cell, "mean"),
+            bounds.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
+            *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
+            sum(bounds.list_counts(cell)),
+            *bounds.list_counts(cell),
+            *([_show_published(found, cell, report)] if found else []),
         )
+        for cell in cells
+    ]
     caption = (
         "Saturation of all clients together: mean over blocks, in all and of each client, and the centre of the blocks "
         f"with its {words.describe_own_interval(study.design.alpha)}; “only a bound” counts blocks in which the "
@@ -165,18 +163,10 @@ def _draw_ramps(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportIn
     for ramp in climbed:
         name = report.labels.name_treatment(ramp.treatment)
         total = means.get((key_of(ramp.treatment), ramp.workload))
-        panels.append(
-            Panel(
-                f"{ramp.workload}-{name}",
-                draw_climb(
-                    name,
-                    words.strip_controls(ramp.workload) if len(workloads) > 1 else "",
-                    ramp.rungs,
-                    report.colour(ramp.treatment),
-                    None if total is None else total / report.asked(ramp.treatment).clients.count,
-                ),
-            )
-        )
+        mean = None if total is None else total / report.asked(ramp.treatment).clients.count
+        beneath = words.strip_controls(ramp.workload) if len(workloads) > 1 else ""
+        picture = draw_climb(name, beneath, ramp.rungs, report.colour(ramp.treatment), mean)
+        panels.append(Panel(f"{ramp.workload}-{name}", picture))
     caption = (
         "Requests that went out, replies that came back and requests that failed at each offered rate, averaged over "
         f"clients and blocks. {_describe_stroke(cells)}"

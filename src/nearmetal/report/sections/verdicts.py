@@ -281,11 +281,7 @@ def _make_panel(
     has_dots: bool = False,
 ) -> Panel:
     groups = _group_contrasts(contrasts, report, divisor, has_dots)
-    return Panel(
-        name,
-        charts.draw_forest(title, groups, axis, charts.WIDE),
-        charts.draw_forest(title, groups, axis, charts.NARROW),
-    )
+    return Panel(name, *(charts.draw_forest(title, groups, axis, width) for width in (charts.WIDE, charts.NARROW)))
 
 
 def _group_contrasts(
