@@ -17,7 +17,7 @@ from tests.analysed import ratio, record
 def compare(
     monkeypatch: pytest.MonkeyPatch, scale: Scale, treatment: Sequence[float], reference: Sequence[float]
 ) -> TraitContrast | None:
-    trait = Trait("calls", "calls", "", lambda record: record.responses["calls"].value, scale=scale)
+    trait = Trait("calls", "calls", lambda record: record.responses["calls"].value, scale=scale)
     monkeypatch.setattr(attribution, "TRAITS", (trait,))
     sides = [
         [

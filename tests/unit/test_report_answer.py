@@ -79,13 +79,13 @@ QEMU = {"environment": "qemu"}
 )
 def test_a_verdict_is_said_with_both_values(told: Contrast, said: str, report: ReportInput) -> None:
     (one,) = answer_contrasts([told], report.manifest.plan, report.labels)
-    assert [each.text for each in one.sentences] == [said]
+    assert [each.text for each in one] == [said]
 
 
 def test_a_treatment_has_one_answer_with_a_sentence_for_each_comparison(report: ReportInput) -> None:
     both = [contrast(3400, 29400), contrast(700, 900, workload="primes", response="events", interval=(0.7, 0.85))]
     (one,) = answer_contrasts(both, report.manifest.plan, report.labels)
-    first, second = (each.text for each in one.sentences)
+    first, second = (each.text for each in one)
     assert first.startswith("In web, the container (docker) serves ")
     assert second.startswith("In primes, it does 705 events a second where the host does 906: 22 % fewer (15 to 30 %)")
 
@@ -97,7 +97,7 @@ def test_machines_of_one_family_are_told_apart_by_their_names(report: ReportInpu
         for one, level in zip(plan.resolved, ("host", "docker", "qemu"), strict=False)
     )
     (one,) = answer_contrasts([contrast(1, 2)], plan.model_copy(update={"resolved": alike}), Labels.of_plan(plan))
-    assert one.sentences[0].text.startswith("docker serves")
+    assert one[0].text.startswith("docker serves")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
 from nearmetal.report.cells import for_people
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.courses import name_treatment
+from nearmetal.report.courses import label_without_clients
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
@@ -402,7 +402,7 @@ def test_settings_follow_the_factor_that_sets_them_and_else_the_study(shared: Ru
     assert asked.server.host == asked.clients.host
     assert report.parameter(five, "udp", "rate") == "900Mbit/s" and report.parameter(five, "udp", "nothing") is None
     cells = [cell for cell in report.analysis.cells if cell.treatment == five]
-    assert {name_treatment(cell, report) for cell in cells} == {"qemu"}
+    assert {label_without_clients(cell.treatment, report) for cell in cells} == {"qemu"}
     other = read(counted)
     four: dict[str, Level] = {"environment": "qemu", "nic": "e1000", "offload": False, "workers": 4}
     asked = other.asked(four)

@@ -55,7 +55,7 @@ def blocks(report: ReportInput, *contrasts: Contrast) -> tuple[Block, ...]:
         analysis=report.analysis.model_copy(update={"contrasts": contrasts, "warnings": ()}),
         manifest=report.manifest.model_copy(update={"host": {}}),
     )
-    return verdicts.plugin.render(told).blocks
+    return tuple(verdicts.tell_verdicts(told)[1])
 
 
 def chapter(report: ReportInput, *contrasts: Contrast) -> tuple[Chart, Table]:
@@ -113,11 +113,13 @@ def test_what_the_whole_run_is_warned_of_stands_beside_the_answer_and_not_below(
     told = replace(
         report, analysis=report.analysis.model_copy(update={"contrasts": both, "warnings": (of_run, nested)})
     )
-    answer, box, *others = verdicts.plugin.render(told).blocks
+    answer, box, *others = verdicts.tell_verdicts(told)[1]
     assert isinstance(answer, Statements) and isinstance(box, Notice)
     assert [text for _, text in box.items] == [of_run.text, NESTED]
     assert "elsewhere" not in str((answer, others))
-    assert not [block for block in validity.plugin.render(told).blocks if of_run.text in str(block)]
+    validity_of_it = validity.plugin.render(told)
+    assert validity_of_it is not None
+    assert not [block for block in validity_of_it.blocks if of_run.text in str(block)]
 
 
 def test_an_axis_of_differences_reaches_as_far_as_their_margins(report: ReportInput) -> None:

@@ -194,8 +194,10 @@ def test_the_report_says_how_the_number_of_blocks_was_fixed() -> None:
     of = study()
     fixed, sizing = evidence.fix_blocks(of, planned(of), Evidence(BOTH))
     manifest = report.manifest.model_copy(update={"sizing": sizing, "study": fixed, "plan": planning.make_plan(fixed)})
-    text = str(method.plugin.render(replace(report, manifest=manifest)).blocks[0])
-    assert sizing is not None and f'blocks = "auto": {sizing.blocks}, by the pilot of 1 Mar 2025' in text
+    section = method.plugin.render(replace(report, manifest=manifest))
+    assert section is not None and sizing is not None
+    text = str(section.blocks[0])
+    assert f'blocks = "auto": {sizing.blocks}, by the pilot of 1 Mar 2025' in text
     assert f"k = {count_spare(manifest.plan)}" in text
 
 

@@ -11,10 +11,10 @@ from nearmetal.report.charts.requests import PHASES, Bar, draw_timeline
 from nearmetal.report.charts.requests import UNANSWERED as UNANSWERED_PHASE
 from nearmetal.report.drawing import draw_svg
 from nearmetal.report.page import make_policy, read_script
-from nearmetal.trace import chosen, events, page, slowest
+from nearmetal.trace import chosen, events, page
 from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import AT_CLIENT, Clocks
-from nearmetal.trace.summary import summarise_trace
+from nearmetal.trace.summary import list_slowest, summarise_trace
 from tests.unit.trace_golden import DOCUMENT, LINES, UNANSWERED
 
 
@@ -29,7 +29,7 @@ def test_the_slowest_requests_are_told_by_their_numbers(tmp_path: Path) -> None:
         )
     )
     times = chosen.list_totals(file)
-    told = slowest.make_table(chosen.list_slowest(file, times, 3))
+    told = list_slowest(chosen.list_slowest(file, times, 3))
     assert [row[:2] for row in told.rows] == [("GET /2", "2"), ("GET /5", "5"), ("GET /4", "4")]
     assert told.rows[2][2:] == ("200", "5 ms")
     picked = chosen.choose_request(file, times, 6)

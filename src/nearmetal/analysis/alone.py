@@ -78,17 +78,13 @@ def find_dropped(lone: Iterable[Alone], of: Of) -> list[Alone]:
 
 def find_planned(manifest: Manifest) -> Mapping[Planned, tuple[Assignment, Assignment]]:
     """What a run was to measure: treatments, then treatments against their references, in the order of its plan."""
-    return {
-        (of, workload, response, key_of(treatment), key_of(reference)): (treatment, reference)
-        for of, workload, response, treatment, reference in _each(manifest)
-    }
-
-
-def _each(manifest: Manifest) -> Iterator[tuple[Of, str, str, Assignment, Assignment]]:
-    for workload, primary in manifest.plan.primaries.items():
-        for treatment in manifest.plan.treatments:
-            yield "treatment", workload, primary, treatment, treatment
-    for contrast in manifest.plan.contrasts:
-        if contrast.workload in manifest.plan.primaries:
-            response = manifest.plan.response_of(contrast)
-            yield "contrast", contrast.workload, response, contrast.treatment, contrast.reference
+    plan, found = manifest.plan, dict[Planned, tuple[Assignment, Assignment]]()
+    for workload, primary in plan.primaries.items():
+        for one in plan.treatments:
+            found["treatment", workload, primary, key_of(one), key_of(one)] = one, one
+    for contrast in plan.contrasts:
+        if contrast.workload in plan.primaries:
+            keys = key_of(contrast.treatment), key_of(contrast.reference)
+            place: Planned = ("contrast", contrast.workload, plan.response_of(contrast), *keys)
+            found[place] = contrast.treatment, contrast.reference
+    return found

@@ -33,8 +33,8 @@ def apart(before: Manifest, after: Manifest) -> Iterable[FairnessRow]:
         where = f"{facts.treatment.get('environment', '')} {facts.role}: "
         for row in _facts(was.facts, facts.facts, where):
             # Treatments of one environment have most of it in common.
-            if row.model_dump_json() not in seen:
-                seen.add(row.model_dump_json())
+            if (key := row.model_dump_json()) not in seen:
+                seen.add(key)
                 yield row
 
 

@@ -50,7 +50,7 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Anal
     compared = [(one, what) for one, what in _with_what_is_known(manifest, analysis.contrasts) if _is_told(one, what)]
     alike = tuple(_alike(one) for one, what in compared if not what.truth)
     injected = tuple(_injected(one, what.truth, manifest.plan) for one, what in compared if what.truth)
-    reference = _reference(manifest)
+    reference = next((one.reference for one in manifest.plan.contrasts), None)
     if not alike or reference is None:
         return None
     environment = study.environment(str(reference["environment"]))
@@ -182,8 +182,8 @@ def _on_scale(
     treatment, reference = np.array(pairs).T
     if truth.scale == "difference":
         found = signed_rank(treatment - reference, level, LOG_RESOLUTION * float(np.abs(pairs).max() or 1.0))
-        return found.estimate, found.interval
-    found = as_ratio(signed_rank(elementary.log(treatment) - elementary.log(reference), level, LOG_RESOLUTION))
+    else:
+        found = as_ratio(signed_rank(elementary.log(treatment) - elementary.log(reference), level, LOG_RESOLUTION))
     return found.estimate, found.interval
 
 
@@ -200,10 +200,6 @@ def _noises(manifest: Manifest, arms: Arms, reference: Assignment) -> Iterator[N
             values = np.array([[replicate.values[name].value for replicate in block] for block in blocks])
             if found := _noise(values, kind, name, specs.get(workload)):
                 yield found
-
-
-def _reference(manifest: Manifest) -> Assignment | None:
-    return next((one.reference for one in manifest.plan.contrasts), None)
 
 
 def _blocks(manifest: Manifest, arms: Arms, reference: Assignment, workload: str) -> list[tuple[Replicate, ...]]:
@@ -265,21 +261,16 @@ def finds(
     if smallest is None:
         return None
     doubt = power.doubt(noises)
-    low, middle, high = (_shown(one, is_ratio) for one in (smallest / doubt, smallest, smallest * doubt))
+    ends = (smallest / doubt, smallest, smallest * doubt)
+    low, middle, high = (math.expm1(min(end, 700.0)) if is_ratio and math.isfinite(end) else end for end in ends)
     return Finds(blocks=blocks, smallest=middle, low=low, high=high if math.isfinite(high) else None)
-
-
-def _shown(difference: float, is_ratio: bool) -> float:
-    if not is_ratio or not math.isfinite(difference):
-        return difference
-    return math.expm1(min(difference, 700.0))
 
 
 # ── Surroundings ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _disturbances(records: Sequence[TrialRecord]) -> Iterator[Disturbance]:
-    whats: tuple[Literal["stolen"], Literal["others"]] = ("stolen", "others")
+    whats: tuple[Literal["stolen", "others"], ...] = ("stolen", "others")
     for what in whats:
         seen = [
             site[what]

@@ -164,9 +164,10 @@ def _take_samples(asked: ChangeSubject, before: Side, after: Side) -> _Samples:
     kinds = [one.values[response].kind for side in sides for run in side for one in _replicates(run)]
     kind = kinds[0] if kinds else ResponseKind(unit="", better="higher")
     planned, runs = (before.planned, after.planned), (len(before.runs), len(after.runs))
+    problem = _find_problem(sides, response, kind)
     if before.withdrawn or after.withdrawn:
-        return _Samples(response, kind, sides, planned, runs, ("withdrawn", AFTER if after.withdrawn else BEFORE))
-    if problem := _find_problem(sides, response, kind):
+        problem = "withdrawn", AFTER if after.withdrawn else BEFORE
+    if problem:
         return _Samples(response, kind, sides, planned, runs, problem)
     with np.errstate(over="ignore"):  # what is beyond the largest number is told with the verdict
         before_, after_ = ([rank(run, response, kind) for run in side] for side in sides)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from nearmetal.analysis.alone import Alone
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Frozen, Level
 
@@ -73,6 +74,11 @@ class Case(Frozen):
     why: Why | None = None
     """Why the gate is not met; None where it is."""
 
+    @classmethod
+    def of(cls, one: Contrast | Alone, why: Why | None) -> "Case":
+        names = ("workload", "response", "treatment", "reference")
+        return cls(**{name: getattr(one, name) for name in names}, why=why)
+
 
 class GateOutcome(Frozen):
     """What became of a gate."""
@@ -98,23 +104,16 @@ def judge_gates(
     gates: Iterable[Gate], evidence: Sequence[GatedContrast], dropped: Sequence[Case] = ()
 ) -> list[GateOutcome]:
     """`evidence` holds all comparisons that any of the gates is about; `dropped` are such as were not even planned."""
-    return [_judge_gate(gate, [one for one in evidence if _is_about(gate, one.contrast)], dropped) for gate in gates]
+    return [_judge_gate(gate, evidence, dropped) for gate in gates]
 
 
-def _is_about(gate: Gate, contrast: Contrast) -> bool:
-    return contrast.response == gate.response if gate.response else contrast.primary
-
-
-def _judge_gate(gate: Gate, evidence: Sequence[GatedContrast], dropped: Sequence[Case]) -> GateOutcome:
+def _judge_gate(gate: Gate, known: Sequence[GatedContrast], dropped: Sequence[Case]) -> GateOutcome:
+    evidence = [
+        one for one in known if (one.contrast.response == gate.response if gate.response else one.contrast.primary)
+    ]
     nothing = all(one.contrast.interval is None and one.contrast.verdict is not Verdict.WITHDRAWN for one in evidence)
     cases = [
-        Case(
-            workload=one.contrast.workload,
-            response=one.contrast.response,
-            treatment=one.contrast.treatment,
-            reference=one.contrast.reference,
-            why=one.why or _why_missed(gate, one) or ("no-interval" if nothing else None),
-        )
+        Case.of(one.contrast, one.why or _why_missed(gate, one) or ("no-interval" if nothing else None))
         for one in evidence
     ]
     cases += dropped

@@ -5,13 +5,13 @@ Unlike the differences of one run's contrasts these are samples of two sides, so
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from nearmetal.analysis.rank_sum import BoundedValues
 from nearmetal.analysis.responses import Replicate
-from nearmetal.model import Better, ResponseKind
+from nearmetal.model import ResponseKind
 
 Pair = tuple[Replicate, Replicate | None]
 """The outcome of a treatment in a block, and of the reference that it is held against, if it is."""
@@ -36,27 +36,19 @@ _Place = tuple[float, float, float]
 
 def _place(side: Replicate, response: str, kind: ResponseKind) -> _Place:
     if side.has_failed:
-        end = worst(kind.better)
+        end = -math.inf if kind.better == "higher" else math.inf
         return end, end, end
     known = side.values[response]
     if kind.scale == "difference":
         value = known.value
     else:
-        value = _log_of_repeats([record.responses[response].value for record in side.records])
+        values = [record.responses[response].value for record in side.records]
+        value = -math.inf if min(values) <= 0 else statistics.fmean(map(math.log, values))
         if value == -math.inf and kind.better == "lower":
             return value, -math.inf, math.inf
     low = -math.inf if known.censored in ("left", "both") else value
     high = math.inf if known.censored in ("right", "both") else value
     return value, low, high
-
-
-def worst(better: Better) -> float:
-    """The rank of a failure: minus infinity where more is better."""
-    return -math.inf if better == "higher" else math.inf
-
-
-def _log_of_repeats(values: Sequence[float]) -> float:
-    return -math.inf if min(values) <= 0 else statistics.fmean(map(math.log, values))
 
 
 def _above(one: _Place | None, other: _Place | None) -> _Place:

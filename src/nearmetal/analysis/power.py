@@ -129,14 +129,10 @@ def count_blocks(
     return blocks if blocks <= 10**6 else None
 
 
-def _count_rejected(blocks: int, level: float) -> int:
-    """How many of the smallest rank sums, from 0 on, are significant."""
-    return int(np.searchsorted(two_sided_distinct(blocks), level, side="right"))
-
-
 def _find_ends(noises: Sequence[BootNoise], blocks: int, level: float) -> tuple[Floats, Floats] | None:
     """Both ends of the interval of each simulated study in which nothing differs. None where there is no interval."""
-    rejected = _count_rejected(blocks, level)
+    # How many of the smallest rank sums, from 0 on, are significant.
+    rejected = int(np.searchsorted(two_sided_distinct(blocks), level, side="right"))
     if not rejected:
         return None
     generator = np.random.default_rng([blocks, _STUDIES])

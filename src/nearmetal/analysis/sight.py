@@ -62,9 +62,11 @@ class KnownNoise:
 
 def find_noise(plan: Plan, contrast: ContrastPlan, evidence: Evidence) -> KnownNoise | None:
     """From the first source that knows this comparison's primary response."""
+    pilot = evidence.pilot
+    piloted = [EarlierRun(pilot.made, pilot.trials, pilot.noise)] if pilot else []
     return (
-        (_of_pilot(plan, contrast, evidence.pilot) if evidence.pilot else None)
-        or _of_runs(plan, contrast, evidence.runs)
+        _of_measured(plan, contrast, piloted, "pilot")
+        or _of_measured(plan, contrast, evidence.runs, "runs")
         or _of_calibrations(plan, contrast, evidence.calibrations)
     )
 
@@ -72,15 +74,6 @@ def find_noise(plan: Plan, contrast: ContrastPlan, evidence: Evidence) -> KnownN
 def list_unknown(plan: Plan, evidence: Evidence) -> list[ContrastPlan]:
     """Comparisons of whose noise nothing is known."""
     return [one for one in plan.contrasts if find_noise(plan, one, evidence) is None]
-
-
-def _of_pilot(plan: Plan, contrast: ContrastPlan, pilot: Pilot) -> KnownNoise | None:
-    run = EarlierRun(pilot.made, pilot.trials, pilot.noise)
-    return _of_measured(plan, contrast, [run], "pilot")
-
-
-def _of_runs(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun]) -> KnownNoise | None:
-    return _of_measured(plan, contrast, runs, "runs")
 
 
 def _of_measured(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun], source: Source) -> KnownNoise | None:
@@ -95,25 +88,22 @@ def _of_measured(plan: Plan, contrast: ContrastPlan, runs: Sequence[EarlierRun],
     if not found:
         return None
     differences = np.concatenate([scale_noise(one, run.trials, plan.repeats) for run, one in found])
+    # Over all runs, each as often as it had blocks.
+    weights = [len(one.differences) / (1 - one.failing) for _, one in found]
+    failing = float(np.average([one.failing for _, one in found], weights=weights))
     last = found[-1][1]
     environments = (plan.resolved_of(side).environment.kind for side in (contrast.treatment, contrast.reference))
     return KnownNoise(
         source=source,
         made=tuple(run.made for run, _ in found),
         environments=tuple(dict.fromkeys(environments)),
-        noises=(power.BootNoise(differences[:, None], 2, _share_failing(found)),),
+        noises=(power.BootNoise(differences[:, None], 2, failing),),
         scale=last.scale,
         unit=last.unit,
         typical=last.typical,
         key=(source, *wanted),
         sides=(contrast.treatment, contrast.reference),
     )
-
-
-def _share_failing(found: Sequence[tuple[EarlierRun, PairedNoise]]) -> float:
-    """Over all runs, each as often as it had blocks."""
-    weights = [len(one.differences) / (1 - one.failing) for _, one in found]
-    return float(np.average([one.failing for _, one in found], weights=weights))
 
 
 def _key(one: ContrastPlan | PairedNoise, response: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,10 +28,10 @@ class Trait:
     """As data files have it."""
     title: str
     """ "packets for each request": what people read."""
-    unit: str
-    """An SI unit; "" for a plain number."""
     of: Callable[[TrialRecord], float | None]
     """None where the record does not tell."""
+    unit: str = ""
+    """An SI unit; "" for a plain number."""
     slight: float = 0.0
     """So little of it, in its unit, is next to nothing: it keeps one lost packet from ranking above all else."""
     least: float = 0.0
@@ -62,10 +62,11 @@ _CLOSE = 0.001
 
 
 def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
-    return _watched(record, "server-")
+    return list_watched(record, "server-")
 
 
-def _watched(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
+def list_watched(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
+    """What `usage` saw at the places of this name, as far as there is anything."""
     return [one for one in places(record, "usage", prefix) if one.get("seconds")]
 
 
@@ -108,21 +109,11 @@ def _shared_out(record: TrialRecord, rates: Iterable[tuple[Mapping[str, Any], fl
     return None
 
 
-def _rate(name: str) -> Callable[[TrialRecord], float | None]:
-    """Of all servers together, for each request or event."""
+def _rate(place: str, name: str) -> Callable[[TrialRecord], float | None]:
+    """Of all servers together, or of their whole host, whoever's, for each request or event."""
 
     def of(record: TrialRecord) -> float | None:
-        told = [(one, one[name]) for one in _servers(record) if name in one]
-        return _shared_out(record, told) if told else None
-
-    return of
-
-
-def _of_host(name: str) -> Callable[[TrialRecord], float | None]:
-    """Of the servers' whole host, whoever's, for each request or event."""
-
-    def of(record: TrialRecord) -> float | None:
-        told = [(one, one[name]) for one in _watched(record, "host") if name in one]
+        told = [(one, one[name]) for one in list_watched(record, place) if name in one]
         return _shared_out(record, told) if told else None
 
     return of
@@ -138,7 +129,7 @@ def _clocks_apart(record: TrialRecord) -> float | None:
     return max(0.0, *apart) if told else None
 
 
-def _time(states: Sequence[str]) -> Callable[[TrialRecord], float | None]:
+def _time(*states: str) -> Callable[[TrialRecord], float | None]:
     """CPU seconds in these states, of all CPUs of the servers together, for each request or event.
 
     Whoever's: of a server on its host's kernel that is all that ran on the CPUs that it may use.
@@ -184,153 +175,77 @@ def _response(name: str) -> Callable[[TrialRecord], float | None]:
     return of
 
 
-TRAITS = (
-    Trait("packets", "packets for each request", "", for_each("packets"), least=_HARDLY),
-    Trait("bytes", "bytes for each request", "B", for_each("bytes"), least=_HARDLY_BYTES),
-    Trait("segments", "segments of the server for each request", "", for_each("segments"), least=_HARDLY),
-    Trait(
-        "super_segments",
-        "super-segments for each request",
-        "",
-        for_each("coalesced"),
-        _SELDOM,
-        _HARDLY,
-        scale="difference",
-    ),
-    Trait(
-        "acks", "bare ACKs of the client for each request", "", for_each("acks"), _SELDOM, _HARDLY, scale="difference"
-    ),
-    Trait(
-        "joined_writes",
-        "small writes joined for each request",
-        "",
-        for_each("joined_writes"),
-        _SELDOM,
-        _HARDLY,
-        scale="difference",
-    ),
-    Trait(
+def _make_seldom(
+    name: str,
+    title: str,
+    of: Callable[[TrialRecord], float | None],
+    unit: str = "",
+    slight: float = _SELDOM,
+    least: float = 0.0,
+) -> Trait:
+    """Of what may well be none, and has no ratio then."""
+    return Trait(name, title, of, unit, slight, least, "difference")
+
+
+_OF_PACKETS = (
+    Trait("packets", "packets for each request", for_each("packets"), least=_HARDLY),
+    Trait("bytes", "bytes for each request", for_each("bytes"), "B", least=_HARDLY_BYTES),
+    Trait("segments", "segments of the server for each request", for_each("segments"), least=_HARDLY),
+    _make_seldom("super_segments", "super-segments for each request", for_each("coalesced"), least=_HARDLY),
+    _make_seldom("acks", "bare ACKs of the client for each request", for_each("acks"), least=_HARDLY),
+    _make_seldom("joined_writes", "small writes joined for each request", for_each("joined_writes"), least=_HARDLY),
+    _make_seldom(
         "autocorked",
         "writes that the server's kernel corked for each request",
-        "",
         counted("TCPAutoCorking", "server-"),
-        _SELDOM,
-        _HARDLY,
-        scale="difference",
+        least=_HARDLY,
     ),
-    Trait(
-        "retransmitted",
-        "segments that kernels sent again for each request",
-        "",
-        counted("RetransSegs"),
-        _SELDOM,
-        scale="difference",
-    ),
-    Trait("lost", "share of packets lost between both ends", "share", crossing("lost"), _FEW, scale="difference"),
-    Trait("reordered", "segments that came late for each request", "", late(requests), _SELDOM, scale="difference"),
-    Trait(
-        "overtaken",
-        "share of packets overtaken between both ends",
-        "share",
-        crossing("overtaken"),
-        _FEW,
-        scale="difference",
-    ),
-    Trait(
+    _make_seldom("retransmitted", "segments that kernels sent again for each request", counted("RetransSegs")),
+    _make_seldom("lost", "share of packets lost between both ends", crossing("lost"), "share", _FEW),
+    _make_seldom("reordered", "segments that came late for each request", late(requests)),
+    _make_seldom("overtaken", "share of packets overtaken between both ends", crossing("overtaken"), "share", _FEW),
+    _make_seldom(
         "out_of_order",
         "segments that the client's kernel queued out of order for each request",
-        "",
         counted("TCPOFOQueue", "client-"),
-        _SELDOM,
-        scale="difference",
     ),
-    Trait("stream_packets", "packets for each MiB", "", of_stream("packets_per_mib"), least=_SELDOM),
-    Trait("stream_segments", "segments for each MiB", "", of_stream("segments_per_mib"), least=_SELDOM),
-    Trait(
-        "stream_super_segments",
-        "super-segments for each MiB",
-        "",
-        of_stream("coalesced_per_mib"),
-        _SELDOM,
-        _SELDOM,
-        scale="difference",
-    ),
-    Trait("stream_acks", "bare ACKs for each MiB", "", of_stream("acks_per_mib"), _SELDOM, _SELDOM, scale="difference"),
-    Trait(
+    Trait("stream_packets", "packets for each MiB", of_stream("packets_per_mib"), least=_SELDOM),
+    Trait("stream_segments", "segments for each MiB", of_stream("segments_per_mib"), least=_SELDOM),
+    _make_seldom("stream_super_segments", "super-segments for each MiB", of_stream("coalesced_per_mib"), least=_SELDOM),
+    _make_seldom("stream_acks", "bare ACKs for each MiB", of_stream("acks_per_mib"), least=_SELDOM),
+    _make_seldom(
         "stream_retransmitted",
         "segments that kernels sent again for each MiB",
-        "",
         counted("RetransSegs", among=mebibytes),
-        _SELDOM,
-        scale="difference",
     ),
-    Trait("stream_reordered", "segments that came late for each MiB", "", late(mebibytes), _SELDOM, scale="difference"),
-    Trait("network", "time of a request on the way, there and back", "s", typical("network")),
-    Trait("server", "time of a request in the server", "s", typical("server")),
-    Trait("transfer", "time in which a reply comes in", "s", typical("transfer"), scale="difference"),
-    Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
-    Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
-    Trait("host_interrupts", "interrupts of the whole host for each request", "", _of_host("interrupts")),
+    _make_seldom("stream_reordered", "segments that came late for each MiB", late(mebibytes)),
+)
+
+TRAITS = (
+    *_OF_PACKETS,
+    Trait("network", "time of a request on the way, there and back", typical("network"), "s"),
+    Trait("server", "time of a request in the server", typical("server"), "s"),
+    _make_seldom("transfer", "time in which a reply comes in", typical("transfer"), "s", 0.0),
+    Trait("interrupts", "interrupts in the server for each request", _rate("server-", "interrupts")),
+    Trait("context_switches", "context switches in the server for each request", _rate("server-", "context_switches")),
+    Trait("host_interrupts", "interrupts of the whole host for each request", _rate("host", "interrupts")),
     Trait(
         "host_context_switches",
         "context switches of the whole host for each request",
-        "",
-        _of_host("context_switches"),
+        _rate("host", "context_switches"),
     ),
-    Trait(
-        "exits",
-        "exits of guests to the host's kernel for each request",
-        "",
-        _of_host("exits"),
-        _SELDOM,
-        scale="difference",
-    ),
-    Trait("kernel_time", "time of the server's CPUs in the kernel for each request", "s", _time(("sys",))),
-    Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", "s", _time(("irq", "soft"))),
-    Trait("user_time", "time of the server's CPUs in programs for each request", "s", _time(("usr", "nice"))),
-    Trait(
-        "steal",
-        "share of the time of the server's CPUs that was stolen",
-        "share",
-        _stolen,
-        _SOME_TIME,
-        scale="difference",
-    ),
-    Trait("clock", "time by which the clocks of both ends differ", "s", _clocks_apart, _CLOSE, scale="difference"),
-    Trait(
-        "idle",
-        "share of the time of the server's CPUs that was idle",
-        "share",
-        _share("idle"),
-        _SOME_TIME,
-        scale="difference",
-    ),
-    Trait("cpu_per_event", "CPU time of the host for each request", "s", _response("cpu_per_event")),
+    _make_seldom("exits", "exits of guests to the host's kernel for each request", _rate("host", "exits")),
+    Trait("kernel_time", "time of the server's CPUs in the kernel for each request", _time("sys"), "s"),
+    Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", _time("irq", "soft"), "s"),
+    Trait("user_time", "time of the server's CPUs in programs for each request", _time("usr", "nice"), "s"),
+    _make_seldom("steal", "share of the time of the server's CPUs that was stolen", _stolen, "share", _SOME_TIME),
+    _make_seldom("clock", "time by which the clocks of both ends differ", _clocks_apart, "s", _CLOSE),
+    _make_seldom("idle", "share of the time of the server's CPUs that was idle", _share("idle"), "share", _SOME_TIME),
+    Trait("cpu_per_event", "CPU time of the host for each request", _response("cpu_per_event"), "s"),
 )
 """In the order in which they are told when nothing else tells them apart."""
 
-OF_PACKETS = frozenset(
-    {
-        "packets",
-        "bytes",
-        "segments",
-        "super_segments",
-        "acks",
-        "joined_writes",
-        "autocorked",
-        "retransmitted",
-        "lost",
-        "reordered",
-        "overtaken",
-        "out_of_order",
-        "stream_packets",
-        "stream_segments",
-        "stream_super_segments",
-        "stream_acks",
-        "stream_retransmitted",
-        "stream_reordered",
-    }
-)
+OF_PACKETS = frozenset(one.name for one in _OF_PACKETS)
 """What captures, and kernels beside them, tell of packets."""
 
 OF_CPUS = frozenset({"kernel_time", "interrupt_time", "user_time", "steal", "idle"})

@@ -5,6 +5,7 @@ change holds all that happened to the host in between. How it stands to its refe
 measured in the same blocks, so whatever made the host slower as a whole drops out.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -168,7 +169,7 @@ def compare(
         worse=sum(is_worse(change) for change in judged),
         gone=sum(_is_gone(change) for change in judged) + len(dropped),
         unjudged=sum(is_unjudged(change) for change in judged),
-        gates=tuple(judge_gates(gates, evidence, [_case_of(one) for one in dropped])),
+        gates=tuple(judge_gates(gates, evidence, [Case.of(one, "not-planned") for one in dropped])),
     )
 
 
@@ -189,33 +190,22 @@ def _find_why(change: ResponseChange) -> Why | None:
     return "failing" if fails_more(change) else None
 
 
-def _case_of(one: Alone) -> Case:
-    return Case(
-        workload=one.workload,
-        response=one.response,
-        treatment=one.treatment,
-        reference=one.reference,
-        why="not-planned",
-    )
-
-
 # ── What can be compared ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def find_responses(runs: Sequence[StoredRun]) -> dict[str, set[str]]:
     """What runs of these were to measure, or have: responses, each with its workloads."""
-    known: dict[str, set[str]] = {}
+    known: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        for resolved in run.manifest.plan.resolved:
-            for one in resolved.workloads:
-                for name in one.responses:
-                    known.setdefault(name, set()).add(one.name)
-        for workload, name in run.manifest.plan.primaries.items():
-            known.setdefault(name, set()).add(workload)
+        plan = run.manifest.plan
+        for one in (one for resolved in plan.resolved for one in resolved.workloads):
+            for name in one.responses:
+                known[name].add(one.name)
+        for workload, name in plan.primaries.items():
+            known[name].add(workload)
         for (_, of), arm in run.arms.items():
-            for replicate in arm.first:
-                for name in replicate.values:
-                    known.setdefault(name, set()).add(of)
+            for name in (name for replicate in arm.first for name in replicate.values):
+                known[name].add(of)
     for name in OF_THE_BOOT & known.keys():
         if BOOT in known[name]:
             known[name] = {BOOT}

@@ -22,9 +22,9 @@ from nearmetal.store.artifacts import describe_change
 from nearmetal.system.files import write_whole
 from nearmetal.system.interrupts import run_until_done
 from nearmetal.system.temporary import temporary_folder
-from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
+from nearmetal.trace import analyser, chosen, events, ladder, page, parquet
 from nearmetal.trace.chosen import ChosenRequest
-from nearmetal.trace.summary import TraceTable, are_strangers, summarise_trace
+from nearmetal.trace.summary import TraceTable, are_strangers, list_slowest, summarise_trace
 
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
@@ -66,7 +66,7 @@ def trace_captures(
         tables = summarise_trace(document)
         # Where these are not all; before what fewer people read, which is everything but what the captures are.
         if len(times) > _SLOWEST and (slow := chosen.list_slowest(lines, times, _SLOWEST)):
-            tables.insert(1, slowest.make_table(slow))
+            tables.insert(1, list_slowest(slow))
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:

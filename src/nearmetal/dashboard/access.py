@@ -60,9 +60,17 @@ class Access:
             )
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
         if given is not None:
-            return self._redirect_without_token(scope["path"]) if self._is_token(given[0]) else _wrong_token()
+            if self._is_token(given[0]):
+                return self._redirect_without_token(scope["path"])
+            return _refuse_access(
+                "This token is not mine",
+                "It may be an earlier dashboard's. Open the address that <code>nearmetal dashboard</code> printed "
+                "last.",
+            )
         if self._is_token(self._of_cookie(headers.get("cookie", ""))):
-            return None if scope["method"] in _READING or _is_own_page(headers) else _refuse_order()
+            if scope["method"] in _READING or _is_own_page(headers):
+                return None
+            return _refuse_access("Another page asks", "Only the dashboard's own pages can ask a run for anything.")
         return _refuse_access(
             "Who are you?",
             "Open the whole address that <code>nearmetal dashboard</code> printed, with its <code>?token=</code>. "
@@ -100,17 +108,6 @@ def _is_ours(host: str) -> bool:
 def _is_own_page(headers: Headers) -> bool:
     """Whether a page of this server asks. Other ports of this host are the same site, and get the cookie."""
     return headers.get("origin", "") == f"http://{headers.get('host', '')}"
-
-
-def _refuse_order() -> HTMLResponse:
-    return _refuse_access("Another page asks", "Only the dashboard's own pages can ask a run for anything.")
-
-
-def _wrong_token() -> HTMLResponse:
-    return _refuse_access(
-        "This token is not mine",
-        "It may be an earlier dashboard's. Open the address that <code>nearmetal dashboard</code> printed last.",
-    )
 
 
 def _refuse_access(title: str, text: str) -> HTMLResponse:

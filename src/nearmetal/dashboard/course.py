@@ -169,10 +169,9 @@ class RunHistory(RunProgress):
             attempt, here = self.attempts.get(block, 0), ended.get(block, ())
             latest = {one.repeat: one.status for one in here if one.attempt == attempt}
             is_expected = not is_withdrawn and block < blocks
+            pending = Fate.WITHDRAWN if is_withdrawn else Fate.NOT_NEEDED
             if is_expected:
                 pending = Fate.RUNNING if running == (row, block) else Fate.TO_COME
-            else:
-                pending = Fate.WITHDRAWN if is_withdrawn else Fate.NOT_NEEDED
             to_come = self.study.design.repeats - len(latest) if is_expected else 0
             places.append(Place(self._ended_as(latest) or pending, here, attempt, to_come))
         return places
@@ -197,11 +196,9 @@ class RunHistory(RunProgress):
         if self.now is None:
             return None
         trial = next((trial for trial in self.now.trials if trial.id not in self.statuses), None)
-        return (
-            None
-            if trial is None
-            else (TreatmentRow(identify_assignment(self.now.treatment), trial.workload), self.now.block)
-        )
+        if trial is None:
+            return None
+        return TreatmentRow(identify_assignment(self.now.treatment), trial.workload), self.now.block
 
     def newest_troubles(self) -> Iterator[Trouble]:
         """The newest first, and warnings after all that is worse."""

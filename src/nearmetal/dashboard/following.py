@@ -41,7 +41,9 @@ class Follower:
         try:
             file = open_journal(self.path)
         except (FileNotFoundError, NotADirectoryError):
-            return self._make_gone()
+            was_there = self._file is not None
+            self._file, self._seen, self._offset = None, None, 0
+            return Growth((), b"", was_there)
         with file:
             status = os.fstat(file.fileno())
             anew = self._is_another(status)
@@ -60,11 +62,6 @@ class Follower:
         return self._file is not None and (
             self._file != (status.st_dev, status.st_ino) or status.st_size < self._offset
         )
-
-    def _make_gone(self) -> Growth:
-        was_there = self._file is not None
-        self._file, self._seen, self._offset = None, None, 0
-        return Growth((), b"", was_there)
 
 
 def mark_file(path: Path) -> Mark | None:

@@ -12,7 +12,6 @@ from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
 from nearmetal.store.progress import EndedTrial, TreatmentRow, estimate_time_left
-from nearmetal.store.runs import State, tell_state
 from nearmetal.units import show_duration, show_elapsed
 
 SIGNS = {
@@ -79,11 +78,6 @@ class BarPart:
     width: float
 
 
-def find_state(course: RunHistory, is_measured: bool) -> State:
-    """As `nearmetal ls` has it."""
-    return tell_state(course, is_measured)
-
-
 # ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -105,11 +99,9 @@ def how_far(course: RunHistory) -> str:
     """ "31 of 64 trials, block 4 of 8"; of a sequential run, "of at most 40"."""
     done, to_come = len(course.records), course.to_come()
     most = "at most " if course.plan.looks and not course.is_over else ""
-    trials = (
-        f"{done:,} of {most}{figures.format_count(done + to_come, 'trial')}"
-        if to_come
-        else figures.format_count(done, "trial")
-    )
+    trials = figures.format_count(done + to_come, "trial")
+    if to_come:
+        trials = f"{done:,} of {most}{trials}"
     begun = max((block for block in range(course.plan.blocks) if course.has_begun(block)), default=-1) + 1
     if to_come and begun:
         return f"{trials}, block {begun} of {most}{course.blocks}"

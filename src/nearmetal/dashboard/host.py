@@ -34,8 +34,3 @@ class HostState:
 
 
 LookAtHost = Callable[[], HostState]
-
-
-def look_at_nothing() -> HostState:
-    """For those who know of no host."""
-    return HostState()

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from shlex import quote
 
@@ -163,32 +162,21 @@ def without_verdicts(path: Path) -> Parts:
 
 def render_unreadable(path: Path, error: NearmetalError | OSError) -> Parts:
     """What is left to say of a run that cannot be read: which of its files, what about it, and what mends it."""
+    what, remedy = known.describe_unreadable(error, path), "restore it from a copy of the run's folder"
     if not path.is_dir():
         what, remedy = "The run's folder is not there any more.", ""
-    else:
-        what = known.describe_unreadable(error, path)
-        remedy = error.remedy if isinstance(error, NearmetalError) else _choose_remedy(error)
+    elif isinstance(error, NearmetalError):
+        remedy = error.remedy
+    elif isinstance(error, PermissionError):
+        remedy = "start the dashboard as a user who may read it"
     text = _render("unreadable.html.j2", what=what, remedy=remedy, path=str(path))
-    return {
-        "title": _make_title("cannot be read", path.name),
-        "state": text,
-        "live": "",
-        "values": "",
-        "troubles": "",
-        "grid": "",
-        "verdicts": "",
-    }
+    nothing = dict.fromkeys(("live", "values", "troubles", "grid", "verdicts"), "")
+    return {"title": _make_title("cannot be read", path.name), "state": text, **nothing}
 
 
 def _make_title(state: str, name: str) -> str:
     """What a browser's tab says: its beginning is what there is room for."""
     return escape(words.strip_controls(f"{state}: {name}"))
-
-
-def _choose_remedy(error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return "start the dashboard as a user who may read it"
-    return "restore it from a copy of the run's folder"
 
 
 def render_list(items: Sequence[Item]) -> Parts:
@@ -242,11 +230,11 @@ def render_missing() -> str:
 
 def read_style() -> str:
     """The report's style sheet, and what the dashboard has besides."""
-    return f"{report_page.render_style()}\n{_read_template('dashboard.css')}"
+    return f"{report_page.render_style()}\n{report_page.read_template('nearmetal.dashboard', 'dashboard.css')}"
 
 
 def read_script() -> str:
-    return _read_template("live.js")
+    return report_page.read_template("nearmetal.dashboard", "live.js")
 
 
 def _fill_slots(parts: Parts) -> Mapping[str, Markup]:
@@ -261,7 +249,3 @@ def _render(name: str, **what: object) -> str:
 @cache
 def _make_environment() -> Environment:
     return report_page.make_environment("nearmetal.dashboard")
-
-
-def _read_template(name: str) -> str:
-    return (files("nearmetal.dashboard") / "templates" / name).read_text("utf-8")

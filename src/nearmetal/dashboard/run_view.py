@@ -21,6 +21,7 @@ from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.live import LiveNote, Wish, read_wish, write_wish
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.runs import tell_state
 
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
 """Events after which there is more to compare than before."""
@@ -182,7 +183,7 @@ class RunView:
                 number=number_of(self.folder.path),
                 course=course,
                 labels=labels,
-                state=glance.find_state(course, is_measured),
+                state=tell_state(course, is_measured),
                 time_left=glance.time_left(course, self._expected, time.time_ns()) if is_measured else "",
                 has_report=self.has_report,
                 warned=self._warned,

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from nearmetal.dashboard import page
 from nearmetal.dashboard.access import Access
-from nearmetal.dashboard.host import LookAtHost, look_at_nothing
+from nearmetal.dashboard.host import HostState, LookAtHost
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.live import Live, Parts
 from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
@@ -63,7 +63,7 @@ class Dashboard:
         places: Callable[[], Sequence[Path]],
         only: Path | None,
         expect: Expect = expect_nothing,
-        look_at_host: LookAtHost = look_at_nothing,
+        look_at_host: LookAtHost = HostState,
     ) -> None:
         self._places = places
         self._expect = expect
@@ -103,7 +103,7 @@ class Dashboard:
         return HTMLResponse(page.render_runs(*await self._list.read_current()))
 
     async def _home_events(self, request: Request) -> Response:
-        return self._serve_events(request, self._list)
+        return _serve_events(request, self._list)
 
     async def _run(self, request: Request) -> Response:
         found = self._find_run(request)
@@ -116,7 +116,7 @@ class Dashboard:
 
     async def _run_events(self, request: Request) -> Response:
         found = self._find_run(request)
-        return _not_found() if found is None else self._serve_events(request, found[1])
+        return _not_found() if found is None else _serve_events(request, found[1])
 
     async def _report(self, request: Request) -> Response:
         found = self._find_run(request)
@@ -138,11 +138,6 @@ class Dashboard:
         except (BadInput, OSError) as error:
             return PlainTextResponse(_explain_refusal(error), 409)
         return Response(status_code=204)
-
-    def _serve_events(self, request: Request, live: Live) -> Response:
-        told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""
-        seen = int(told) if told.isdecimal() and len(told) < 16 else -1
-        return StreamingResponse(_as_events(live, seen), media_type="text/event-stream")
 
     def _find_run(self, request: Request) -> tuple[RunView, Live] | None:
         """By its number, which is looked for among the runs that are known: no address names a path."""
@@ -175,6 +170,12 @@ async def _serve_style(request: Request) -> Response:
 
 async def _serve_script(request: Request) -> Response:
     return Response(page.read_script(), media_type="text/javascript")
+
+
+def _serve_events(request: Request, live: Live) -> Response:
+    told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""
+    seen = int(told) if told.isdecimal() and len(told) < 16 else -1
+    return StreamingResponse(_as_events(live, seen), media_type="text/event-stream")
 
 
 async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:

@@ -11,7 +11,7 @@ from nearmetal.model import Look, Warned
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Section, Table
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.sections.verdicts import Verdicts
+from nearmetal.report.sections.verdicts import tell_verdicts
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 
@@ -29,8 +29,8 @@ def so_far(manifest: Manifest, course: RunHistory, folder: RunFolder) -> tuple[S
     if not any(contrast.blocks for contrast in primary):
         return _nothing_yet(course, primary), report
     alone = replace(report, analysis=_of_contrasts_alone(report.analysis))
-    section = Verdicts().render(alone)
-    kept: list[Block] = [block for block in section.blocks if not isinstance(block, Table)]
+    lead, told = tell_verdicts(alone)
+    kept: list[Block] = [block for block in told if not isinstance(block, Table)]
     # The picture comes first: it is what changes.
     blocks = sorted(kept, key=lambda block: not isinstance(block, Chart))
     if not course.is_over:
@@ -39,7 +39,7 @@ def so_far(manifest: Manifest, course: RunHistory, folder: RunFolder) -> tuple[S
             boundaries = _list_boundaries(alone, course)
             blocks += [boundaries] if boundaries.rows else []
     title = "Verdicts" if course.is_over else "Verdicts so far"
-    return Section("verdicts", title, section.lead, tuple(blocks)), report
+    return Section("verdicts", title, lead, tuple(blocks)), report
 
 
 def _of_contrasts_alone(analysis: Analysis) -> Analysis:
@@ -68,8 +68,9 @@ def _worth_telling(warnings: Iterable[Warned]) -> tuple[Warned, ...]:
 def _make_caveat(course: RunHistory) -> Notice:
     alpha = figures.format_percent(course.study.design.alpha)
     if course.plan.looks:
+        looks = figures.join_listing(str(look.blocks) for look in course.plan.looks)
         return Notice(
-            f"This study looks at its verdicts after {_list_looks(course)} blocks, fixed beforehand. What a look has "
+            f"This study looks at its verdicts after {looks} blocks, fixed beforehand. What a look has "
             f"decided stands: all looks together are wrong no more often than {alpha}. {_next(course)}"
         )
     planned = figures.format_count(course.plan.blocks, "block")
@@ -78,10 +79,6 @@ def _make_caveat(course: RunHistory) -> Notice:
         f"and decides nothing: who stops a run when its interval looks good is wrong more often than {alpha}. "
         f"After the last block a comparison is different if its p is at most {course.plan.level:.2g}."
     )
-
-
-def _list_looks(course: RunHistory) -> str:
-    return figures.join_listing(str(look.blocks) for look in course.plan.looks)
 
 
 def _next(course: RunHistory) -> str:

@@ -8,6 +8,7 @@ from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Chart, Column, Panel, Table, Value
 from nearmetal.report.charts.beside import FigurePair, draw_beside
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import make_columns
 
 PublishedRatio = Callable[[Contrast], float | None]
 """Published treatment over published reference; None where one of them was not published."""
@@ -25,14 +26,9 @@ def make_table(
         *((Column("response"),) if several else ()),
         Column("comparison"),
         Column("kind", where="both" if explores else "data"),
-        Column("measured", numeric=True, where="page"),
-        Column("published", numeric=True, where="page"),
-        Column("measured ratio", numeric=True, where="data"),
-        Column("low", numeric=True, where="data"),
-        Column("high", numeric=True, where="data"),
-        Column("published ratio", numeric=True, where="data"),
-        Column("verdict"),
-        Column("published is"),
+        *make_columns("measured", "published", numeric=True, where="page"),
+        *make_columns("measured ratio", "low", "high", "published ratio", numeric=True, where="data"),
+        *make_columns("verdict", "published is"),
     )
     rows = tuple(
         (
@@ -99,9 +95,8 @@ def make_charts(
 
 
 def _make_heading(contrast: Contrast, report: ReportInput, *, several: bool) -> str:
-    shared = report.labels.name_sides(contrast)[2]
+    if not several:
+        return report.labels.name_sides(contrast)[2]
     return (
         f"{words.name_workload(contrast.workload)}, {report.labels.name_response(contrast.workload, contrast.response)}"
-        if several
-        else shared
     )

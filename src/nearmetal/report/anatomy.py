@@ -1,6 +1,5 @@
 """What the observer `capture` left of a run: figures from the records, distributions from few trials' documents."""
 
-import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.traits_of_packets import is_whole, traces
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import ReportInput, parse_document
 
 OBSERVER = "capture"
 TRACE = "trace-"
@@ -100,7 +99,7 @@ def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord]
         _find_events(traced),
         by_total[(len(by_total) - 1) // 2][0],
         sum("crossed" in one for one in traced),
-        sum(not _is_whole(record) for record in trials if traces(record)),
+        sum(not is_whole(record.observers[OBSERVER]) for record in trials if traces(record)),
     )
 
 
@@ -110,15 +109,11 @@ def _average_figures(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: statistics.fmean(one[name] for one in told if name in one) for name in names}
 
 
-def _is_whole(record: TrialRecord) -> bool:
-    return is_whole(record.observers.get(OBSERVER, {}))
-
-
 def _average_kernels(trials: Sequence[TrialRecord], requests: float) -> dict[str, float]:
     """What kernels counted of those requests, for as many as a trial has in the mean. Only of trials whose captures are
     whole: in the others they counted on, of more requests than are known."""
-    whole = [record for record in trials if traces(record) and _is_whole(record)]
-    places = [record.observers.get(OBSERVER, {}) for record in whole]
+    whole = [record for record in trials if traces(record) and is_whole(record.observers[OBSERVER])]
+    places = [record.observers[OBSERVER] for record in whole]
     ends = [one for place in places for name, one in place.items() if not name.startswith(TRACE)]
     if not any(_OF_KERNEL + "OutSegs" in one for one in ends):
         return {}
@@ -174,18 +169,12 @@ def without_requests(report: ReportInput, found: Sequence[CapturedTreatment]) ->
     for name, treatments in lacking.items():
         text = f"The captures of {words.name_workload(name)} hold no HTTP request ({figures.join_listing(treatments)})."
         snap = min(treatments.values())
-        yield (
-            text
-            if snap >= _HEADS
-            else f"{text} Of each packet {snap} bytes are kept: from {_HEADS} on requests are seen"
-        )
+        if snap < _HEADS:
+            text += f" Of each packet {snap} bytes are kept: from {_HEADS} on requests are seen"
+        yield text
 
 
 def read_document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:
     """The `trace.v1` of a trial's first client; None where it cannot be read any more."""
-    content = next(report.artifacts(record, f"{TRACE}0.json"), None)
-    try:
-        told = json.loads(content or b"")
-    except ValueError:
-        return None
-    return told if isinstance(told, dict) and told.get("schema") == "trace.v1" else None
+    told = parse_document(next(report.artifacts(record, f"{TRACE}0.json"), None))
+    return told if told and told.get("schema") == "trace.v1" else None

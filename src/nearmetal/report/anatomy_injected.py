@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from nearmetal.report import figures, words
+from nearmetal.report import figures
 from nearmetal.report.anatomy import CapturedTreatment
 from nearmetal.report.blocks import Badge, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.table_parts import list_arm, make_columns
 
 _OVERTAKEN = "packets overtaken"
 _SHARES = (("packets lost", "loss", "lost"), (_OVERTAKEN, "reorder", "overtaken"))
@@ -23,8 +24,8 @@ _TOLERANCE = 0.02
 class _Held:
     """What was asked of one treatment, held against what was seen. An interval there is of shares alone."""
 
-    workload: str
-    treatment: str
+    arm: tuple[str, str]
+    """Names of the workload and of the treatment."""
     what: str
     asked: Value
     seen: Value
@@ -44,28 +45,22 @@ def show_injected(found: Sequence[CapturedTreatment], report: ReportInput) -> It
     if shares:
         caption += f", with Wilson's {figures.format_percent(1 - alpha)} interval over all packets of both directions"
     columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("what"),
+        *make_columns("workload", "treatment", "what"),
         *(Column(title, numeric=True) for title in ("asked", "seen", *bounds)),
         Column("confirmed"),
     )
-    yield Table(
-        "anatomy-injected", caption, columns, tuple(_make_row(held, len(bounds)) for held in (*shares, *writes))
+    rows = tuple(
+        (*held.arm, held.what, held.asked, held.seen, *(held.interval or (None,) * len(bounds)), held.confirmed)
+        for held in (*shares, *writes)
     )
-    fewer = [held.treatment for held in shares if held.what == _OVERTAKEN and held.confirmed is _FEWER]
+    yield Table("anatomy-injected", caption, columns, rows)
+    fewer = [held.arm[1] for held in shares if held.what == _OVERTAKEN and held.confirmed is _FEWER]
     if fewer:
         yield Paragraph(
-            f"Of the packets of {figures.join_listing(dict.fromkeys(fewer))} fewer overtook each other than was "
-            "asked for. "
-            "Some always do: a frame that is held back while none follows it, or together with those that follow, is "
-            "overtaken by none."
+            f"Of the packets of {figures.join_listing(dict.fromkeys(fewer))} fewer overtook each other than was asked "
+            "for. Some always do: a frame that is held back while none follows it, or together with those that follow, "
+            "is overtaken by none."
         )
-
-
-def _make_row(held: _Held, bounds: int) -> tuple[Value, ...]:
-    interval = held.interval or (None,) * bounds
-    return (held.workload, held.treatment, held.what, held.asked, held.seen, *interval, held.confirmed)
 
 
 def _of_link(one: CapturedTreatment, report: ReportInput, alpha: float) -> Iterator[_Held]:
@@ -80,7 +75,7 @@ def _of_link(one: CapturedTreatment, report: ReportInput, alpha: float) -> Itera
         low, high = wilson_interval(count, crossed, alpha)
         confirmed = _CONFIRMED if low <= asked <= high else _MORE if asked < low else _FEWER
         share, seen, *interval = (Quantity(share, "share") for share in (asked, count / crossed, low, high))
-        yield _Held(*_name_captured(one, report), what, share, seen, confirmed, tuple(interval))
+        yield _Held(list_arm(one.workload, one.treatment, report), what, share, seen, confirmed, tuple(interval))
 
 
 def _of_writes(one: CapturedTreatment, report: ReportInput) -> Iterator[_Held]:
@@ -94,7 +89,9 @@ def _of_writes(one: CapturedTreatment, report: ReportInput) -> Iterator[_Held]:
         seen = f"{count:.4g}x{size:.0f}"
         asked_count, _, asked_size = asked.partition("x")
         confirmed = _of_replies(count, int(asked_count)) if round(size) == int(asked_size) else _ANOTHER_SIZE
-    yield _Held(*_name_captured(one, report), "writes of a reply, and their bytes", asked, seen, confirmed)
+    yield _Held(
+        list_arm(one.workload, one.treatment, report), "writes of a reply, and their bytes", asked, seen, confirmed
+    )
 
 
 def _of_replies(count: float, asked: int) -> Badge:
@@ -102,10 +99,6 @@ def _of_replies(count: float, asked: int) -> Badge:
     if abs(count - asked) <= _TOLERANCE * asked:
         return _CONFIRMED
     return _MORE if count > asked else _FEWER
-
-
-def _name_captured(one: CapturedTreatment, report: ReportInput) -> tuple[str, str]:
-    return words.name_workload(one.workload), report.labels.name_treatment(one.treatment)
 
 
 def wilson_interval(count: float, whole: float, alpha: float) -> tuple[float, float]:

@@ -54,11 +54,8 @@ class ContrastSentence:
     text: str
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What is said of one treatment against its reference, a sentence for each contrast."""
-
-    sentences: tuple[ContrastSentence, ...]
+Answer = Sequence[ContrastSentence]
+"""What is said of one treatment against its reference, a sentence for each contrast."""
 
 
 def answer_contrasts(contrasts: Sequence[Contrast], plan: Plan, labels: Labels) -> list[Answer]:
@@ -68,7 +65,7 @@ def answer_contrasts(contrasts: Sequence[Contrast], plan: Plan, labels: Labels) 
         groups.setdefault(labels.name_sides(contrast), []).append(contrast)
     has_many = len({contrast.workload for contrast in contrasts if contrast.workload}) > 1
     namer = _Namer(plan, labels)
-    return [Answer(tuple(_write_sentences(group, namer, labels, has_many))) for group in groups.values()]
+    return [list(_write_sentences(group, namer, labels, has_many)) for group in groups.values()]
 
 
 class _Namer:
@@ -88,9 +85,8 @@ class _Namer:
         """ "the VM (qemu)" and "the host"; what both share stands in the brackets of the first."""
         treatment, reference, shared = self._labels.name_sides(contrast)
         more = [shared] if shared else []
-        return self._name_side(contrast.treatment, treatment, more), self._name_side(
-            contrast.reference, reference, None
-        )
+        mine = self._name_side(contrast.treatment, treatment, more)
+        return mine, self._name_side(contrast.reference, reference, None)
 
     def _name_side(self, side: Assignment, label: str, more: list[str] | None) -> str:
         noun = self._nouns.get(label) if words.strip_controls(str(side.get("environment", ""))) == label else None
@@ -110,12 +106,10 @@ def _write_sentences(
         is_new = has_many and contrast.workload != workload
         workload = contrast.workload
         where = f"in {words.strip_controls(workload)}, " if is_new and workload else ""
-        text = f"{where}{subject} {_write_clause(contrast, reference, labels)}"
-        yield ContrastSentence(contrast, f"{_capitalise(text) if where or text.startswith(('the ', 'it ')) else text}.")
-
-
-def _capitalise(text: str) -> str:
-    return text[:1].upper() + text[1:]
+        text = f"{where}{subject} {_write_clause(contrast, reference, labels)}."
+        if where or text.startswith(("the ", "it ")):
+            text = text[0].upper() + text[1:]
+        yield ContrastSentence(contrast, text)
 
 
 def _write_clause(contrast: Contrast, reference: str, labels: Labels) -> str:
@@ -126,10 +120,7 @@ def _write_clause(contrast: Contrast, reference: str, labels: Labels) -> str:
         return f"could not be told from {reference}{_describe_undecided(contrast, said, labels)}"
     if said is None or contrast.ratio is None or not _is_plain(contrast):
         return words.clause_of(contrast, reference, labels)
-    about = (
-        f"{figures.format_ratio(contrast.ratio, contrast.interval, contrast.equivalence or ())} "
-        f"×{_format_brackets(contrast)}"
-    )
+    about = words.format_estimate(contrast)
     margin = words.format_margin(contrast)
     if contrast.verdict is Verdict.EQUIVALENT:
         return f"{said}: the same within {margin}, {about}"
@@ -209,12 +200,10 @@ _SHARE_OF = 2.0
 def _describe_change(contrast: Contrast, verb: _Verb) -> str:
     """ "8.3 times fewer (6.0 to 20)", "2.6 % more (1.9 to 3.4 %)"."""
     ratio, interval = contrast.ratio or 1.0, contrast.interval
-    word = verb.more if ratio > 1 else verb.less
+    word, turned = verb.more if ratio > 1 else verb.less, interval
     if ratio < 1:
         ratio = 1 / ratio
         turned = None if interval is None else (1 / interval[1], 1 / interval[0])
-    else:
-        turned = interval
     if max(ratio, *(turned or ())) <= _SHARE_OF and (turned is None or turned[0] > 1):
         # Fewer by a share of the reference, not of the treatment.
         shares = [abs(end - 1) for end in (contrast.ratio or 1.0, *(interval or ()))]
@@ -236,12 +225,6 @@ def _format_percents(share: float, ends: Sequence[float]) -> list[str]:
     while decimals < 6 and any(number and not round(number, decimals) for number in numbers):
         decimals += 1
     return [f"{number:.{decimals}f}" for number in numbers]
-
-
-def _format_brackets(contrast: Contrast) -> str:
-    if contrast.ratio is None or contrast.interval is None:
-        return ""
-    return f" ({figures.format_interval(contrast.ratio, contrast.interval, contrast.equivalence or ())})"
 
 
 def describe_values(contrast: Contrast) -> str:

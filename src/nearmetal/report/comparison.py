@@ -75,7 +75,7 @@ def print_gates(found: Comparison, console: Console) -> None:
 
 def describe_gates(found: Comparison) -> list[str]:
     """A sentence each."""
-    of = "contrast" if any(map(_is_of_costs, found.changes)) else "treatment"
+    of = "contrast" if any(change.of == "contrast" for change in found.changes) else "treatment"
     name = "comparison" if of == "contrast" else "treatment"
     asked = [change for change in found.changes if change.of == of and change.primary]
     unknown = sum(change.interval is None for change in asked)
@@ -124,11 +124,8 @@ def tell_verdict(change: ResponseChange) -> tuple[str, Tone]:
 def describe_change(change: ResponseChange, shared: Sequence[str] = ()) -> str:
     """How large it is, why there is no verdict, and what it is warned of but for what is `shared` with others."""
     if not _has_estimate(change):
-        return (
-            _explain_reason(change)
-            if change.verdict is Verdict.WITHDRAWN
-            else f"cannot be compared; {_explain_reason(change)}"
-        )
+        what = "" if change.verdict is Verdict.WITHDRAWN else "cannot be compared; "
+        return f"{what}{_explain_reason(change)}"
     texts = [warning.text for warning in change.warnings if warning.text not in shared]
     return f"{describe_size(change)}{''.join(f'; {one}' for one in (_explain_reason(change), *texts) if one)}"
 
@@ -220,10 +217,6 @@ def _print_change(change: ResponseChange, what: str, shared: Sequence[str], labe
     console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _is_of_costs(change: ResponseChange) -> bool:
-    return change.of == "contrast"
-
-
 def _has_estimate(change: ResponseChange) -> bool:
     return change.ratio is not None or change.difference is not None
 
@@ -241,7 +234,7 @@ _REASONS = {
 
 def _explain_reason(change: ResponseChange) -> str:
     """Why there is no verdict, or ""."""
-    if change.reason == "no-margin" and not _is_of_costs(change):
+    if change.reason == "no-margin" and change.of == "treatment":
         return "its median was 0, so a margin in percent of it means nothing"
     if change.reason == "too-few-runs":
         return f"too few runs to tell; it takes {change.needs_runs} a side"

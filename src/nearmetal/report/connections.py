@@ -4,15 +4,14 @@ Rows are named as the published figures of `cpu-isolation` are. Values are in SI
 observation of is left out.
 """
 
-import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nearmetal.model import TrialRecord
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import ReportInput, parse_document
 
 
 @dataclass(frozen=True)
@@ -118,20 +117,16 @@ def of_load(document: Mapping[str, Any]) -> dict[str, float]:
 
 def _flatten_document(document: Mapping[str, Any]) -> dict[str, float]:
     """Every number by "PART.NAME", with the sums that httperf prints."""
-    places = {
-        **document,
-        **{f"{part}.{name}": value for part in document for name, value in _list_items(document[part])},
-    }
+    places = dict(document)
+    for part, inside in document.items():
+        if isinstance(inside, Mapping):
+            places |= {f"{part}.{name}": value for name, value in inside.items()}
     told = {name: float(value) for name, value in places.items() if _is_number(value)}
     told["bytes.replies"] = told.get("bytes.header", 0.0) + told.get("bytes.body", 0.0)
     told["bytes.all"] = told["bytes.replies"] + told.get("bytes.sent", 0.0)
     told["cpu_ns.total"] = told.get("cpu_ns.user", 0.0) + told.get("cpu_ns.system", 0.0)
     told["errors.total"] = sum(told.get(f"errors.{key}", 0.0) for key in _ERRORS.values())
     return told
-
-
-def _list_items(part: object) -> Iterable[tuple[str, Any]]:
-    return part.items() if isinstance(part, Mapping) else ()
 
 
 def _is_number(value: object) -> bool:
@@ -144,24 +139,9 @@ _READERS = {"load-*.json": of_load, "httperf-*.json": of_httperf}
 def average_rows(records: Iterable[TrialRecord], report: ReportInput) -> dict[str, float]:
     """Each row's mean over clients and trials; a document that cannot be read any more is passed over."""
     told: dict[str, list[float]] = defaultdict(list)
-    for rows in _read_rows(records, report):
-        for name, value in rows.items():
-            told[name].append(value)
-    return {name: statistics.fmean(some) for name, some in told.items()}
-
-
-def _read_rows(records: Iterable[TrialRecord], report: ReportInput) -> Iterator[Mapping[str, float]]:
-    """Of each document that can be read."""
     for record in records:
         for pattern, rows_of in _READERS.items():
-            documents = map(_parse_document, report.artifacts(record, pattern))
-            yield from (rows_of(document) for document in documents if document)
-
-
-def _parse_document(content: bytes | None) -> Mapping[str, Any]:
-    """Nothing where it cannot be read."""
-    try:
-        document = json.loads(content or b"")
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
+            for document in map(parse_document, report.artifacts(record, pattern)):
+                for name, value in rows_of(document).items() if document else ():
+                    told[name].append(value)
+    return {name: statistics.fmean(some) for name, some in told.items()}

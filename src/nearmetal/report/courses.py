@@ -19,7 +19,7 @@ def make_courses(cells: Iterable[Cell], report: ReportInput) -> list[CourseLine]
         if any(cell.censored):
             continue
         clients = report.asked(cell.treatment).clients.count
-        along.setdefault((cell.workload, name_treatment(cell, report)), []).append((clients, cell))
+        along.setdefault((cell.workload, label_without_clients(cell.treatment, report)), []).append((clients, cell))
     several = len({workload for workload, _ in along}) > 1
     return [
         CourseLine(
@@ -47,13 +47,8 @@ def _divide_point(point: Point) -> Point:
     return Point(point.number, point.value / point.number, spread)
 
 
-def name_treatment(cell: Cell, report: ReportInput) -> str:
-    """A treatment's name without its number of clients."""
-    return label_without_clients(cell.treatment, report)
-
-
 def label_without_clients(treatment: Assignment, report: ReportInput) -> str:
-    """The same of a treatment."""
+    """A treatment's name without its number of clients."""
     keys = {one.factor: one.key for one in report.asked(treatment).settings}
     return report.labels.name_treatment(
         {name: of for name, of in treatment.items() if keys.get(name) != "clients.count"}

@@ -5,7 +5,7 @@ import io
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,15 @@ from nearmetal.report.tidy import Cell, TidyTable, find_columns
 
 _TYPES: Final = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _LATEX = re.compile(r"[\\{}$&#^_~%<>|\"]")
-_LATEX_NAMES: Final = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+_LATEX_NAMES: Final = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+}
 _DIGITS = 4
 """Of a number in a table for people; other formats have all."""
 
@@ -110,25 +118,23 @@ def _find_type(values: Sequence[Cell]) -> str:
 def write_latex(table: TidyTable) -> str:
     """A `tabular` with the rules of the package booktabs."""
     numeric = [_find_type(values) in ("BIGINT", "DOUBLE") for values in find_columns(table).values()]
-    return "\n".join(_lines_of_latex(table, numeric)) + "\n"
-
-
-def _lines_of_latex(table: TidyTable, numeric: Sequence[bool]) -> Iterator[str]:
-    yield "% needs \\usepackage{booktabs}"
-    yield f"\\begin{{tabular}}{{{''.join('r' if one else 'l' for one in numeric)}}}"
-    yield "\\toprule"
-    yield " & ".join(map(_escape_latex, table.columns)) + r" \\"
-    yield "\\midrule"
-    for row in table.rows:
-        yield " & ".join(map(_write_latex, row)) + r" \\"
-    yield "\\bottomrule"
-    yield "\\end{tabular}"
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{{''.join('r' if one else 'l' for one in numeric)}}}",
+        "\\toprule",
+        " & ".join(map(_escape_latex, table.columns)) + r" \\",
+        "\\midrule",
+        *(" & ".join(map(_write_latex, row)) + r" \\" for row in table.rows),
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _write_latex(value: Cell) -> str:
     if value is None:
         return "--"
-    if isinstance(value, float) and not isinstance(value, bool):
+    if isinstance(value, float):
         return f"{value:.{_DIGITS}g}" if math.isfinite(value) else "unbounded" if math.isinf(value) else "--"
     return _escape_latex(str(value))
 
@@ -136,10 +142,4 @@ def _write_latex(value: Cell) -> str:
 def _escape_latex(text: str) -> str:
     """Nothing in it that LaTeX would act on."""
     plain = " ".join(text.split())
-    return _LATEX.sub(lambda found: _LATEX_NAMES.get(found[0], _escape_one(found[0])), plain)
-
-
-def _escape_one(sign: str) -> str:
-    return {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}.get(
-        sign, f"\\{sign}"
-    )
+    return _LATEX.sub(lambda found: _LATEX_NAMES.get(found[0], f"\\{found[0]}"), plain)

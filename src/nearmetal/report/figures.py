@@ -195,7 +195,7 @@ def _is_told(end: float, digits: int, beside: Sequence[float]) -> bool:
 def format_difference(value: float, spread: tuple[float, float] | None, unit: str) -> str:
     """ "+5.9 MiB (+5.8 to +6.2)", with its interval where there is one; a share becomes percentage points."""
     divisor, name = choose_axis(unit, [value, *(spread or ())])
-    named = {"%": "points", "per second": "per second"}.get(name, name)
+    named = "points" if name == "%" else name
     change, *ends = _format_signed(value / divisor, *(end / divisor for end in spread or ()))
     text = change if change == UNBOUNDED else f"{change} {named}".rstrip()
     return f"{text} ({' to '.join(ends)})" if ends else text
@@ -256,12 +256,10 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 def choose_axis(unit: str, values: Iterable[float]) -> tuple[float, str]:
     """What to divide by, and the unit's name, so that an axis has short numbers."""
     largest = max(map(abs, filter(math.isfinite, values)), default=0.0)
-    if largest >= _LARGEST:  # no unit is fit for it, and a smaller one might take it out of the floats
-        return 1.0, {"1/s": "per second"}.get(unit, unit)
-    if unit in _STEPS:
+    if unit in _STEPS and largest < _LARGEST:  # else no unit is fit for it, and a smaller one may not hold it
         steps = _STEPS[unit]
         return next(((size, name) for size, name in steps if largest >= 2 * size), steps[-1]) if largest else steps[-1]
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if largest >= 2 * factor and unit.startswith(("bit", "B")):
+        if _LARGEST > largest >= 2 * factor and unit.startswith(("bit", "B")):
             return factor, f"{prefix}{unit}"
     return 1.0, {"1/s": "per second"}.get(unit, unit)

@@ -106,9 +106,7 @@ def describe_judged(
                 key=_make_key(one),
                 verdict=badge.text,
                 tone=words.choose_tone(one),
-                name=f"{words.name_workload(one.workload)}, {labels.name_versus(one)}"
-                if has_several
-                else labels.name_versus(one),
+                name=f"{f'{words.name_workload(one.workload)}, ' if has_several else ''}{labels.name_versus(one)}",
                 response=labels.name_response(one.workload, one.response),
                 size=size,
                 rest=rest,
@@ -117,10 +115,8 @@ def describe_judged(
             )
         )
     told = dict.fromkeys((*notes, *_tell_warnings(contrasts, [row.name for row in rows])))
-    return GatePage(
-        study, "treatment against reference", "its reference", outcomes, describe_outcomes(outcomes), rows, labels,
-        tuple(told),
-    )  # fmt: skip
+    heading, lines = "treatment against reference", describe_outcomes(outcomes)
+    return GatePage(study, heading, "its reference", outcomes, lines, rows, labels, tuple(told))
 
 
 def describe_outcomes(outcomes: Iterable[GateOutcome]) -> list[str]:
@@ -142,7 +138,7 @@ def render_markdown(page: GatePage) -> str:
     """Gates, then a row for each comparison, then what it is warned of. GitHub and GitLab show it."""
     lines = [f"### nearmetal: {_escape_text(page.study)}", ""]
     for outcome, line in zip(page.outcomes, page.lines, strict=True):
-        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape_text(_make_sentence(line))}")
+        lines.append(f"- {'✅' if outcome.met else '❌'} {_escape_text(f'{line[:1].upper()}{line[1:]}.')}")
     if levels := _describe_levels(page.rows):
         lines += ["", _escape_text(levels)]
     lines += ["", f"| verdict | comparison | response | {page.heading} | |", "| --- | --- | --- | --- | --- |"]
@@ -154,10 +150,6 @@ def render_markdown(page: GatePage) -> str:
         lines += [f"- {_escape_text(text)}" for text in page.notes]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
-
-
-def _make_sentence(line: str) -> str:
-    return f"{line[:1].upper()}{line[1:]}."
 
 
 def _describe_levels(rows: Sequence[GateRow]) -> str:

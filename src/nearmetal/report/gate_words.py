@@ -6,35 +6,22 @@ from collections.abc import Mapping
 from nearmetal.analysis.gates import STRICT, WORSE, GateOutcome, Why
 from nearmetal.report import figures, words
 
-WHY: Mapping[Why, tuple[str, str]] = {
-    "worse": (
-        "is surely worse than {before}, by more than the margin",
-        "are surely worse than {before}, by more than the margin",
-    ),
-    "failing": ("fails more often than {before}", "fail more often than {before}"),
-    "withdrawn": ("was withdrawn after failures", "were withdrawn after failures"),
-    "gone": ("has no good trial after", "have no good trial after"),
-    "not-planned": ("was not planned in the run after", "were not planned in the run after"),
-    "unjudged": ("cannot be judged any more", "cannot be judged any more"),
-    "undecided": ("is undecided", "are undecided"),
-    "maybe-worse": (
-        "is worse than {before}, and not shown to be within the margin",
-        "are worse than {before}, and not shown to be within the margin",
-    ),
-    "no-interval": (
-        "has no interval, so that nothing can be decided",
-        "have no interval, so that nothing can be decided",
-    ),
-    "no-margin": (
-        "has a median of 0, a share of which means nothing",
-        "have a median of 0, a share of which means nothing",
-    ),
-    "not-shown": (
-        "has an interval that reaches beyond the bound",
-        "have intervals that reach beyond the bound",
-    ),
+_WHY: Mapping[Why, str] = {
+    "worse": "is surely worse than {before}, by more than the margin",
+    "failing": "fails more often than {before}",
+    "withdrawn": "was withdrawn after failures",
+    "gone": "has no good trial after",
+    "not-planned": "was not planned in the run after",
+    "unjudged": "cannot be judged any more",
+    "undecided": "is undecided",
+    "maybe-worse": "is worse than {before}, and not shown to be within the margin",
+    "no-interval": "has no interval, so that nothing can be decided",
+    "no-margin": "has a median of 0, a share of which means nothing",
+    "not-shown": "has an interval that reaches beyond the bound",
 }
-"""Why a gate is not met: of one comparison, and of several."""
+"""Why a gate is not met, of one comparison."""
+
+_OF_SEVERAL = {"is": "are", "was": "were", "has": "have", "fails": "fail"}
 
 
 def describe_gate(outcome: GateOutcome) -> str:
@@ -60,7 +47,12 @@ def describe_outcome(outcome: GateOutcome, name: str, before: str, rest: str = "
 
 def describe_why(why: Why, before: str, count: int = 1) -> str:
     """What is so of so many comparisons, from the verb on."""
-    return WHY[why][count != 1].format(before=before)
+    verb, _, rest = _WHY[why].format(before=before).partition(" ")
+    if count == 1:
+        return f"{verb} {rest}"
+    if why == "not-shown":
+        return "have intervals that reach beyond the bound"
+    return f"{_OF_SEVERAL.get(verb, verb)} {rest}"
 
 
 def describe_level(level: float) -> str:

@@ -98,12 +98,12 @@ def render_style() -> str:
         for role, colour in palette.ROLES.items()
         for attribute in ("fill", "stroke")
     ]
-    return _read_template("report.css") + "\n".join(rules)
+    return read_template("nearmetal.report", "report.css") + "\n".join(rules)
 
 
 def read_script() -> str:
     """The page's only script: it works on the pictures, which are complete without it."""
-    return _read_template("report.js")
+    return read_template("nearmetal.report", "report.js")
 
 
 def make_policy() -> str:
@@ -112,5 +112,5 @@ def make_policy() -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
 
 
-def _read_template(name: str) -> str:
-    return (files("nearmetal.report") / "templates" / name).read_text("utf-8")
+def read_template(package: str, name: str) -> str:
+    return (files(package) / "templates" / name).read_text("utf-8")

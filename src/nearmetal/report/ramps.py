@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nearmetal.model import Assignment, TrialRecord
+from nearmetal.report.charts.climb import Rates
 from nearmetal.report.reading import ReportInput
 
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -34,14 +35,9 @@ class _RampDocument(BaseModel):
 
 
 @dataclass(frozen=True)
-class Rung:
-    """What one offered rate gave: means over all clients and blocks whose generators got so far, per second and
-    client."""
+class Rung(Rates):
+    """What one offered rate gave: means over all clients and blocks whose generators got so far."""
 
-    offered: float
-    requests: float
-    replies: float
-    errors: float
     steps: int
     """How many steps at this rate the means are of."""
 

@@ -1,6 +1,7 @@
 """Everything a report is made from, read from a run's folder alone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -10,7 +11,7 @@ from nearmetal.analysis.responses import Arms, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, Resolved, TrialRecord
 from nearmetal.report import figures, palette
-from nearmetal.report.blocks import Section
+from nearmetal.report.blocks import Block, Section
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
@@ -100,6 +101,15 @@ def _explain_error(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
+def parse_document(content: bytes | None) -> dict[str, Any] | None:
+    """What the file of an artifact holds as JSON; None where it cannot be read, or is no object."""
+    try:
+        document = json.loads(content or b"")
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
 class SectionPlugin(Protocol):
     """A chapter of the report. Found in `report/sections/` or by the entry-point group `nearmetal.sections`."""
 
@@ -111,6 +121,24 @@ class SectionPlugin(Protocol):
     def render(self, report: ReportInput) -> Section | None:
         """The chapter, or None where the run has nothing to say about it."""
         ...
+
+
+Contents = tuple[str, Iterable[Block]]
+"""A chapter's lead and its blocks."""
+
+
+@dataclass(frozen=True)
+class BuiltInSection:
+    """A chapter of ours, which is a function."""
+
+    name: str
+    title: str
+    order: int
+    tell: Callable[[ReportInput], Contents | None]
+
+    def render(self, report: ReportInput) -> Section | None:
+        found = self.tell(report)
+        return None if found is None else Section(self.name, self.title, found[0], tuple(found[1]))
 
 
 def defer_analysis(

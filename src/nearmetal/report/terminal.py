@@ -67,9 +67,7 @@ def why_lines(report: ReportInput) -> RenderableType | None:
     head = largest_of(report)
     if not head:
         return None
-    table = Table.grid(padding=(0, 1, 0, 0), expand=False)
-    table.add_column(width=1)
-    table.add_column(overflow="fold")
+    table = _make_grid(1)
     for one in head:
         about = f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}"
         doubt = "; not plausible by itself: see the report" if is_implausible(one.contrast, report) else ""
@@ -94,11 +92,17 @@ def counts_line(counts: TrialCounts) -> Text:
     return line
 
 
-def _make_wide(contrasts: Sequence[Contrast], labels: Labels) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0), expand=False)
-    table.add_column(width=1)
-    table.add_column(width=18)
+def _make_grid(space: int, *widths: int) -> Table:
+    """A sign, columns of these widths, and text that takes what is left."""
+    table = Table.grid(padding=(0, space, 0, 0), expand=False)
+    for width in (1, *widths):
+        table.add_column(width=width)
     table.add_column(overflow="fold")
+    return table
+
+
+def _make_wide(contrasts: Sequence[Contrast], labels: Labels) -> Table:
+    table = _make_grid(2, 18)
     for contrast in contrasts:
         style = STYLES[words.choose_tone(contrast)]
         sign = Text(words.SIGNS[words.choose_tone(contrast)], style=style)
@@ -107,9 +111,7 @@ def _make_wide(contrasts: Sequence[Contrast], labels: Labels) -> Table:
 
 
 def _make_narrow(contrasts: Sequence[Contrast], labels: Labels) -> Table:
-    table = Table.grid(padding=(0, 1, 0, 0), expand=False)
-    table.add_column(width=1)
-    table.add_column(overflow="fold")
+    table = _make_grid(1)
     for contrast in contrasts:
         style = STYLES[words.choose_tone(contrast)]
         text = Text.assemble((words.badge_verdict(contrast).text, style), ": ", _write_contrast(contrast, labels))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from nearmetal.model import Assignment, Plan, TrialRecord
+from nearmetal.model import Plan, TrialRecord
 from nearmetal.study.levels import format_assignment
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def _table_of_blocks(report: "ReportInput") -> TidyTable:
     factors = list_factors(report.manifest.plan)
     rows: list[tuple[Cell, ...]] = []
     for one in report.analysis.contrasts:
-        before = (one.workload, one.response, _describe_contrast(one.treatment, one.reference), one.primary)
+        named = f"{format_assignment(one.treatment)} against {format_assignment(one.reference)}"
+        before = (one.workload, one.response, named, one.primary)
         levels = tuple(one.treatment.get(factor) for factor in factors)
         for pair in one.pairs:
             values = (pair.block, pair.attempt, pair.treatment, pair.reference)
@@ -107,10 +108,6 @@ def list_factors(plan: Plan) -> list[str]:
 
 def _name_factors(factors: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"factor_{factor}" if factor in taken else factor for factor in factors)
-
-
-def _describe_contrast(treatment: Assignment, reference: Assignment) -> str:
-    return f"{format_assignment(treatment)} against {format_assignment(reference)}"
 
 
 def find_columns(table: TidyTable) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nearmetal.analysis.traits import list_watched
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report.charts.shares import STATES, Interval
 from nearmetal.report.reading import ReportInput
@@ -44,18 +45,11 @@ def list_observed(report: ReportInput) -> list[UsedResources]:
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
             trials = report.trials(workload.name, treatment)
-            observed = [record for record in trials if _list_places(record, SERVER)]
+            observed = [record for record in trials if list_watched(record, SERVER)]
             if observed:
-                found.append(
-                    UsedResources(
-                        workload.name,
-                        treatment,
-                        _average_places(place for record in observed for place in _list_places(record, SERVER)),
-                        _average_places(place for record in observed for place in _list_places(record, HOST)),
-                        _average_places(place for record in observed for place in _list_places(record, CLIENT)),
-                        sorted(observed, key=_measure_busy)[(len(observed) - 1) // 2],
-                    )
-                )
+                inside, host, clients = (_average_places(observed, prefix) for prefix in (SERVER, HOST, CLIENT))
+                typical = sorted(observed, key=_measure_busy)[(len(observed) - 1) // 2]
+                found.append(UsedResources(workload.name, treatment, inside, host, clients, typical))
     return found
 
 
@@ -69,17 +63,11 @@ def list_problems(report: ReportInput) -> list[str]:
     ]
 
 
-def _list_places(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
-    """The figures of the places of this name, as far as there are any."""
-    observed = record.observers.get(OBSERVER, {})
-    return [place for name, place in observed.items() if name.startswith(prefix) and place.get("seconds")]
-
-
-def _average_places(places: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def _average_places(records: Iterable[TrialRecord], prefix: str) -> dict[str, float]:
     """What a record leaves out was nothing, and counts as such."""
     sums: dict[str, float] = defaultdict(float)
     count = 0
-    for place in places:
+    for place in (place for record in records for place in list_watched(record, prefix)):
         count += 1
         for name, value in place.items():
             if value.__class__ is not str:  # a problem; ten thousand trials have a million figures
@@ -89,7 +77,7 @@ def _average_places(places: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 def _measure_busy(record: TrialRecord) -> float:
     """Percent of the servers' CPUs that did not idle."""
-    return 100 - statistics.fmean(place.get("cpu.all.idle", 0.0) for place in _list_places(record, SERVER))
+    return 100 - statistics.fmean(place.get("cpu.all.idle", 0.0) for place in list_watched(record, SERVER))
 
 
 # ── Courses over time ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,10 +1,9 @@
 """How an attributed figure is written: its change in words, and whether it differs. Pure."""
 
-import math
-
 from nearmetal.analysis.attribution import TraitContrast
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Value
+from nearmetal.report.table_parts import list_ends
 
 
 def show_difference(one: TraitContrast) -> str:
@@ -24,9 +23,7 @@ def write_clause(one: TraitContrast) -> str:
 
 def list_values(one: TraitContrast) -> tuple[Value, ...]:
     """For programs: estimate, low and high end of the interval, scale, unit, blocks."""
-    ends = (one.estimate, *(one.interval or (None, None)))
-    estimate, low, high = (figures.UNBOUNDED if end is not None and math.isinf(end) else end for end in ends)
-    return estimate, low, high, one.scale, one.trait.unit, one.blocks
+    return *list_ends(one.estimate, one.interval), one.scale, one.trait.unit, one.blocks
 
 
 def by_chance(level: float) -> str:

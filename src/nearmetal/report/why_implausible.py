@@ -8,9 +8,8 @@ from nearmetal.model import Assignment, Description
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Notice
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_captures import is_seen
+from nearmetal.report.why_besides import describe_clocks, is_seen
 from nearmetal.report.why_figures import show_difference
-from nearmetal.report.why_machines import describe_clocks
 from nearmetal.store import version_1
 
 _PACKETS = ("packets", "super_segments", "acks", "autocorked", "retransmitted")

@@ -109,16 +109,12 @@ class Labels:
 
     @classmethod
     def from_treatments(cls, treatments: Iterable[Assignment], kinds: ResponseKinds | None = None) -> "Labels":
-        levels: dict[str, set[tuple[type, Level] | None]] = {}
         listed = list(treatments)
-        names = list(dict.fromkeys(name for treatment in listed for name in treatment))
-        for treatment in listed:
-            for name in names:
-                levels.setdefault(name, set()).add(
-                    (type(treatment[name]), treatment[name]) if name in treatment else None
-                )
-        names.sort(key=lambda name: name != "environment")
-        return cls(tuple(name for name in names if name == "environment" or len(levels[name]) > 1), kinds or {})
+        names = dict.fromkeys(name for treatment in listed for name in treatment)
+        # By type as well: 1 is another level than true.
+        levels = {name: {(type(one.get(name)), one.get(name)) for one in listed} for name in names}
+        telling = [name for name in names if name == "environment" or len(levels[name]) > 1]
+        return cls(tuple(sorted(telling, key=lambda name: name != "environment")), kinds or {})
 
     def name_response(self, workload: str, name: str) -> str:
         """A response's name for people."""
@@ -142,19 +138,15 @@ class Labels:
 
     def name_sides(self, contrast: Contrast) -> tuple[str, str, str]:
         """A contrast as (what the treatment is, what the reference is, what both share; "" when nothing telling)."""
-        shared = {
-            name
-            for name in self.telling
-            if name in contrast.treatment
-            and name in contrast.reference
-            and is_same_level(contrast.treatment[name], contrast.reference[name])
-        }
-        apart = [name for name in self.telling if name not in shared]
-        common = [name for name in self.telling if name in shared]
+        mine, theirs = contrast.treatment, contrast.reference
+        common = [
+            name for name in self.telling if name in mine and name in theirs and is_same_level(mine[name], theirs[name])
+        ]
+        apart = [name for name in self.telling if name not in common]
         return (
-            self._name_levels(contrast.treatment, apart) or self.name_treatment(contrast.treatment),
-            self._name_levels(contrast.reference, apart) or self.name_treatment(contrast.reference),
-            self._name_levels(contrast.treatment, common),
+            self._name_levels(mine, apart) or self.name_treatment(mine),
+            self._name_levels(theirs, apart) or self.name_treatment(theirs),
+            self._name_levels(mine, common),
         )
 
     def name_versus(self, contrast: Contrast) -> str:
@@ -190,25 +182,21 @@ def clause_of(contrast: Contrast, reference: str, labels: Labels) -> str:
     """ "carries 0.97 × the requests of host (0.95 to 0.99)": a contrast without its treatment."""
     name = labels.name_response(contrast.workload, contrast.response)
     if contrast.scale == "difference" and contrast.difference is not None:
-        if math.isinf(contrast.difference):
-            _, bracket, ends = figures.format_difference(
-                contrast.difference, contrast.interval, contrast.unit
-            ).partition(" (")
-            return f"has no typical difference from {reference} in {name}{bracket}{ends}"
         change = figures.format_difference(contrast.difference, contrast.interval, contrast.unit)
+        if math.isinf(contrast.difference):
+            _, bracket, ends = change.partition(" (")
+            return f"has no typical difference from {reference} in {name}{bracket}{ends}"
         return f"differs from {reference} in {name} by {change}"
     if contrast.ratio is None:
         return f"cannot be compared with {reference} in {name}"
     bounds = contrast.equivalence or ()
+    ends = f" ({figures.format_interval(contrast.ratio, contrast.interval, bounds)})" if contrast.interval else ""
     if contrast.ratio == 0 or math.isinf(contrast.ratio):
-        ends = f" ({figures.format_interval(contrast.ratio, contrast.interval, bounds)})" if contrast.interval else ""
         return f"has no typical ratio to {reference} in {name}{ends}"
     ratio = figures.format_ratio(contrast.ratio, contrast.interval, bounds)
     filled = {"ratio": ratio, "response": name, "reference": reference}
     clause = _IN_CLAUSES.sub(lambda found: filled[found[1]], labels.name_clause(contrast.workload, contrast.response))
-    if contrast.interval is None:
-        return clause
-    return f"{clause} ({figures.format_interval(contrast.ratio, contrast.interval, bounds)})"
+    return f"{clause}{ends}"
 
 
 def name_difference(side: Assignment, other: Assignment) -> str:
@@ -240,29 +228,29 @@ def known_truth(truth: tuple[float, float], scale: Scale, unit: str) -> str:
     return size + (f", give or take {figures.format_quantity(about, unit)}" if about else "")
 
 
+_TONES: Mapping[Verdict, Tone] = {
+    Verdict.EQUIVALENT: "same",
+    Verdict.NOT_WORSE: "no-worse",
+    Verdict.WITHDRAWN: "worse",
+    Verdict.UNDECIDED: "unknown",
+}
+
+
 def choose_tone(contrast: Contrast) -> Tone:
     """What a verdict means: better and worse only where the data say that there is a difference."""
-    if contrast.verdict is Verdict.EQUIVALENT:
-        return "same"
-    if contrast.verdict is Verdict.NOT_WORSE:
-        return "no-worse"
-    if contrast.verdict is Verdict.WITHDRAWN:
-        return "worse"
     if contrast.verdict is not Verdict.DIFFERENT:
-        return "unknown"
+        return _TONES[contrast.verdict]
     more = (contrast.ratio or 0.0) > 1 if contrast.scale == "ratio" else (contrast.difference or 0.0) > 0
     return "better" if more == (contrast.better == "higher") else "worse"
 
 
 def is_same(contrast: Contrast) -> bool:
     """Whether both sides have one value in each block, and not but the same bound."""
-    return (
-        bool(contrast.pairs)
-        and not contrast.failures
-        and all(
-            pair.treatment == pair.reference and not (pair.treatment_censored or pair.reference_censored)
-            for pair in contrast.pairs
-        )
+    if contrast.failures or not contrast.pairs:
+        return False
+    return all(
+        pair.treatment == pair.reference and not (pair.treatment_censored or pair.reference_censored)
+        for pair in contrast.pairs
     )
 
 

@@ -102,7 +102,8 @@ def render_page(
         request, events = chosen
         drawn = draw_ladder(f"Request {request.number}", "", palette.colour_environments(["this"])["this"], events)
         heading = f"<p>{_escape_text(text.describe_request(request.line))}</p>"
-        parts += ["<h2>One request</h2>", heading, _draw_figure(drawn, _ALONE if _one_end(events) else "")]
+        caption = "" if any(name.startswith(SERVER) for name in events) else _ALONE
+        parts += ["<h2>One request</h2>", heading, _in_figure(draw_svg(drawn), caption)]
     rows = rows_of(requests)
     drawn_bars = list_bars(requests, rows)
     if any(bar.is_drawn for bar in drawn_bars):
@@ -130,18 +131,10 @@ def _escape_text(value: str) -> str:
     return escape(words.strip_controls(value))
 
 
-def _one_end(events: Events) -> bool:
-    return not any(name.startswith(SERVER) for name in events)
-
-
 def _draw_timeline(title: str, drawn: Sequence[Bar], caption: str = "") -> str:
     """Twice, as the report has its widest pictures: for a desktop, and for a phone."""
     wide, slim = (draw_svg(draw_timeline(title, "", drawn, width)) for width in (WIDE, NARROW))
     return _in_figure(f'<div class="wide">{wide}</div><div class="slim">{slim}</div>', caption)
-
-
-def _draw_figure(spec: Mapping[str, object], caption: str = "") -> str:
-    return _in_figure(draw_svg(spec), caption)
 
 
 def _in_figure(picture: str, caption: str) -> str:
@@ -152,14 +145,12 @@ def _in_figure(picture: str, caption: str) -> str:
 def _render_tables(summary: Sequence[TraceTable]) -> Iterator[str]:
     for one in summary:
         kinds = [' class="number"' if one.is_of_numbers(at) else "" for at in range(len(one.columns))]
-        head = "".join(
-            f'<th scope="col"{kind}>{_escape_text(name)}</th>' for kind, name in zip(kinds, one.columns, strict=True)
-        )
-        rows = "".join(f"<tr>{_render_cells(kinds, row)}</tr>" for row in one.rows)
+        head = _render_cells("th", [f' scope="col"{kind}' for kind in kinds], one.columns)
+        rows = "".join(f"<tr>{_render_cells('td', kinds, row)}</tr>" for row in one.rows)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         caption = f"<figcaption>{_escape_text(one.caption)}</figcaption>"
         yield f'<figure class="table">{caption}<div class="scroll" tabindex="0">{table}</div></figure>'
 
 
-def _render_cells(kinds: Sequence[str], row: Sequence[str]) -> str:
-    return "".join(f"<td{kind}>{_escape_text(value)}</td>" for kind, value in zip(kinds, row, strict=True))
+def _render_cells(tag: str, kinds: Sequence[str], row: Sequence[str]) -> str:
+    return "".join(f"<{tag}{kind}>{_escape_text(value)}</{tag}>" for kind, value in zip(kinds, row, strict=True))

@@ -1,11 +1,13 @@
 """What a `trace.v1` says, as small tables for people. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from nearmetal.report import figures
+from nearmetal.trace.chosen import ChosenRequest
+from nearmetal.trace.events import measure_total, name_request
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def summarise_trace(document: Mapping[str, Any]) -> list[TraceTable]:
     each, joined = document["each_request"], document["joined"]
     if document["requests"]:
         tables.append(TraceTable("Time of requests", _SPREAD, tuple(_show_spreads(_PHASES, each, _show_seconds))))
-        tables.append(TraceTable("Size of requests", _SIZES, tuple(_show_spreads(_COUNTS, each, _show_number))))
+        tables.append(TraceTable("Size of requests", _SIZES, tuple(_show_spreads(_COUNTS, each, "{:,.0f}".format))))
     if joined is not None:
         if joined["requests"]:
             rows = tuple(_show_spreads(_SHARES, joined["each_request"], _show_seconds))
@@ -170,21 +172,19 @@ def _summarise_connections(document: Mapping[str, Any]) -> TraceTable:
 
 
 def _of_both(
-    one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[tuple[str, str], ...]
-) -> list[tuple[str, ...]]:
-    return [(name, f"{one[key]:,}", f"{other[key]:,}") for name, key in names]
-
-
-def _any_of_both(
-    one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[tuple[str, str], ...]
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    always: tuple[tuple[str, str], ...],
+    seldom: tuple[tuple[str, str], ...],
 ) -> list[tuple[str, ...]]:
     # Of an earlier probe, a document has not all that is told now.
-    return _of_both(one, other, tuple((name, key) for name, key in names if one.get(key) or other.get(key)))
+    there = [(name, key) for name, key in seldom if one.get(key) or other.get(key)]
+    return [(name, f"{one[key]:,}", f"{other[key]:,}") for name, key in (*always, *there)]
 
 
 def _summarise_sides(document: Mapping[str, Any]) -> TraceTable:
     client, server = document["client"], document["server"]
-    rows = _of_both(client, server, _SIDE) + _any_of_both(client, server, _SELDOM)
+    rows = _of_both(client, server, _SIDE, _SELDOM)
     writes = [_find_joinable(document[side]) for side in ("client", "server")]
     if any(writes):
         rows.append(("writes held back and joined", *(f"{one['joined']:,}" if one else "–" for one in writes)))
@@ -202,7 +202,7 @@ def _find_joinable(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _summarise_between(joined: Mapping[str, Any], second_end: str) -> TraceTable:
     there, back = joined["there"], joined["back"]
-    rows = _of_both(there, back, _BETWEEN) + _any_of_both(there, back, _SELDOM_BETWEEN)
+    rows = _of_both(there, back, _BETWEEN, _SELDOM_BETWEEN)
     delays = [joined[way]["delay_ns"] for way in ("there", "back")]
     if joined["uncertainty_ns"] is not None:
         rows.append(("median delay", *(_show_seconds(one["median"]) if one["count"] else "–" for one in delays)))
@@ -234,5 +234,15 @@ def _show_seconds(nanoseconds: float) -> str:
     return figures.format_quantity(nanoseconds / 1e9, "s") if nanoseconds else "0 s"
 
 
-def _show_number(value: float) -> str:
-    return f"{value:,.0f}"
+def list_slowest(requests: Sequence[ChosenRequest]) -> TraceTable:
+    """The slowest requests: each by what it asked for, and by the number that shows its events."""
+    rows = tuple(
+        (
+            name_request(one.line),
+            str(one.number),
+            str(one.line["status"] or "–"),
+            figures.format_quantity(measure_total(one.line) or 0.0, "s"),
+        )
+        for one in requests
+    )
+    return TraceTable("The slowest requests", ("", "--request", "status", "time"), rows)

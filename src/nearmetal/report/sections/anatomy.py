@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nearmetal.analysis.attribution import attributed
+from nearmetal.analysis.responses import pairs_of
+from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import (
     CapturedTreatment,
@@ -15,23 +18,12 @@ from nearmetal.report.anatomy import (
     without_requests,
 )
 from nearmetal.report.anatomy_injected import show_injected
-from nearmetal.report.anatomy_packets import show_contrasts, show_packets
-from nearmetal.report.blocks import (
-    LONG,
-    Block,
-    Chart,
-    Column,
-    Notice,
-    Panel,
-    Paragraph,
-    Quantity,
-    Section,
-    Table,
-    Value,
-)
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Paragraph, Quantity, Table, Value
 from nearmetal.report.charts.ladder import draw_ladder
 from nearmetal.report.charts.sizes import Bucket, draw_sizes
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import list_arm, make_columns
+from nearmetal.report.why_figures import badge_difference, list_values, show_difference
 
 _DRAWN = 12
 """Of more treatments and workloads than this the tables tell alone."""
@@ -60,40 +52,34 @@ _PHASES = (
 )
 
 
-class Anatomy:
-    name = "anatomy"
-    title = "Anatomy of a request"
-    order = 37
-
-    def render(self, report: ReportInput) -> Section | None:
-        if not is_observed(report):
-            return None
-        found = list_captured(report)
-        missing = list(list_problems(report))
-        blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
-        asked = list(show_injected([*found, *list_streams(report)], report))
-        if not found and not missing and not blocks and not asked:
-            return None
-        if missing:
-            text = (
-                f"{figures.format_count(len(missing), 'capture is', 'captures are')} not whole, for example: "
-                f"{missing[0]}"
-            )
-            uncounted = [
-                f"{' with '.join(map(str, _name_captured(one, report)))} in {one.uncounted} of "
-                f"{figures.format_count(len(report.trials(one.workload, one.treatment)), 'trial')}"
-                for one in found
-                if one.uncounted
-            ]
-            if uncounted:
-                text += f". What kernels counted is left out of {', of '.join(uncounted)}: they went on counting"
-            blocks.append(Notice(words.strip_controls(text), "warning"))
-        if found:
-            blocks += [*_draw_ladders(found, report), *show_packets(found, report)]
-        blocks += asked
-        if found:
-            blocks += [*show_contrasts(report), *_show_distributions(found, report)]
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    if not is_observed(report):
+        return None
+    found = list_captured(report)
+    missing = list(list_problems(report))
+    blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
+    asked = list(show_injected([*found, *list_streams(report)], report))
+    if not found and not missing and not blocks and not asked:
+        return None
+    if missing:
+        text = (
+            f"{figures.format_count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
+        )
+        uncounted = [
+            f"{' with '.join(list_arm(one.workload, one.treatment, report))} in {one.uncounted} of "
+            f"{figures.format_count(len(report.trials(one.workload, one.treatment)), 'trial')}"
+            for one in found
+            if one.uncounted
+        ]
+        if uncounted:
+            text += f". What kernels counted is left out of {', of '.join(uncounted)}: they went on counting"
+        blocks.append(Notice(words.strip_controls(text), "warning"))
+    if found:
+        blocks += [*_draw_ladders(found, report), *_show_packets(found, report)]
+    blocks += asked
+    if found:
+        blocks += [*_show_contrasts(report), *_show_distributions(found, report)]
+    return _LEAD, blocks
 
 
 def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Chart]:
@@ -105,13 +91,13 @@ def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> It
             f"{one.workload}-{report.labels.name_treatment(one.treatment)}",
             draw_ladder(
                 report.labels.name_treatment(one.treatment),
-                f"{words.name_workload(one.workload)}: {figures.format_quantity(_measure_whole(one), 's')} from "
-                "top to bottom",
+                f"{words.name_workload(one.workload)}: {figures.format_quantity(whole, 's')} from top to bottom",
                 report.colour(one.treatment),
                 one.events,
             ),
         )
         for one in drawn
+        for whole in (max(one.events.values()) - min(one.events.values()),)
     )
     caption = (
         "The typical request of each treatment: the median of each event, over all requests and then over trials. Each "
@@ -123,14 +109,6 @@ def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> It
     )
     description = "For each treatment the times at which a request and its reply left and arrived; tables have figures."
     yield Chart("anatomy", caption, description, panels)
-
-
-def _measure_whole(one: CapturedTreatment) -> float:
-    return max(one.events.values()) - min(one.events.values())
-
-
-def _name_captured(one: CapturedTreatment, report: ReportInput) -> tuple[Value, Value]:
-    return words.name_workload(one.workload), report.labels.name_treatment(one.treatment)
 
 
 def _show_distributions(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Block]:
@@ -157,18 +135,10 @@ def _show_sizes(told: Sequence[tuple[CapturedTreatment, Mapping[str, Any]]], rep
         return
     domain = [2**power for power in range(20) if first <= 2**power <= largest]
     panels = tuple(
-        Panel(
-            f"{one.workload}-{report.labels.name_treatment(one.treatment)}",
-            draw_sizes(
-                report.labels.name_treatment(one.treatment),
-                words.name_workload(one.workload),
-                report.colour(one.treatment),
-                some,
-                domain,
-            ),
-        )
+        Panel(f"{one.workload}-{name}", draw_sizes(name, workload, report.colour(one.treatment), some, domain))
         for one, some in buckets
         if some
+        for workload, name in (list_arm(one.workload, one.treatment, report),)
     )
     caption = f"Segments of servers by the bytes that they carry, in {which}."
     yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)
@@ -185,8 +155,7 @@ def _make_spreads(
 ) -> Table:
     """Of each treatment's typical trial the distributions over its requests."""
     columns = (
-        Column("workload"),
-        Column("treatment"),
+        *make_columns("workload", "treatment"),
         Column(what),
         *(Column(title, numeric=True) for title in ("median", "90 %", "99 %", largest, "requests")),
     )
@@ -197,7 +166,7 @@ def _make_spreads(
             spread = spreads.get(key)
             if spread and spread["count"]:
                 values = (_make_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
-                rows.append((*_name_captured(one, report), title, *values, spread["count"]))
+                rows.append((*list_arm(one.workload, one.treatment, report), title, *values, spread["count"]))
     alone = ", its first client's alone" if has_several_clients([one for one, _ in told]) else ""
     caption = f"{caption}, over the requests of {_TYPICAL}{alone}"
     return Table(name, caption, columns, tuple(rows), folded=len(rows) > LONG)
@@ -209,4 +178,109 @@ def _make_value(value: float, key: str) -> Value:
     return Quantity(value, "B") if key.endswith("_bytes") else value
 
 
-plugin = Anatomy()
+# ── What a request takes in packets, and what becomes of them ─────────────────────────────────────────────────────
+
+
+_EACH = (
+    ("packets", "packets"),
+    ("bytes", "bytes"),
+    ("segments", "segments"),
+    ("ACKs", "acks"),
+    ("super-segments", "coalesced"),
+    ("joined", "joined_writes"),
+    ("corked", "corked"),
+)
+_MISHAPS = (
+    ("sent again", "retransmitted"),
+    ("by kernels", "kernel_retransmitted"),
+    ("late", "reordered"),
+    ("queued", "kernel_out_of_order"),
+    ("lost", "lost"),
+    ("overtaken", "overtaken"),
+)
+
+
+_HOW_COUNTED = (
+    "Packets are counted as they leave, both ways; bytes with all headers, at the client's end; segments are the "
+    "server's, ACKs the client's bare ones. A super-segment is longer than a packet of the wire. Joined are small "
+    "writes that left in another's segment, by the captures, also where a card then cut that into packets of the wire; "
+    "corked is how often the server's kernel says that it held one back. Sent again and late are segments by the "
+    "captures, and beside them by both kernels' counters: the client's kernel queues all that comes behind a hole. A "
+    "super-segment is one segment to captures, and to kernels as many as it becomes. Lost and overtaken are packets, "
+    "between both ends: one that is not cut on the way is one."
+)
+
+
+def _show_packets(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Block]:
+    means = "means over trials and clients" if has_several_clients(found) else "means over trials"
+    yield Paragraph(_HOW_COUNTED)
+    yield _make_table("anatomy-packets", f"What each request took, {means}", _EACH, 1, found, report)
+    mishaps = f"What became of it, for each thousand requests, {means}"
+    yield _make_table("anatomy-mishaps", mishaps, _MISHAPS, 1000, found, report)
+
+
+def _make_table(
+    name: str,
+    caption: str,
+    listed: Sequence[tuple[str, str]],
+    of: int,
+    found: Sequence[CapturedTreatment],
+    report: ReportInput,
+) -> Table:
+    there = [(title, key) for title, key in listed if any(key in one.figures for one in found)]
+    columns = (
+        *make_columns("workload", "treatment"),
+        Column("requests", numeric=True),
+        *(Column(title, numeric=True) for title, _ in there),
+    )
+    rows = tuple(
+        (
+            *list_arm(one.workload, one.treatment, report),
+            one.figures["requests"],
+            *(_make_figure(one, key, of) for _, key in there),
+        )
+        for one in found
+    )
+    return Table(name, caption, columns, rows, folded=len(rows) > LONG)
+
+
+def _make_figure(one: CapturedTreatment, key: str, of: int) -> Value:
+    """Counts of a whole trial are told for each request here."""
+    if key not in one.figures:
+        return None
+    if key == "bytes":
+        return Quantity(one.figures[key], "B")
+    whole = one.figures["requests"] if of > 1 else 1
+    return of * one.figures[key] / whole
+
+
+def _show_contrasts(report: ReportInput) -> Iterator[Table]:
+    """How treatments differ in their packets, wherever the study asks for a verdict."""
+    design = report.manifest.study.design
+    rows: list[tuple[Value, ...]] = []
+    for asked in (contrast for contrast in report.analysis.contrasts if contrast.primary):
+        named = (words.name_workload(asked.workload), report.labels.name_versus(asked))
+        pairs = pairs_of(report.arms, asked.treatment, asked.reference, asked.workload)
+        rows += [
+            (*named, one.trait.title, show_difference(one), *list_values(one), badge_difference(one))
+            for one in attributed(pairs, design.alpha)
+            if one.trait.name in OF_PACKETS
+        ]
+    if not rows:
+        return
+    columns = (
+        *make_columns("workload", "comparison", "what"),
+        Column("change", where="page"),
+        *make_columns("estimate", "low", "high", numeric=True, where="data"),
+        *make_columns("scale", "unit", where="data"),
+        Column("blocks", numeric=True, where="data"),
+        Column("verdict"),
+    )
+    caption = (
+        f"How treatments differ in their packets: ratios, or differences of what may well be none, with "
+        f"{figures.format_percent(1 - design.alpha)} intervals over blocks, not corrected for how many they are"
+    )
+    yield Table("anatomy-contrasts", caption, columns, tuple(rows), folded=len(rows) > LONG)
+
+
+plugin = BuiltInSection("anatomy", "Anatomy of a request", 37, _render)

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns, make_quantity
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 
 _CAPTION = (
@@ -24,21 +25,16 @@ _SMALLEST = (
 )
 
 
-class CalibrationSection:
-    name = "calibration"
-    title = "Were the answers right?"
-    order = 15
-
-    def render(self, report: ReportInput) -> Section | None:
-        if not has_injected(report.manifest, report.analysis):
-            return None
-        found = calibrate(report.manifest, report.records, report.analysis, report.manifest.run)
-        if found is None:
-            return None
-        blocks: list[Block] = [_make_answers(found, report)]
-        if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
-            blocks += [Paragraph(_SMALLEST), _make_smallest(ratios, report)]
-        return Section(self.name, self.title, _write_lead(found), tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    if not has_injected(report.manifest, report.analysis):
+        return None
+    found = calibrate(report.manifest, report.records, report.analysis, report.manifest.run)
+    if found is None:
+        return None
+    blocks: list[Block] = [_make_answers(found, report)]
+    if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
+        blocks += [Paragraph(_SMALLEST), _make_smallest(ratios, report)]
+    return _write_lead(found), blocks
 
 
 def _write_lead(found: Calibration) -> str:
@@ -61,24 +57,18 @@ def describe_untold(found: Calibration) -> str:
 
 def _make_answers(found: Calibration, report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("response"),
-        Column("comparison", where="page"),
-        Column("found", where="page"),
-        Column("treatment", where="data"),
-        Column("reference", where="data"),
-        Column("estimate", numeric=True, where="data"),
-        Column("from", numeric=True, where="data"),
-        Column("to", numeric=True, where="data"),
-        Column("truth"),
-        Column("answer"),
+        *make_columns("workload", "response"),
+        *make_columns("comparison", "found", where="page"),
+        *make_columns("treatment", "reference", where="data"),
+        *make_columns("estimate", "from", "to", numeric=True, where="data"),
+        *make_columns("truth", "answer"),
     )
     rows = tuple(_make_row(one, report) for one in found.compared)
     return Table("calibration", _CAPTION, columns, rows)
 
 
 def _make_row(one: AAComparison | InjectedDifference, report: ReportInput) -> tuple[Value, ...]:
-    ends = one.interval or (None, None)
+    ends = (one.estimate, *(one.interval or (None, None)))
     return (
         words.name_workload(one.workload),
         report.labels.name_response(one.workload, one.response),
@@ -87,16 +77,10 @@ def _make_row(one: AAComparison | InjectedDifference, report: ReportInput) -> tu
         words.format_size(one.estimate, one.interval, one.scale, one.unit),
         report.labels.name_treatment(one.treatment),
         report.labels.name_treatment(one.reference),
-        *(_make_value(value, one) for value in (one.estimate, *ends)),
+        *(end if one.scale == "ratio" else make_quantity(end, one.unit) for end in ends),
         words.known_truth(one.truth, one.scale, one.unit) if isinstance(one, InjectedDifference) else "alike",
         _make_answer(one),
     )
-
-
-def _make_value(value: float | None, one: AAComparison | InjectedDifference) -> Value:
-    if value is None:
-        return None
-    return value if one.scale == "ratio" else Quantity(value, one.unit)
 
 
 def _make_answer(one: AAComparison | InjectedDifference) -> Badge:
@@ -109,19 +93,12 @@ def _make_answer(one: AAComparison | InjectedDifference) -> Badge:
 
 def _make_smallest(noises: Sequence[Noise], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("response"),
+        *make_columns("workload", "response"),
         *(Column(f"{blocks} blocks", numeric=True) for blocks in BLOCKS),
-        Column("known to", numeric=True),
-        Column("spread", numeric=True),
+        *make_columns("known to", "spread", numeric=True),
     )
-    return Table(
-        "calibration-smallest",
-        "The smallest difference that is found",
-        columns,
-        tuple(tuple(_make_cells(noise, report)) for noise in noises),
-        folded=True,
-    )
+    rows = tuple(tuple(_make_cells(noise, report)) for noise in noises)
+    return Table("calibration-smallest", "The smallest difference that is found", columns, rows, folded=True)
 
 
 def _make_cells(noise: Noise, report: ReportInput) -> Iterable[Value]:
@@ -133,4 +110,4 @@ def _make_cells(noise: Noise, report: ReportInput) -> Iterable[Value]:
     yield Quantity(noise.spread, "share")
 
 
-plugin = CalibrationSection()
+plugin = BuiltInSection("calibration", "Were the answers right?", 15, _render)

@@ -1,12 +1,10 @@
 """What each environment costs its host, in the host's own coin."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
-from nearmetal.report.blocks import Block, Chart, Paragraph, Section
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Chart, Paragraph
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sections.responses import cell_table, how_drawn, in_words, make_panel
 
 _LEAD = (
@@ -15,47 +13,34 @@ _LEAD = (
 )
 
 
-class CostSection:
-    name = "cost"
-    title = "What it costs the host"
-    order = 30
-
-    def render(self, report: ReportInput) -> Section | None:
-        every = [cell for cell in report.cells if cell.response in COSTS]
-        cells = [cell for cell in every if not _is_no_cost(cell)] or every
-        if not cells:
-            return None
-        workloads = dict.fromkeys(cell.workload for cell in cells)
-        each = [
-            chosen
-            for response in COSTS
-            for workload in workloads
-            if (chosen := _select_cells(cells, workload, response))
-        ]
-        drawn = [chosen for chosen in each if in_words(chosen, report) is None]
-        panels = tuple(make_panel(chosen, report) for chosen in drawn)
-        blocks: list[Block] = []
-        if panels:
-            caption = how_drawn([cell for chosen in drawn for cell in chosen])
-            described = "Costs of every treatment by workload; the table below has the same figures."
-            blocks.append(Chart("cost", caption, described, panels))
-        blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen, report)) is not None]
-        table = cell_table("cost", "Cost over blocks", every, report)
-        if len(cells) == len(every):
-            blocks.append(table)
-        else:
-            shown = replace(cell_table("cost-shown", "Cost over blocks", cells, report), where="page")
-            blocks += [replace(table, where="data"), shown]
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    every = [cell for cell in report.cells if cell.response in COSTS]
+    # Memory beyond the guest's own, of what has no guest, is no cost.
+    cells = [cell for cell in every if cell.response != "memory_overhead" or any(cell.values)] or every
+    if not cells:
+        return None
+    workloads = dict.fromkeys(cell.workload for cell in cells)
+    each = [
+        chosen
+        for response in COSTS
+        for workload in workloads
+        if (chosen := [cell for cell in cells if (cell.workload, cell.response) == (workload, response)])
+    ]
+    drawn = [chosen for chosen in each if in_words(chosen, report) is None]
+    panels = tuple(make_panel(chosen, report) for chosen in drawn)
+    blocks: list[Block] = []
+    if panels:
+        caption = how_drawn([cell for chosen in drawn for cell in chosen])
+        described = "Costs of every treatment by workload; the table below has the same figures."
+        blocks.append(Chart("cost", caption, described, panels))
+    blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen, report)) is not None]
+    table = cell_table("cost", "Cost over blocks", every, report)
+    if len(cells) == len(every):
+        blocks.append(table)
+    else:
+        shown = replace(cell_table("cost-shown", "Cost over blocks", cells, report), where="page")
+        blocks += [replace(table, where="data"), shown]
+    return _LEAD, blocks
 
 
-def _is_no_cost(cell: Cell) -> bool:
-    """Memory beyond the guest's own, of what has no guest."""
-    return cell.response == "memory_overhead" and not any(cell.values)
-
-
-def _select_cells(cells: Sequence[Cell], workload: str, response: str) -> list[Cell]:
-    return [cell for cell in cells if cell.workload == workload and cell.response == response]
-
-
-plugin = CostSection()
+plugin = BuiltInSection("cost", "What it costs the host", 30, _render)

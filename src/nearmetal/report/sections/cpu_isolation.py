@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from nearmetal.analysis import centre
 from nearmetal.analysis.responses import key_of
-from nearmetal.analysis.results import Cell
-from nearmetal.model import Assignment, Level
+from nearmetal.model import Assignment
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
+from nearmetal.report.blocks import Block, Column, Notice, Quantity, Table, Value
 from nearmetal.report.connections import PERCENTILES, ROWS, average_rows
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
 
@@ -25,23 +24,18 @@ _LEAD = (
 )
 
 
-class CpuIsolation:
-    name = "cpu-isolation"
-    title = "Levels of isolation"
-    order = 17
-
-    def render(self, report: ReportInput) -> Section | None:
-        treatments = report.manifest.plan.treatments
-        if len({treatment.get(_FACTOR) for treatment in treatments}) < 2:
-            return None
-        blocks: list[Block] = []
-        for workload in report.manifest.study.workloads:
-            if workload.kind in ("http", "httperf"):
-                blocks += _of_workload(workload.name, treatments, report)
-        noise = _make_noise(report)
-        if noise is not None:
-            blocks.append(noise)
-        return Section(self.name, self.title, _LEAD, tuple(blocks)) if blocks else None
+def _render(report: ReportInput) -> Contents | None:
+    treatments = report.manifest.plan.treatments
+    if len({treatment.get(_FACTOR) for treatment in treatments}) < 2:
+        return None
+    blocks: list[Block] = []
+    for workload in report.manifest.study.workloads:
+        if workload.kind in ("http", "httperf"):
+            blocks += _of_workload(workload.name, treatments, report)
+    noise = _make_noise(report)
+    if noise is not None:
+        blocks.append(noise)
+    return (_LEAD, blocks) if blocks else None
 
 
 def _of_workload(workload: str, treatments: Sequence[Assignment], report: ReportInput) -> list[Block]:
@@ -70,8 +64,8 @@ def _make_rows(
     rows: list[tuple[Value, ...]] = [
         (
             row.name,
-            *(_make_quantity(one, row.name, row.unit) for one in told),
-            *(_make_quantity(printed[index], row.name, row.unit) for index in shown),
+            *(make_quantity(one.get(row.name), row.unit) for one in told),
+            *(make_quantity(printed[index].get(row.name), row.unit) for index in shown),
             row.unit,
         )
         for row in ROWS
@@ -84,14 +78,15 @@ def _make_rows(
 
 def _about_published(workload: str, treatments: Sequence[Assignment], shown: bool, report: ReportInput) -> str:
     """What the published figures beside ours are; where there are none, of what they would be."""
-    headings = _list_headings(report)
-    if not headings:
+    found = _find_published(report)
+    if found is None:
         return ""
     counts = sorted({str(_find_connections(workload, treatment, report)) for treatment in treatments})
     asked = f"{figures.join_listing(counts)} {'connection' if counts == ['1'] else 'connections'}"
     if shown:
         return f"; published is the first run under the heading of {asked}, on another machine"
-    return f"; of {asked} nothing was published, but of {figures.join_listing(map(str, headings))}"
+    headings = dict.fromkeys(str(one.at["heading"]) for one in found.find_table(_TABLE).figures)
+    return f"; of {asked} nothing was published, but of {figures.join_listing(headings)}"
 
 
 def _name_level(treatment: Assignment, treatments: Sequence[Assignment], report: ReportInput) -> str:
@@ -100,38 +95,24 @@ def _name_level(treatment: Assignment, treatments: Sequence[Assignment], report:
     return str(treatment[_FACTOR]) if len(others) == 1 else report.labels.name_treatment(treatment)
 
 
-def _make_quantity(told: Mapping[str, float], name: str, unit: str) -> Quantity | None:
-    return Quantity(told[name], unit) if name in told else None
-
-
 def _list_printed(workload: str, treatment: Assignment, report: ReportInput) -> dict[str, float]:
     """The published figures of this level and of as many connections, in SI units."""
     found = _find_published(report)
     if found is None:
         return {}
-    return _list_published(found, treatment[_FACTOR], _find_connections(workload, treatment, report))
+    table = found.find_table(_TABLE)
+    at = {_FACTOR: treatment[_FACTOR], "heading": _find_connections(workload, treatment, report), "run": 1}
+    return {
+        str(figure.at["what"]): found.convert_to_si(table, figure)[0]
+        for figure in table.figures
+        if all(figure.at.get(name) == value for name, value in at.items())
+    }
 
 
 def _find_published(report: ReportInput) -> PublishedStudy | None:
     """The published figures of this study, where they are httperf's."""
     found = published.find_published(report.manifest.study.name)
     return found if found is not None and _TABLE in {table.name for table in found.tables} else None
-
-
-def _list_headings(report: ReportInput) -> list[Level]:
-    """Numbers of connections that something was published of."""
-    found = _find_published(report)
-    return [] if found is None else list(dict.fromkeys(one.at["heading"] for one in found.find_table(_TABLE).figures))
-
-
-def _list_published(found: PublishedStudy, level: object, connections: object) -> dict[str, float]:
-    table = found.find_table(_TABLE)
-    at = {_FACTOR: level, "heading": connections, "run": 1}
-    return {
-        str(figure.at["what"]): found.convert_to_si(table, figure)[0]
-        for figure in table.figures
-        if all(figure.at.get(name) == value for name, value in at.items())
-    }
 
 
 def _find_connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
@@ -144,7 +125,7 @@ def _make_latency(
 ) -> Table:
     columns = (Column("treatment"), *(Column(name, numeric=True) for name in PERCENTILES))
     rows: tuple[tuple[Value, ...], ...] = tuple(
-        (report.labels.name_treatment(treatment), *(_make_quantity(one, name, "s") for name in PERCENTILES))
+        (report.labels.name_treatment(treatment), *(make_quantity(one.get(name), "s") for name in PERCENTILES))
         for treatment, one in zip(treatments, told, strict=True)
     )
     caption = f"{words.name_workload(workload)}: latency from when each request should have been sent, mean over blocks"
@@ -157,16 +138,20 @@ def _make_noise(report: ReportInput) -> Table | None:
     if not cells:
         return None
     columns = (
-        Column("treatment"),
-        Column("noise"),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("centre", numeric=True),
-        Column("from", numeric=True),
-        Column("to", numeric=True),
+        *make_columns("treatment", "noise"),
+        *make_columns("blocks", "mean", "centre", "from", "to", numeric=True),
     )
     alpha = report.manifest.study.design.alpha
-    rows = tuple(_noise_row(cell, alpha, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
+    rows = tuple(
+        (
+            report.labels.name_treatment(cell.treatment),
+            cell.response,
+            len(cell.values),
+            Quantity(cell.mean, cell.unit),
+            *list_centre(cell, report),
+        )
+        for cell in sorted(cells, key=lambda one: _NOISE.index(one.response))
+    )
     caption = (
         "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
         "to a program that wants it, gaps, the longest: mean over blocks, and the centre of the blocks with its "
@@ -175,18 +160,4 @@ def _make_noise(report: ReportInput) -> Table | None:
     return Table("isolation-noise", caption, columns, rows)
 
 
-def _noise_row(cell: Cell, alpha: float, report: ReportInput) -> tuple[Value, ...]:
-    found = centre.of(cell, alpha)
-    low, high = found.interval or (None, None)
-    return (
-        report.labels.name_treatment(cell.treatment),
-        cell.response,
-        len(cell.values),
-        Quantity(cell.mean, cell.unit),
-        Quantity(found.estimate, cell.unit),
-        None if low is None else Quantity(low, cell.unit),
-        None if high is None else Quantity(high, cell.unit),
-    )
-
-
-plugin = CpuIsolation()
+plugin = BuiltInSection("cpu-isolation", "Levels of isolation", 17, _render)

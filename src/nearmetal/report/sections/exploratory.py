@@ -6,8 +6,8 @@ from dataclasses import replace
 from nearmetal.analysis.multiples import multiples
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Chart, Paragraph, Section
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Chart, Paragraph
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sections.verdicts import contrast_table, ratio_panel
 from nearmetal.report.why_figures import count_by_chance
 
@@ -25,46 +25,41 @@ _DRAWN = 40
 """More contrasts than this are told by the table alone."""
 
 
-class Exploratory:
-    name = "exploratory"
-    title = "Exploratory comparisons"
-    order = 40
-
-    def render(self, report: ReportInput) -> Section | None:
-        order = {response: place for place, response in enumerate(_in_order(report))}
-        repeated = multiples(report.analysis.cells, report.manifest.plan.primaries) & order.keys()
-        own = [one for one in report.analysis.contrasts if (one.workload, one.response) not in repeated]
-        contrasts = sorted(
-            (contrast for contrast in own if not contrast.primary),
-            key=lambda contrast: order[contrast.workload, contrast.response],
-        )
-        if not contrasts and not repeated:
-            return None
-        ratios = [contrast for contrast in contrasts if contrast.ratio is not None]
-        blocks: list[Block] = []
-        if 0 < len(ratios) <= _DRAWN:
-            margin = figures.format_percent(report.manifest.study.design.margin)
-            caption = f"As above; shaded: the margin of {margin}."
-            description = "Ratios of the exploratory responses to the reference; the table has the same figures."
-            blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
-        if contrasts:
-            caption = "All exploratory comparisons"
-            alike = [one for one in contrasts if words.is_same(one)]
-            table = contrast_table(self.name, caption, contrasts, report, folded=bool(blocks))
-            if 0 < len(alike) < len(contrasts):
-                others = [one for one in contrasts if not words.is_same(one)]
-                shown = contrast_table(f"{self.name}-shown", caption, others, report, folded=bool(blocks))
-                blocks += [replace(table, where="data"), replace(shown, where="page"), _told_alike(alike, report)]
-            else:
-                blocks.append(table)
-        blocks += _not_repeated(sorted(repeated, key=order.__getitem__), report)
-        level = figures.format_percent(1 - report.manifest.study.design.alpha)
-        lead = (
-            _LEAD.format(level=level)
-            + _count_different(contrasts, report.manifest.study.design.alpha)
-            + (_AFTER_LOOKS if report.manifest.plan.looks else "")
-        )
-        return Section(self.name, self.title, lead, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    order = {response: place for place, response in enumerate(_in_order(report))}
+    repeated = multiples(report.analysis.cells, report.manifest.plan.primaries) & order.keys()
+    own = [one for one in report.analysis.contrasts if (one.workload, one.response) not in repeated]
+    contrasts = sorted(
+        (contrast for contrast in own if not contrast.primary),
+        key=lambda contrast: order[contrast.workload, contrast.response],
+    )
+    if not contrasts and not repeated:
+        return None
+    ratios = [contrast for contrast in contrasts if contrast.ratio is not None]
+    blocks: list[Block] = []
+    if 0 < len(ratios) <= _DRAWN:
+        margin = figures.format_percent(report.manifest.study.design.margin)
+        caption = f"As above; shaded: the margin of {margin}."
+        description = "Ratios of the exploratory responses to the reference; the table has the same figures."
+        blocks.append(Chart("exploratory", caption, description, (ratio_panel("ratios", "", ratios, report),)))
+    if contrasts:
+        caption = "All exploratory comparisons"
+        alike = [one for one in contrasts if words.is_same(one)]
+        table = contrast_table("exploratory", caption, contrasts, report, folded=bool(blocks))
+        if 0 < len(alike) < len(contrasts):
+            others = [one for one in contrasts if not words.is_same(one)]
+            shown = contrast_table("exploratory-shown", caption, others, report, folded=bool(blocks))
+            blocks += [replace(table, where="data"), replace(shown, where="page"), _told_alike(alike, report)]
+        else:
+            blocks.append(table)
+    blocks += _not_repeated(sorted(repeated, key=order.__getitem__), report)
+    level = figures.format_percent(1 - report.manifest.study.design.alpha)
+    lead = (
+        _LEAD.format(level=level)
+        + _count_different(contrasts, report.manifest.study.design.alpha)
+        + (_AFTER_LOOKS if report.manifest.plan.looks else "")
+    )
+    return lead, blocks
 
 
 def _told_alike(alike: Sequence[Contrast], report: ReportInput) -> Paragraph:
@@ -99,11 +94,9 @@ def _not_repeated(repeated: Sequence[tuple[str, str]], report: ReportInput) -> l
 
 def _in_order(report: ReportInput) -> list[tuple[str, str]]:
     """(workload, response) in the order in which a reader meets them in the plan."""
-    pairs: dict[tuple[str, str], Contrast] = {}
-    for contrast in report.analysis.contrasts:
-        pairs.setdefault((contrast.workload, contrast.response), contrast)
+    pairs = list(dict.fromkeys((contrast.workload, contrast.response) for contrast in report.analysis.contrasts))
     workloads = list(dict.fromkeys(workload for workload, _ in pairs))
     return sorted(pairs, key=lambda pair: workloads.index(pair[0]))
 
 
-plugin = Exploratory()
+plugin = BuiltInSection("exploratory", "Exploratory comparisons", 40, _render)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from nearmetal.analysis.confounders import CONFOUNDERS, Confounder
 from nearmetal.analysis.results import FairnessRow
 from nearmetal.report import words
-from nearmetal.report.blocks import Block, Column, Paragraph, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Column, Paragraph, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.study.levels import format_assignment
 
 _SIDE_BY_SIDE = 6
@@ -23,28 +23,23 @@ _WEIGHTY = ("clock", "kernel", "offloads", "network", "sysctls", "memory")
 """Groups whose facts move responses more often than those of other groups."""
 
 
-class Fairness:
-    name = "fairness"
-    title = "What else is not the same"
-    order = 50
-
-    def render(self, report: ReportInput) -> Section | None:
-        rows = report.analysis.fairness
-        if not report.manifest.fairness and not rows:
-            return None
-        same = "; ".join(words.strip_controls(row.fact) for row in rows if row.is_the_same)
-        blocks: tuple[Block, ...] = (Paragraph(f"Identical everywhere: {same}."),) if same else ()
-        different = tuple(row for row in rows if not row.is_the_same)
-        if not different:
-            lead = "Every fact that the machines told of themselves is the same everywhere."
-            return Section(self.name, self.title, lead, blocks)
-        lead = (
-            "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
-            "part of the reason for a difference above; those that are known to move what was compared stand first. "
-            "What is not in this list is not known to differ."
-        )
-        ranked = sorted(different, key=lambda row: _rank_row(row, report))
-        return Section(self.name, self.title, lead, (*blocks, *_make_tables(ranked, report)))
+def _render(report: ReportInput) -> Contents | None:
+    rows = report.analysis.fairness
+    if not report.manifest.fairness and not rows:
+        return None
+    same = "; ".join(words.strip_controls(row.fact) for row in rows if row.is_the_same)
+    blocks: tuple[Block, ...] = (Paragraph(f"Identical everywhere: {same}."),) if same else ()
+    different = tuple(row for row in rows if not row.is_the_same)
+    if not different:
+        lead = "Every fact that the machines told of themselves is the same everywhere."
+        return lead, blocks
+    lead = (
+        "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
+        "part of the reason for a difference above; those that are known to move what was compared stand first. "
+        "What is not in this list is not known to differ."
+    )
+    ranked = sorted(different, key=lambda row: _rank_row(row, report))
+    return lead, (*blocks, *_make_tables(ranked, report))
 
 
 def _rank_row(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
@@ -115,4 +110,4 @@ def _show_value(row: FairnessRow, label: str, first: str, first_name: str) -> st
     return value
 
 
-plugin = Fairness()
+plugin = BuiltInSection("fairness", "What else is not the same", 50, _render)

@@ -6,8 +6,8 @@ from typing import Any
 
 from nearmetal.analysis.slack import count_spare
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Column, Notice, Section, Source, Table, Terms
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Column, Notice, Source, Table, Terms
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sizing import about_sizing
 from nearmetal.store.earlier_runs import count_earlier_runs
 
@@ -24,33 +24,26 @@ _KEPT_FREE = (
 )
 
 
-class Method:
-    name = "method"
-    title = "How it was done"
-    order = 70
-
-    def render(self, report: ReportInput) -> Section:
-        manifest = report.manifest
-        lead = (
-            "Every treatment ran every workload once in each block, in random order. Within a block, treatment and "
-            "reference are compared; what all blocks say together is the verdict."
-            + (" All, that is, up to the look that decides it." if manifest.plan.looks else "")
+def _render(report: ReportInput) -> Contents:
+    manifest = report.manifest
+    lead = (
+        "Every treatment ran every workload once in each block, in random order. Within a block, treatment and "
+        "reference are compared; what all blocks say together is the verdict."
+        + (" All, that is, up to the look that decides it." if manifest.plan.looks else "")
+    )
+    blocks: list[Block] = [Terms(_describe_design(report))]
+    if manifest.kept_free:
+        blocks.append(Notice(_KEPT_FREE.format(manifest.kept_free), "warning"))
+    for treatment, reason in zip(manifest.left_out, manifest.left_out_why, strict=True):
+        blocks.append(
+            Notice(f"Left out: {report.labels.name_treatment(treatment)}. {words.strip_controls(reason)}", "warning")
         )
-        blocks: list[Block] = [Terms(_describe_design(report))]
-        if manifest.kept_free:
-            blocks.append(Notice(_KEPT_FREE.format(manifest.kept_free), "warning"))
-        for treatment, reason in zip(manifest.left_out, manifest.left_out_why, strict=True):
-            blocks.append(
-                Notice(
-                    f"Left out: {report.labels.name_treatment(treatment)}. {words.strip_controls(reason)}", "warning"
-                )
-            )
-        versions = tuple(
-            (words.strip_controls(name), words.strip_controls(version)) for name, version in manifest.versions.items()
-        )
-        blocks.append(Table("versions", "Versions", (Column("what"), Column("version")), versions))
-        blocks.append(Source(_write_commands(report)))
-        return Section(self.name, self.title, lead, tuple(blocks))
+    versions = tuple(
+        (words.strip_controls(name), words.strip_controls(version)) for name, version in manifest.versions.items()
+    )
+    blocks.append(Table("versions", "Versions", (Column("what"), Column("version")), versions))
+    blocks.append(Source(_write_commands(report)))
+    return lead, blocks
 
 
 def _tell_sizing(report: ReportInput) -> Iterable[str]:
@@ -93,9 +86,8 @@ def _describe_design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Verdicts",
-            f"equivalent: the interval lies within the margin of {figures.format_percent(design.margin)}; "
-            "different: it "
-            "excludes the reference; undecided: neither. Undecided is not the same as no difference.",
+            f"equivalent: the interval lies within the margin of {figures.format_percent(design.margin)}; different: "
+            "it excludes the reference; undecided: neither. Undecided is not the same as no difference.",
         ),
         ("Host", _describe_host(report)),
     )
@@ -106,9 +98,8 @@ def _tell_earlier_runs(report: ReportInput) -> Iterable[str]:
     earlier = count_earlier_runs(report.folder)
     if earlier:
         yield (
-            f"{figures.format_count(earlier, 'run')} of this study on this host began before this one, by the "
-            "folders beside "
-            "it. The level is that of one run: whoever repeats a study until it shows a difference finds one."
+            f"{figures.format_count(earlier, 'run')} of this study on this host began before this one, by the folders "
+            "beside it. The level is that of one run: whoever repeats a study until it shows a difference finds one."
         )
 
 
@@ -123,9 +114,8 @@ def _describe_intervals(level: float, alpha: float) -> str:
     if level == alpha:
         return f"every interval is at {figures.format_percent(1 - alpha)}"
     return (
-        f"their intervals are at {figures.format_percent(1 - level)}; those of exploratory comparisons, and of "
-        "one treatment "
-        f"by itself, do not share it and are at {figures.format_percent(1 - alpha)}"
+        f"their intervals are at {figures.format_percent(1 - level)}; those of exploratory comparisons, and of one "
+        f"treatment by itself, do not share it and are at {figures.format_percent(1 - alpha)}"
     )
 
 
@@ -186,4 +176,4 @@ def _write_commands(report: ReportInput) -> str:
     return f"# save the study file below as {manifest.study.name}.toml, then\n{shlex.join(command)}"
 
 
-plugin = Method()
+plugin = BuiltInSection("method", "How it was done", 70, _render)

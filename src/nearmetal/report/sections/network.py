@@ -1,15 +1,19 @@
 """What iperf3 found against the number of clients: TCP and UDP, per environment, and beside the published table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from nearmetal.analysis import centre
+from nearmetal.analysis.clients import told_by_client
+from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
+from nearmetal.analysis.signed_rank import Centre
 from nearmetal.report import words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Section, Table, Value
-from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.courses import find_protocol, make_courses, name_treatment
-from nearmetal.report.each_client import render_each_client
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
+from nearmetal.report.charts.by_number import CourseLine, Point, by_number
+from nearmetal.report.courses import find_protocol, label_without_clients, make_courses
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
 
@@ -22,34 +26,27 @@ _OTHERWISE = {"bandwidth": "", "transfer": "; published in 10 s, measured in the
 _LEAD = "What TCP and UDP carry when several clients share the way to the server, for each number of clients."
 
 
-class Network:
-    name = "network"
-    title = "Clients that share a network"
-    order = 16
-
-    def render(self, report: ReportInput) -> Section | None:
-        study = report.manifest.study
-        workloads = {workload.name for workload in study.workloads if workload.kind == "iperf3"}
-        cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
-        if len({report.asked(cell.treatment).clients.count for cell in cells}) < 2:
-            return None
-        panels = tuple(
-            _make_panel(response, chosen, report)
-            for response in _RESPONSES
-            if (chosen := _select_cells(cells, response))
-        )
-        alpha = study.design.alpha
-        caption = (
-            f"Each point is the centre of the blocks on its {words.describe_own_interval(alpha)}, where there "
-            "are blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
-        )
-        description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
-        blocks: list[Block] = [Chart("network", caption, description, panels), _make_table(cells, report)]
-        blocks += render_each_client(cells, ("loss", "jitter", "bandwidth"), report)
-        found = published.find_published(study.name)
-        if found is not None:
-            blocks += _compare_published(cells, found, report)
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    study = report.manifest.study
+    workloads = {workload.name for workload in study.workloads if workload.kind == "iperf3"}
+    cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
+    if len({report.asked(cell.treatment).clients.count for cell in cells}) < 2:
+        return None
+    panels = tuple(
+        _make_panel(response, chosen, report) for response in _RESPONSES if (chosen := _select_cells(cells, response))
+    )
+    alpha = study.design.alpha
+    caption = (
+        f"Each point is the centre of the blocks on its {words.describe_own_interval(alpha)}, where there "
+        "are blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
+    )
+    description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
+    blocks: list[Block] = [Chart("network", caption, description, panels), _make_table(cells, report)]
+    blocks += _show_each_client(cells, ("loss", "jitter", "bandwidth"), report)
+    found = published.find_published(study.name)
+    if found is not None:
+        blocks += _compare_published(cells, found, report)
+    return _LEAD, blocks
 
 
 def _select_cells(cells: Iterable[Cell], response: str) -> list[Cell]:
@@ -66,43 +63,31 @@ def _make_panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Pa
 def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
     study = report.manifest.study
     columns = (
-        Column("workload"),
-        Column("response"),
+        *make_columns("workload", "response"),
         Column("unit", where="data"),
         Column("treatment"),
-        Column("clients", numeric=True),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("each client", numeric=True),
-        Column("centre", numeric=True),
-        Column("from", numeric=True),
-        Column("to", numeric=True),
+        *make_columns("clients", "blocks", "mean", "each client", "centre", "from", "to", numeric=True),
     )
-    rows: list[tuple[Value, ...]] = []
-    for cell in cells:
-        clients = report.asked(cell.treatment).clients.count
-        found = centre.of(cell, study.design.alpha)
-        low, high = found.interval or (None, None)
-        rows.append(
-            (
-                words.name_workload(cell.workload),
-                report.labels.name_response(cell.workload, cell.response),
-                cell.unit,
-                name_treatment(cell, report),
-                clients,
-                len(cell.values),
-                Quantity(cell.mean, cell.unit),
-                Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
-                Quantity(found.estimate, cell.unit),
-                None if low is None else Quantity(low, cell.unit),
-                None if high is None else Quantity(high, cell.unit),
-            )
+    rows = tuple(
+        (
+            words.name_workload(cell.workload),
+            report.labels.name_response(cell.workload, cell.response),
+            cell.unit,
+            label_without_clients(cell.treatment, report),
+            clients,
+            len(cell.values),
+            Quantity(cell.mean, cell.unit),
+            Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
+            *list_centre(cell, report),
         )
+        for cell in cells
+        for clients in (report.asked(cell.treatment).clients.count,)
+    )
     caption = (
         "Against the number of clients: mean over blocks, in all and of each client, and the centre of the blocks with "
         f"its {words.describe_own_interval(study.design.alpha)}"
     )
-    return Table("network", caption, columns, tuple(rows), folded=len(rows) > 12)
+    return Table("network", caption, columns, rows, folded=len(rows) > 12)
 
 
 # ── Beside the published tables ───────────────────────────────────────────────────────────────────────────────────
@@ -112,22 +97,16 @@ def _compare_published(cells: Sequence[Cell], found: PublishedStudy, report: Rep
     tables: list[Block] = []
     for response in _SUMS:
         chosen = [cell for cell in _select_cells(cells, response) if find_protocol(cell, report) == "tcp"]
-        rows = tuple(_rows_beside(response, chosen, found, report))
-        if rows:
-            tables.append(
-                _table_beside(response, report.labels.name_response(chosen[0].workload, response), rows, found)
-            )
+        if rows := tuple(_rows_beside(response, chosen, found, report)):
+            title = report.labels.name_response(chosen[0].workload, response)
+            tables.append(_table_beside(response, title, rows, found))
     return tables
 
 
 def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...], found: PublishedStudy) -> Table:
     columns = (
         Column("treatment"),
-        Column("clients", numeric=True),
-        Column("each client", numeric=True),
-        Column("share of one alone", numeric=True),
-        Column("published", numeric=True),
-        Column("share, published", numeric=True),
+        *make_columns("clients", "each client", "share of one alone", "published", "share, published", numeric=True),
     )
     number = found.find_table(response).number
     caption = (
@@ -143,7 +122,7 @@ def _rows_beside(
     printed = found.find_table(response)
     alone: dict[str, float] = {}
     placed = sorted(
-        ((name_treatment(cell, report), cell) for cell in cells),
+        ((label_without_clients(cell.treatment, report), cell) for cell in cells),
         key=lambda place: report.asked(place[1].treatment).clients.count,
     )
     for name in dict.fromkeys(name for name, _ in placed):
@@ -162,7 +141,7 @@ def _rows_beside(
                 clients,
                 Quantity(each, cell.unit),
                 f"{each / alone[name]:.3f} ×" if alone.get(name) else None,
-                None if theirs is None else Quantity(theirs, cell.unit),
+                make_quantity(theirs, cell.unit),
                 None
                 if theirs is None or first is None
                 else f"{theirs / _average_values(found.convert_to_si(printed, first)):.3f} ×",
@@ -173,4 +152,104 @@ def _average_values(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-plugin = Network()
+# ── Each client by itself ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _OfClient:
+    """A response of one client, over blocks."""
+
+    cell: Cell
+    clients: int
+    client: int
+    """From 1."""
+    mean: float
+    centre: Centre
+
+
+def _show_each_client(cells: Sequence[Cell], responses: Sequence[str], report: ReportInput) -> list[Block]:
+    """Of those responses whose values are known for each client; nothing if there are none."""
+    found = list(_of_clients([cell for cell in cells if cell.response in responses], report))
+    if not found:
+        return []
+    alpha = report.manifest.study.design.alpha
+    panels = tuple(
+        _make_client_panel(response, chosen, report)
+        for response in responses
+        if (chosen := [one for one in found if one.cell.response == response])
+    )
+    caption = (
+        "Each client by itself, with as many clients as there were at most. Each point is the centre of the blocks on "
+        f"its {words.describe_own_interval(alpha)}, if there are blocks enough. UDP has dashes and hollow points."
+    )
+    description = "What each client had, by its number; the table has the figures, for fewer clients too."
+    return [Chart("each-client", caption, description, panels), _make_client_table(found, report)]
+
+
+def _of_clients(cells: Sequence[Cell], report: ReportInput) -> Iterator[_OfClient]:
+    alpha = report.manifest.study.design.alpha
+    for cell in cells:
+        arm = report.arms.get((key_of(cell.treatment), cell.workload))
+        told = told_by_client(arm).get(cell.response) if arm else None
+        for client, values in enumerate(zip(*told.trials, strict=True) if told else ()):
+            own = cell.model_copy(update={"values": values, "censored": (None,) * len(values)})
+            yield _OfClient(
+                cell, len(told.trials[0]) if told else 0, client + 1, sum(values) / len(values), centre.of(own, alpha)
+            )
+
+
+def _make_client_panel(response: str, found: Sequence[_OfClient], report: ReportInput) -> Panel:
+    lines: dict[tuple[str, str], list[_OfClient]] = {}
+    for one in found:
+        lines.setdefault((one.cell.workload, label_without_clients(one.cell.treatment, report)), []).append(one)
+    several = len({workload for workload, _ in lines}) > 1
+    courses = []
+    for (workload, name), members in lines.items():
+        most = max(one.clients for one in members)
+        courses.append(
+            CourseLine(
+                label=f"{name}, {words.strip_controls(workload)}" if several else name,
+                colour=report.colour(members[0].cell.treatment),
+                dashed=find_protocol(members[0].cell, report) == "udp",
+                points=tuple(
+                    Point(one.client, one.centre.estimate, one.centre.interval)
+                    for one in members
+                    if one.clients == most
+                ),
+            )
+        )
+    first = found[0].cell
+    title = f"{report.labels.name_response(first.workload, response)}, each client".capitalize()
+    return Panel(response, by_number(title, words.name_direction(first.better), "client", first.unit, courses))
+
+
+def _make_client_table(found: Sequence[_OfClient], report: ReportInput) -> Table:
+    columns = (
+        *make_columns("workload", "response"),
+        Column("unit", where="data"),
+        Column("treatment"),
+        *make_columns("clients", "client", "mean", "centre", "from", "to", numeric=True),
+    )
+    rows = tuple(
+        (
+            words.name_workload(one.cell.workload),
+            report.labels.name_response(one.cell.workload, one.cell.response),
+            one.cell.unit,
+            label_without_clients(one.cell.treatment, report),
+            one.clients,
+            one.client,
+            *(
+                make_quantity(value, one.cell.unit)
+                for value in (one.mean, one.centre.estimate, *(one.centre.interval or (None, None)))
+            ),
+        )
+        for one in found
+    )
+    caption = (
+        "Each client by its number, from 1 in the order in which they were made: mean over blocks, and the centre of "
+        f"the blocks with its {words.describe_own_interval(report.manifest.study.design.alpha)}"
+    )
+    return Table("each-client", caption, columns, rows, folded=True)
+
+
+plugin = BuiltInSection("network", "Clients that share a network", 16, _render)

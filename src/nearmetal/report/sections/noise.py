@@ -8,8 +8,9 @@ from typing import Any
 from nearmetal.analysis.responses import Key, key_of, that_count
 from nearmetal.model import Assignment
 from nearmetal.report import charts, figures
-from nearmetal.report.blocks import LONG, Chart, Column, Panel, Quantity, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import LONG, Chart, Panel, Quantity, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
 
 OBSERVER = "noise"
 HOST = "host"
@@ -22,26 +23,19 @@ _LEAD = (
 )
 
 
-class NoiseSection:
-    name = "noise"
-    title = "What the CPUs did besides"
-    order = 36
-
-    def render(self, report: ReportInput) -> Section | None:
-        trials = _group_trials(report)
-        heard = [
-            (treatment, [server for told in trials[key_of(treatment)] for server in _list_servers(told, when)], when)
-            for treatment in report.manifest.plan.treatments
-            for when in _WHEN
-        ]
-        cpus = tuple(row for treatment, told, when in heard for row in _make_cpu_rows(treatment, told, when, report))
-        hosts = tuple(row for treatment, told, when in heard for row in _make_host_rows(treatment, told, when, report))
-        if not cpus:
-            return None
-        lost = _chart_lost(trials, report)
-        return Section(
-            self.name, self.title, _LEAD, (lost, _make_inside(cpus), *([_make_outside(hosts)] if hosts else []))
-        )
+def _render(report: ReportInput) -> Contents | None:
+    trials = _group_trials(report)
+    heard = [
+        (treatment, [server for told in trials[key_of(treatment)] for server in _list_servers(told, when)], when)
+        for treatment in report.manifest.plan.treatments
+        for when in _WHEN
+    ]
+    cpus = tuple(row for treatment, told, when in heard for row in _make_cpu_rows(treatment, told, when, report))
+    hosts = tuple(row for treatment, told, when in heard for row in _make_host_rows(treatment, told, when, report))
+    if not cpus:
+        return None
+    lost = _chart_lost(trials, report)
+    return _LEAD, (lost, _make_inside(cpus), *([_make_outside(hosts)] if hosts else []))
 
 
 _Told = Mapping[str, Any]
@@ -121,16 +115,12 @@ def _make_cpu_rows(
 
 
 def _make_inside(rows: tuple[tuple[Value, ...], ...]) -> Table:
-    columns = (
-        Column("treatment"),
-        Column("when"),
-        *(Column(name, numeric=True) for name in ("CPU", "trials", "% lost", "gaps", "longest", "timer ticks")),
-    )
+    of_cpus = make_columns("CPU", "trials", "% lost", "gaps", "longest", "timer ticks", numeric=True)
     caption = (
         "Each CPU of the servers: medians over trials of the time lost, of gaps and of the ticks of the CPU's own "
         "timer; the longest gap of all. A CPU that is taken away for long has fewer gaps, and loses more in them"
     )
-    return Table("noise-cpus", caption, columns, rows, folded=len(rows) > LONG)
+    return Table("noise-cpus", caption, (*make_columns("treatment", "when"), *of_cpus), rows, folded=len(rows) > LONG)
 
 
 def _make_host_rows(
@@ -149,16 +139,12 @@ def _make_host_rows(
 
 
 def _make_outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
-    columns = (
-        Column("treatment"),
-        Column("when"),
-        *(Column(name, numeric=True) for name in ("trials", "% waiting", "longest in all", "turns")),
-    )
+    of_hosts = make_columns("trials", "% waiting", "longest in all", "turns", numeric=True)
     caption = (
         "The host at the same time, as its scheduler counts it: how much of the time in which the machine's threads "
         "could have run they waited for a CPU, medians over trials. What a guest lost beyond that it lost to itself"
     )
-    return Table("noise-hosts", caption, columns, rows, folded=len(rows) > LONG)
+    return Table("noise-hosts", caption, (*make_columns("treatment", "when"), *of_hosts), rows, folded=len(rows) > LONG)
 
 
-plugin = NoiseSection()
+plugin = BuiltInSection("noise", "What the CPUs did besides", 36, _render)

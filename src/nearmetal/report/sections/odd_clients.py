@@ -16,37 +16,30 @@ from nearmetal.analysis.clients import (
 from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
 
 
-class OddClients:
-    name = "odd-clients"
-    title = "Clients unlike the others"
-    order = 19
-
-    def render(self, report: ReportInput) -> Section | None:
-        looked_at = list(_looked_at(report))
-        if not looked_at:
-            return None
-        margin = report.manifest.study.design.margin
-        found = [
-            (one.cell, odd) for one in looked_at for odd in odd_clients(one.trials, one.cell.scale, margin, one.level)
-        ]
-        lead = (
-            "A client is odd when it lies on one side of the others in more blocks than chance allows, by more than "
-            f"{figures.format_percent(margin)}, and by more than the others differ among themselves. Looked at: "
-            f"{figures.format_count(len(looked_at), 'response of a treatment', 'responses of treatments')} with "
-            "at least "
-            f"{FEWEST} clients, a primary one at the level {level(True):g}, others at {level(False):g} each."
-        )
-        few = [one for one in looked_at if len(held(one.trials, one.cell.scale)) < one.fewest]
-        blocks: list[Block] = [_make_table(found, report)] if found else []
-        if few:
-            blocks.append(Paragraph(_too_few(few, len(looked_at))))
-        if not found and len(few) < len(looked_at):
-            blocks.append(Paragraph("None of the others is." if few else "None is."))
-        return Section(self.name, self.title, lead, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    looked_at = list(_looked_at(report))
+    if not looked_at:
+        return None
+    margin = report.manifest.study.design.margin
+    found = [(one.cell, odd) for one in looked_at for odd in odd_clients(one.trials, one.cell.scale, margin, one.level)]
+    lead = (
+        "A client is odd when it lies on one side of the others in more blocks than chance allows, by more than "
+        f"{figures.format_percent(margin)}, and by more than the others differ among themselves. Looked at: "
+        f"{figures.format_count(len(looked_at), 'response of a treatment', 'responses of treatments')} with at "
+        f"least {FEWEST} clients, a primary one at the level {level(True):g}, others at {level(False):g} each."
+    )
+    few = [one for one in looked_at if len(held(one.trials, one.cell.scale)) < one.fewest]
+    blocks: list[Block] = [_make_table(found, report)] if found else []
+    if few:
+        blocks.append(Paragraph(_too_few(few, len(looked_at))))
+    if not found and len(few) < len(looked_at):
+        blocks.append(Paragraph("None of the others is." if few else "None is."))
+    return lead, blocks
 
 
 @dataclass(frozen=True)
@@ -94,15 +87,12 @@ def _too_few(few: Sequence[_LookedAt], looked_at: int) -> str:
 
 def _make_table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("response"),
-        Column("treatment"),
+        *make_columns("workload", "response", "treatment"),
         Column("client", numeric=True),
         Column("from the median client", numeric=True, where="page"),
         Column("deviation", numeric=True, where="data"),
         Column("unit", where="data"),
-        Column("blocks that agree", numeric=True),
-        Column("p", numeric=True),
+        *make_columns("blocks that agree", "p", numeric=True),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
@@ -129,4 +119,4 @@ def _show_deviation(odd: OddClient, cell: Cell) -> str:
     return figures.format_difference(odd.deviation, None, cell.unit)
 
 
-plugin = OddClients()
+plugin = BuiltInSection("odd-clients", "Clients unlike the others", 19, _render)

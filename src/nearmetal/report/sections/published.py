@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from nearmetal.model import Level
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Column, Section, Table, Terms, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Column, Table, Terms, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published as studies
 from nearmetal.studies.published import PublishedStudy as Study
 from nearmetal.studies.published import PublishedTable as Printed
@@ -17,33 +18,23 @@ _LEAD = (
 )
 
 
-class PublishedSection:
-    name = "published"
-    title = "As published"
-    order = 45
-
-    def render(self, report: ReportInput) -> Section | None:
-        found = studies.find_published(report.manifest.study.name)
-        if found is None:
-            return None
-        blocks: list[Block] = [Terms(tuple(_list_terms(found)))]
-        blocks += [_make_table(table, found) for table in found.tables]
-        if found.statements:
-            blocks.append(_make_statements(found.statements))
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    found = studies.find_published(report.manifest.study.name)
+    if found is None:
+        return None
+    blocks: list[Block] = [Terms(tuple(_list_terms(found)))]
+    blocks += [_make_table(table, found) for table in found.tables]
+    if found.statements:
+        blocks.append(_make_statements(found.statements))
+    return _LEAD, blocks
 
 
 def _list_terms(found: Study) -> Iterable[tuple[str, str]]:
     source = found.source
     told = [f"{', '.join(source.authors)}: {source.title}", source.institution, source.date, source.reference]
     yield "Source", ", ".join(part for part in told if part) + "."
-    for name, sentences in (
-        ("It found", found.conclusions),
-        ("We assume", found.assumptions),
-        ("Odd in it", found.oddities),
-    ):
-        if sentences:
-            yield name, " ".join(sentences)
+    named = {"It found": found.conclusions, "We assume": found.assumptions, "Odd in it": found.oddities}
+    yield from ((name, " ".join(sentences)) for name, sentences in named.items() if sentences)
 
 
 def _make_table(table: Printed, found: Study) -> Table:
@@ -58,17 +49,10 @@ def _make_table(table: Printed, found: Study) -> Table:
     )
     rows: list[tuple[Value, ...]] = []
     for figure in table.figures:
-        unit = figure.unit or table.unit
-        in_si = found.convert_to_si(table, figure)
-        rows.append(
-            (
-                *(_show_level(figure.at, name) for name in levels),
-                _show_printed(figure.values, figure.spread),
-                unit,
-                sum(in_si) / len(in_si),
-                found.units[unit].si,
-            )
-        )
+        unit, in_si = figure.unit or table.unit, found.convert_to_si(table, figure)
+        at = (_show_level(figure.at, name) for name in levels)
+        printed = _show_printed(figure.values, figure.spread)
+        rows.append((*at, printed, unit, sum(in_si) / len(in_si), found.units[unit].si))
     number = f"Table {table.number}: " if table.number else ""
     return Table(f"published-{table.name}", f"{number}{table.title}", columns, tuple(rows), folded=True)
 
@@ -87,12 +71,9 @@ def _show_printed(values: Iterable[float], spread: float | None) -> str:
 
 def _make_statements(statements: Iterable[TextFigure]) -> Table:
     columns = (
-        Column("what"),
-        Column("of"),
+        *make_columns("what", "of"),
         Column("printed", numeric=True),
-        Column("unit"),
-        Column("kind"),
-        Column("remark"),
+        *make_columns("unit", "kind", "remark"),
     )
     rows = tuple(
         (
@@ -115,4 +96,4 @@ def _name_level(name: str, level: Level) -> str:
     return figures.format_count(level, name.removesuffix("s"), name) if isinstance(level, int) else f"{level} {name}"
 
 
-plugin = PublishedSection()
+plugin = BuiltInSection("published", "As published", 45, _render)

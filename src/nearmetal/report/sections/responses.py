@@ -7,9 +7,10 @@ from typing import Final
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report import bounds, charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Table, Value
 from nearmetal.report.cells import for_people
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
 
 _BOUNDS: Final = (
     " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
@@ -17,44 +18,39 @@ _BOUNDS: Final = (
 )
 
 
-class Responses:
-    name = "responses"
-    title = "What was measured"
-    order = 20
-
-    def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.cells if cell.response not in COSTS]
-        if not cells:
-            return None
-        panels: dict[tuple[str, str], Panel] = {}
-        flat: list[str] = []
-        undrawn: list[str] = []
-        for workload, response in _primary_first(cells, report):
-            chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
-            if is_flat(chosen):
-                flat.append(_describe_flat(chosen[0], report))
-            elif (said := in_words(chosen, report)) is not None:
-                undrawn.append(said)
-            else:
-                panels[workload, response] = make_panel(chosen, report)
-        first, rest = _at_first_sight(panels, report)
-        blocks: list[Block] = []
-        if first:
-            shown = [cell for cell in cells if (cell.workload, cell.response) in panels]
-            blocks.append(Chart("responses", how_drawn(shown), _describe_cells(cells, report), first))
-        if rest:
-            caption = "Responses that no comparison was fixed for beforehand"
-            blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
-        blocks += [Paragraph(f"The same in every trial: {'; '.join(flat)}.")] if flat else []
-        blocks += [Paragraph(text) for text in undrawn]
-        blocks += cell_tables("responses", "Mean and spread over blocks", cells, report)
-        lead = (
-            "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed. A verdict is "
-            "what is typical within a block, and need not be what these medians differ by."
-        )
-        if report.manifest.plan.looks:
-            lead += " All blocks are here; a verdict rests on those before the look that decided it."
-        return Section(self.name, self.title, lead, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    cells = [cell for cell in report.cells if cell.response not in COSTS]
+    if not cells:
+        return None
+    panels: dict[tuple[str, str], Panel] = {}
+    flat: list[str] = []
+    undrawn: list[str] = []
+    for workload, response in _primary_first(cells, report):
+        chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
+        if is_flat(chosen):
+            flat.append(_describe_flat(chosen[0], report))
+        elif (said := in_words(chosen, report)) is not None:
+            undrawn.append(said)
+        else:
+            panels[workload, response] = make_panel(chosen, report)
+    first, rest = _at_first_sight(panels, report)
+    blocks: list[Block] = []
+    if first:
+        shown = [cell for cell in cells if (cell.workload, cell.response) in panels]
+        blocks.append(Chart("responses", how_drawn(shown), _describe_cells(cells, report), first))
+    if rest:
+        caption = "Responses that no comparison was fixed for beforehand"
+        blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
+    blocks += [Paragraph(f"The same in every trial: {'; '.join(flat)}.")] if flat else []
+    blocks += [Paragraph(text) for text in undrawn]
+    blocks += cell_tables("responses", "Mean and spread over blocks", cells, report)
+    lead = (
+        "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed. A verdict is "
+        "what is typical within a block, and need not be what these medians differ by."
+    )
+    if report.manifest.plan.looks:
+        lead += " All blocks are here; a verdict rests on those before the look that decided it."
+    return lead, blocks
 
 
 def _at_first_sight(
@@ -178,16 +174,10 @@ def cell_tables(name: str, caption: str, cells: Sequence[Cell], report: ReportIn
 
 def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("response"),
+        *make_columns("workload", "response"),
         Column("unit", where="data"),
         Column("treatment"),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("stddev", numeric=True),
-        Column("min", numeric=True),
-        Column("median", numeric=True),
-        Column("max", numeric=True),
+        *make_columns("blocks", "mean", "stddev", "min", "median", "max", numeric=True),
         *bounds.COLUMNS,
         *([Column("failed", numeric=True)] if (has_failures := any(cell.failed for cell in cells)) else []),
     )
@@ -211,4 +201,4 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
     return Table(name, caption, columns, rows, folded=True)
 
 
-plugin = Responses()
+plugin = BuiltInSection("responses", "What was measured", 20, _render)

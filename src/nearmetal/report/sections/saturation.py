@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from nearmetal.analysis import centre
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import bounds, figures, words
-from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
 from nearmetal.report.cells import align_decimals
 from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
+from nearmetal.report.charts.climb import Climb, draw_climb, draw_climbs
 from nearmetal.report.courses import label_without_clients, make_courses, of_each
 from nearmetal.report.ramps import Ramp, list_ramps
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import list_arm, list_centre, make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
 
@@ -26,32 +26,27 @@ _LEAD = (
 )
 
 
-class SaturationSection:
-    name = "saturation"
-    title = "Where the server is saturated"
-    order = 18
-
-    def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
-        if not cells:
-            return None
-        climbed = list_ramps(report, list(dict.fromkeys(cell.workload for cell in cells)))
-        blocks: list[Block] = []
-        missing = sum(ramp.missing for ramp in climbed)
-        if missing:
-            text = f"Of {figures.format_count(missing, 'ramp')} the steps cannot be read from the run's folder."
-            blocks.append(Notice(text, "warning"))
-        blocks += _against_clients(cells, report)
-        blocks.append(_make_points(cells, report))
-        left_out = sum(ramp.left_out for ramp in climbed)
-        if left_out:
-            text = (
-                f"In {figures.format_count(left_out, 'step')} the load generator was the limit, and not the server. "
-                "No mean over steps has them."
-            )
-            blocks.append(Notice(text))
-        blocks += _show_climbs(climbed, cells, report)
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
+    if not cells:
+        return None
+    climbed = list_ramps(report, list(dict.fromkeys(cell.workload for cell in cells)))
+    blocks: list[Block] = []
+    missing = sum(ramp.missing for ramp in climbed)
+    if missing:
+        text = f"Of {figures.format_count(missing, 'ramp')} the steps cannot be read from the run's folder."
+        blocks.append(Notice(text, "warning"))
+    blocks += _against_clients(cells, report)
+    blocks.append(_make_points(cells, report))
+    left_out = sum(ramp.left_out for ramp in climbed)
+    if left_out:
+        text = (
+            f"In {figures.format_count(left_out, 'step')} the load generator was the limit, and not the server. "
+            "No mean over steps has them."
+        )
+        blocks.append(Notice(text))
+    blocks += _show_climbs(climbed, cells, report)
+    return _LEAD, blocks
 
 
 def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
@@ -80,38 +75,24 @@ def _make_points(cells: Sequence[Cell], report: ReportInput) -> Table:
     study = report.manifest.study
     found = published.find_published(study.name)
     columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("blocks", numeric=True),
-        Column("mean", numeric=True),
-        Column("each client", numeric=True),
-        Column("centre", numeric=True),
-        Column("from", numeric=True),
-        Column("to", numeric=True),
-        Column("only a bound", numeric=True),
+        *make_columns("workload", "treatment"),
+        *make_columns("blocks", "mean", "each client", "centre", "from", "to", "only a bound", numeric=True),
         *bounds.COLUMNS,
         *([Column("published for each")] if found else []),
     )
-    rows: list[tuple[Value, ...]] = []
-    for cell in cells:
-        middle = centre.of(cell, study.design.alpha)
-        low, high = middle.interval or (None, None)
-        clients = report.asked(cell.treatment).clients.count
-        rows.append(
-            (
-                words.name_workload(cell.workload),
-                report.labels.name_treatment(cell.treatment),
-                len(cell.values),
-                bounds.make_quantity(cell, "mean"),
-                bounds.make_quantity(cell, "mean", clients),
-                None if any(cell.censored) else Quantity(middle.estimate, cell.unit),
-                None if low is None else Quantity(low, cell.unit),
-                None if high is None else Quantity(high, cell.unit),
-                sum(bounds.list_counts(cell)),
-                *bounds.list_counts(cell),
-                *([_show_published(found, cell, report)] if found else []),
-            )
+    rows: list[tuple[Value, ...]] = [
+        (
+            *list_arm(cell.workload, cell.treatment, report),
+            len(cell.values),
+            bounds.make_quantity(cell, "mean"),
+            bounds.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
+            *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
+            sum(bounds.list_counts(cell)),
+            *bounds.list_counts(cell),
+            *([_show_published(found, cell, report)] if found else []),
         )
+        for cell in cells
+    ]
     caption = (
         "Saturation of all clients together: mean over blocks, in all and of each client, and the centre of the blocks "
         f"with its {words.describe_own_interval(study.design.alpha)}; “only a bound” counts blocks in which the "
@@ -140,12 +121,10 @@ def _show_climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportI
     seen = [ramp for ramp in climbed if ramp.rungs]
     if not seen:
         return []
-    blocks: list[Block] = [_make_steps(seen, report)]
+    steps = _make_steps(seen, report)
     if len({report.asked(ramp.treatment).clients.count for ramp in seen}) > 1:
-        blocks.insert(0, _pictures_by_number(seen, report))
-    elif len(seen) <= _DRAWN:
-        blocks.insert(0, _draw_ramps(seen, cells, report))
-    return blocks
+        return [_pictures_by_number(seen, report), steps]
+    return [_draw_ramps(seen, cells, report), steps] if len(seen) <= _DRAWN else [steps]
 
 
 def _pictures_by_number(climbed: Sequence[Ramp], report: ReportInput) -> Chart:
@@ -184,19 +163,10 @@ def _draw_ramps(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportIn
     for ramp in climbed:
         name = report.labels.name_treatment(ramp.treatment)
         total = means.get((key_of(ramp.treatment), ramp.workload))
-        rates = [Rates(rung.offered, rung.requests, rung.replies, rung.errors) for rung in ramp.rungs]
-        panels.append(
-            Panel(
-                f"{ramp.workload}-{name}",
-                draw_climb(
-                    name,
-                    words.strip_controls(ramp.workload) if len(workloads) > 1 else "",
-                    rates,
-                    report.colour(ramp.treatment),
-                    None if total is None else total / report.asked(ramp.treatment).clients.count,
-                ),
-            )
-        )
+        mean = None if total is None else total / report.asked(ramp.treatment).clients.count
+        beneath = words.strip_controls(ramp.workload) if len(workloads) > 1 else ""
+        picture = draw_climb(name, beneath, ramp.rungs, report.colour(ramp.treatment), mean)
+        panels.append(Panel(f"{ramp.workload}-{name}", picture))
     caption = (
         "Requests that went out, replies that came back and requests that failed at each offered rate, averaged over "
         f"clients and blocks. {_describe_stroke(cells)}"
@@ -219,18 +189,12 @@ def _describe_stroke(cells: Sequence[Cell]) -> str:
 
 def _make_steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
     columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("offered", numeric=True),
-        Column("requests", numeric=True),
-        Column("replies", numeric=True),
-        Column("errors", numeric=True),
-        Column("steps", numeric=True),
+        *make_columns("workload", "treatment"),
+        *make_columns("offered", "requests", "replies", "errors", "steps", numeric=True),
     )
     rows: list[tuple[Value, ...]] = [
         (
-            words.name_workload(ramp.workload),
-            report.labels.name_treatment(ramp.treatment),
+            *list_arm(ramp.workload, ramp.treatment, report),
             *(Quantity(rate, "1/s") for rate in (rung.offered, rung.requests, rung.replies, rung.errors)),
             rung.steps,
         )
@@ -241,4 +205,4 @@ def _make_steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
     return Table("ramps", caption, columns, align_decimals(rows), folded=True)
 
 
-plugin = SaturationSection()
+plugin = BuiltInSection("saturation", "Where the server is saturated", 18, _render)

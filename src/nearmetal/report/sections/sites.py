@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from nearmetal.analysis.results import Contrast, OfSites, SiteEstimate
 from nearmetal.report import words
-from nearmetal.report.blocks import Column, Quantity, Section, Table, Value
-from nearmetal.report.contrast_rows import COMPARED, list_compared, make_end
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Column, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_quantity
 
 _LEAD = (
     "Blocks were measured on several sites, and a verdict is that of all blocks. These sites together: the site is a "
@@ -18,58 +18,35 @@ TOGETHER = "these sites together"
 IN_GENERAL = "hosts in general"
 
 
-class SitesSection:
-    name = "sites"
-    title = "Do the sites agree?"
-    order = 12
-
-    def render(self, report: ReportInput) -> Section | None:
-        compared = [one for one in report.analysis.contrasts if one.primary and one.sites is not None]
-        if not compared:
-            return None
-        columns = (
-            *COMPARED,
-            Column("site"),
-            Column("blocks", numeric=True),
-            Column("estimate", where="page"),
-            Column("value", numeric=True, where="data"),
-            Column("low", numeric=True, where="data"),
-            Column("high", numeric=True, where="data"),
-            Column("p that sites agree", numeric=True),
-        )
-        rows = tuple(row for contrast in compared for row in _make_rows(contrast, report))
-        return Section(self.name, self.title, _LEAD, (Table("sites", "What each site says", columns, rows),))
+def _render(report: ReportInput) -> Contents | None:
+    compared = [one for one in report.analysis.contrasts if one.primary and one.sites is not None]
+    if not compared:
+        return None
+    columns = (
+        *COMPARED,
+        Column("site"),
+        Column("blocks", numeric=True),
+        Column("estimate", where="page"),
+        *make_columns("value", "low", "high", numeric=True, where="data"),
+        Column("p that sites agree", numeric=True),
+    )
+    rows = tuple(row for contrast in compared for row in _make_rows(contrast, report))
+    return _LEAD, (Table("sites", "What each site says", columns, rows),)
 
 
 def _make_rows(contrast: Contrast, report: ReportInput) -> Iterator[tuple[Value, ...]]:
-    assert contrast.sites is not None
-    p = contrast.sites.p
-    for one in contrast.sites.each:
-        yield _make_row(contrast, words.strip_controls(one.site), one.blocks, one, None, report)
-    if contrast.sites.stratified is not None:
-        yield _make_row(contrast, TOGETHER, contrast.blocks, contrast.sites.stratified, None, report)
-    agreement = None if p is None else Quantity(p, "p")
-    yield _make_row(contrast, IN_GENERAL, None, contrast.sites.in_general, agreement, report)
+    found = contrast.sites
+    assert found is not None
+    told: list[tuple[str, int | None, SiteEstimate | OfSites, Value]] = [
+        (words.strip_controls(one.site), one.blocks, one, None) for one in found.each
+    ]
+    if found.stratified is not None:
+        told.append((TOGETHER, contrast.blocks, found.stratified, None))
+    told.append((IN_GENERAL, None, found.in_general, make_quantity(found.p, "p")))
+    for site, blocks, one, agreement in told:
+        interval = one.interval if isinstance(one, OfSites) else None
+        size = words.format_size(one.estimate, interval, contrast.scale, contrast.unit)
+        yield *list_compared(contrast, report), site, blocks, size, *list_ends(one.estimate, interval), agreement
 
 
-def _make_row(
-    contrast: Contrast,
-    site: str,
-    blocks: int | None,
-    one: SiteEstimate | OfSites,
-    agreement: Value,
-    report: ReportInput,
-) -> tuple[Value, ...]:
-    interval = one.interval if isinstance(one, OfSites) else None
-    low, high = interval or (None, None)
-    return (
-        *list_compared(contrast, report),
-        site,
-        blocks,
-        words.format_size(one.estimate, interval, contrast.scale, contrast.unit),
-        *map(make_end, (one.estimate, low, high)),
-        agreement,
-    )
-
-
-plugin = SitesSection()
+plugin = BuiltInSection("sites", "Do the sites agree?", 12, _render)

@@ -1,18 +1,13 @@
 """The study file, letter by letter."""
 
 from nearmetal.report import words
-from nearmetal.report.blocks import Section, Source
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Source
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 
 
-class StudyFile:
-    name = "study-file"
-    title = "The study file"
-    order = 80
-
-    def render(self, report: ReportInput) -> Section:
-        lead = "What was asked, as it was written. It is all that is needed to run the study elsewhere."
-        return Section(self.name, self.title, lead, (Source(words.strip_controls(report.manifest.source)),))
+def _render(report: ReportInput) -> Contents:
+    lead = "What was asked, as it was written. It is all that is needed to run the study elsewhere."
+    return lead, (Source(words.strip_controls(report.manifest.source)),)
 
 
-plugin = StudyFile()
+plugin = BuiltInSection("study-file", "The study file", 80, _render)

@@ -1,14 +1,17 @@
 """What sysbench measured in the published study's own statistics and beside them, and what it claimed, tested."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from nearmetal import units
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
 from nearmetal.report import against, bounds, figures, words
-from nearmetal.report.blocks import Badge, Block, Column, Quantity, Section, Statement, Statements, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Badge, Block, Column, Quantity, Statement, Statements, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import Claim, PublishedStudy
 
@@ -28,23 +31,14 @@ _LEAD = (
 )
 
 
-class SystemVsOs:
-    name = "system-vs-os"
-    title = "System against OS virtualization"
-    order = 16
-
-    def render(self, report: ReportInput) -> Section | None:
-        found = published.find_published(report.manifest.study.name)
-        if found is None or _SUMMARY not in {table.name for table in found.tables}:
-            return None
-        tables = [
-            one for workload in _list_tests(report) if (one := _make_statistics(workload, found, report)) is not None
-        ]
-        if not tables:
-            return None
-        return Section(
-            self.name, self.title, _LEAD, (_show_claims(found, report), *_show_ratios(found, report), *tables)
-        )
+def _render(report: ReportInput) -> Contents | None:
+    found = published.find_published(report.manifest.study.name)
+    if found is None or _SUMMARY not in {table.name for table in found.tables}:
+        return None
+    tables = [one for workload in _list_tests(report) if (one := _make_statistics(workload, found, report)) is not None]
+    if not tables:
+        return None
+    return _LEAD, (_show_claims(found, report), *_show_ratios(found, report), *tables)
 
 
 # ── Which published figure a treatment's is ───────────────────────────────────────────────────────────────────────
@@ -96,11 +90,9 @@ def _make_statistics(workload: str, found: PublishedStudy, report: ReportInput) 
     if not cells:
         return None
     columns = (
-        Column("treatment"),
-        Column("figure"),
-        Column("from"),
+        *make_columns("treatment", "figure", "from"),
         Column("runs", numeric=True),
-        *(Column(name, numeric=True) for name in ("min", "max", "average", "stddev")),
+        *make_columns("min", "max", "average", "stddev", numeric=True),
         Column("unit", where="data"),
     )
     ordered = sorted(cells, key=lambda cell: _order_cells(workload, cell, report))
@@ -167,16 +159,14 @@ def _show_ratios(found: PublishedStudy, report: ReportInput) -> list[Block]:
     if not contrasts:
         return []
 
-    def find_ratio(contrast: Contrast) -> float | None:
-        return _published_ratio(contrast, found, report)
-
+    ratio = partial(_published_ratio, found=found, report=report)
     caption = "A point is the ratio measured here on its interval, a hollow square the published one."
     title = "Ratios, measured and published"
     told = "Each comparison beside the same one of the published averages"
     drawn = [contrast for contrast in contrasts if contrast.primary]
     return [
-        *against.make_charts("system-vs-os", title, caption, drawn, find_ratio, report),
-        against.make_table("system-vs-os-ratios", told, contrasts, find_ratio, report),
+        *against.make_charts("system-vs-os", title, caption, drawn, ratio, report),
+        against.make_table("system-vs-os-ratios", told, contrasts, ratio, report),
     ]
 
 
@@ -194,11 +184,12 @@ def _published_ratio(contrast: Contrast, found: PublishedStudy, report: ReportIn
 def _show_claims(found: PublishedStudy, report: ReportInput) -> Statements:
     """Each with every comparison here that it can be held against; with none, that is said."""
     contrasts = _list_compared(report)
+    untested = Statement("", "This run compares no such two.", Badge("not asked", "unknown"))
     return Statements(
         tuple(
-            statement
+            replace(statement, about=_write_claim(claim, found))
             for claim in found.claims
-            for statement in (_test_claim(claim, contrasts, found, report) or [_make_untested(claim, found)])
+            for statement in _test_claim(claim, contrasts, found, report) or [untested]
         )
     )
 
@@ -208,7 +199,7 @@ def _test_claim(
 ) -> list[Statement]:
     return [
         Statement(
-            about=_write_claim(claim, found),
+            about="",
             text=f"{words.name_workload(contrast.workload)}: {words.write_sentence(contrast, report.labels)}.",
             badge=words.badge_verdict(contrast),
             detail=("" if contrast.primary else f"{words.name_standing(contrast)}, ") + words.small_print(contrast),
@@ -216,21 +207,9 @@ def _test_claim(
         for contrast in contrasts
         if _table_of(contrast.workload, contrast.response, report) == claim.table
         and _is_as_large(contrast.workload, contrast.treatment, report)
-        and _is_at_place(claim.of, _find_place(contrast.treatment, found, report))
-        and _is_at_place(claim.against, _find_place(contrast.reference, found, report))
+        and _find_place(contrast.treatment, found, report) == dict(claim.of)
+        and _find_place(contrast.reference, found, report) == dict(claim.against)
     ]
-
-
-def _is_at_place(wanted: Mapping[str, Level], place: Mapping[str, Level] | None) -> bool:
-    return place is not None and dict(wanted) == dict(place)
-
-
-def _make_untested(claim: Claim, found: PublishedStudy) -> Statement:
-    return Statement(
-        about=_write_claim(claim, found),
-        text="This run compares no such two.",
-        badge=Badge("not asked", "unknown"),
-    )
 
 
 def _write_claim(claim: Claim, found: PublishedStudy) -> str:
@@ -238,4 +217,4 @@ def _write_claim(claim: Claim, found: PublishedStudy) -> str:
     return f"{claim.said.removesuffix('.')} (published: {ratio} ×)"
 
 
-plugin = SystemVsOs()
+plugin = BuiltInSection("system-vs-os", "System against OS virtualization", 16, _render)

@@ -1,14 +1,15 @@
 """Transactions of every treatment, and each comparison beside the same one in the published study, as ratios."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from nearmetal import units
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
 from nearmetal.report import against, bounds, figures, words
-from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import LONG, Block, Column, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.studies import published
 from nearmetal.studies.published import Figure, PublishedStudy
 from nearmetal.study.levels import find_placeholders
@@ -23,21 +24,16 @@ _LEAD = (
 )
 
 
-class Transactions:
-    name = "transactions"
-    title = "Transactions"
-    order = 14
-
-    def render(self, report: ReportInput) -> Section | None:
-        counts = published.find_published(report.manifest.study.name)
-        cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
-        if counts is None or not cells or _TABLES[False] not in {table.name for table in counts.tables}:
-            return None
-        blocks: list[Block] = [_make_measured(cells, report)]
-        contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
-        if contrasts:
-            blocks += _compare_published(contrasts, counts, report)
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    counts = published.find_published(report.manifest.study.name)
+    cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
+    if counts is None or not cells or _TABLES[False] not in {table.name for table in counts.tables}:
+        return None
+    blocks: list[Block] = [_make_measured(cells, report)]
+    contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
+    if contrasts:
+        blocks += _compare_published(contrasts, counts, report)
+    return _LEAD, blocks
 
 
 def _make_measured(cells: Sequence[Cell], report: ReportInput) -> Table:
@@ -87,26 +83,15 @@ def _make_values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     found = centre.of(cell, alpha)
     low, high = found.interval or (None, None)
     spread = "" if low is None or high is None else f" ({low:,.0f} – {high:,.0f})"
+    deviation = cell.stddev if bounds.has_deviation(cell) else None
     text = f"{found.estimate:,.0f}{spread}"
-    return (
-        text,
-        cell.mean,
-        cell.stddev if bounds.has_deviation(cell) else None,
-        found.estimate,
-        low,
-        high,
-        len(cell.values),
-    )
+    return text, cell.mean, deviation, found.estimate, low, high, len(cell.values)
 
 
 def _count_workers(number: object) -> str:
-    return (
-        "transactions"
-        if number is None
-        else figures.format_count(number, "worker")
-        if isinstance(number, int)
-        else str(number)
-    )
+    if isinstance(number, int):
+        return figures.format_count(number, "worker")
+    return "transactions" if number is None else str(number)
 
 
 def _without_workers(cell: Cell, report: ReportInput) -> Assignment:
@@ -151,9 +136,7 @@ def _find_ratio(contrast: Contrast, counts: PublishedStudy, report: ReportInput)
 
 
 def _compare_published(contrasts: Sequence[Contrast], counts: PublishedStudy, report: ReportInput) -> list[Block]:
-    def find_ratio_here(contrast: Contrast) -> float | None:
-        return _find_ratio(contrast, counts, report)
-
+    ratio = partial(_find_ratio, counts=counts, report=report)
     caption = (
         "A point is the ratio measured here on its interval, a hollow square the published one. The published link "
         "looks full in most rows, which pulls its ratios to 1."
@@ -161,9 +144,9 @@ def _compare_published(contrasts: Sequence[Contrast], counts: PublishedStudy, re
     title = "Ratios of transactions, measured and published"
     told = "Each comparison beside the published one, as ratios of transactions"
     return [
-        *against.make_charts("transactions", title, caption, contrasts, find_ratio_here, report),
-        against.make_table("transactions-published", told, contrasts, find_ratio_here, report),
+        *against.make_charts("transactions", title, caption, contrasts, ratio, report),
+        against.make_table("transactions-published", told, contrasts, ratio, report),
     ]
 
 
-plugin = Transactions()
+plugin = BuiltInSection("transactions", "Transactions", 14, _render)

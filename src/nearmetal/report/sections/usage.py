@@ -1,24 +1,13 @@
 """What machines and their host used while trials measured: courses side by side, and averages in mpstat's columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nearmetal.model import CPU_STATES
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import (
-    LONG,
-    Block,
-    Chart,
-    Column,
-    Notice,
-    Panel,
-    Paragraph,
-    Quantity,
-    Section,
-    Table,
-    Value,
-)
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Paragraph, Table, Value
 from nearmetal.report.charts.shares import draw_shares
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import list_arm, make_columns, make_quantity
 from nearmetal.report.usage import HOST, UsedResources, list_observed, list_problems, read_course
 
 _DRAWN = 12
@@ -32,29 +21,24 @@ _LEAD = (
 )
 
 
-class UsageSection:
-    name = "usage"
-    title = "What was used meanwhile"
-    order = 35
-
-    def render(self, report: ReportInput) -> Section | None:
-        used = list_observed(report)
-        lost = list_problems(report)
-        if not used and not lost:
-            return None
-        blocks: list[Block] = []
-        if lost:
-            text = f"{figures.format_count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
-            blocks.append(Notice(text, "warning"))
-        if used:
-            blocks += [
-                *_chart_courses(used, report),
-                _make_cpu_table(used, report),
-                _make_disk_table(used, report),
-                _make_machine_table(used, report),
-            ]
-            blocks += [_each_cpu(used, report), Paragraph(_describe_cost(used))]
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    used = list_observed(report)
+    lost = list_problems(report)
+    if not used and not lost:
+        return None
+    blocks: list[Block] = []
+    if lost:
+        text = f"{figures.format_count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
+        blocks.append(Notice(text, "warning"))
+    if used:
+        blocks += [
+            *_chart_courses(used, report),
+            _make_cpu_table(used, report),
+            _make_disk_table(used, report),
+            _make_machine_table(used, report),
+        ]
+        blocks += [_each_cpu(used, report), Paragraph(_describe_cost(used))]
+    return _LEAD, blocks
 
 
 def _chart_courses(used: Sequence[UsedResources], report: ReportInput) -> Iterator[Chart]:
@@ -80,48 +64,38 @@ def _chart_courses(used: Sequence[UsedResources], report: ReportInput) -> Iterat
         yield Chart("usage", caption, description, tuple(panels))
 
 
-def _name_used(one: UsedResources, report: ReportInput) -> tuple[Value, Value]:
-    return words.name_workload(one.workload), report.labels.name_treatment(one.treatment)
+_PLACE = make_columns("workload", "treatment", "where")
+_STATES = make_columns(*(f"%{state}" for state in CPU_STATES), numeric=True)
 
 
-_PLACE = (Column("workload"), Column("treatment"), Column("where"))
-
-
-def _list_states(told: dict[str, float], cpu: str) -> tuple[Value, ...]:
+def _list_states(told: Mapping[str, float], cpu: str) -> tuple[Value, ...]:
     return tuple(told.get(f"cpu.{cpu}.{state}", 0.0) for state in CPU_STATES)
 
 
 def _make_cpu_table(used: Sequence[UsedResources], report: ReportInput) -> Table:
-    columns = (*_PLACE, *(Column(f"%{state}", numeric=True) for state in CPU_STATES))
     rows = [
-        (*_name_used(one, report), where, *_list_states(dict(told), "all"))
+        (*list_arm(one.workload, one.treatment, report), where, *_list_states(told, "all"))
         for one in used
         for where, told in (("inside", one.inside), ("its host", one.host), ("clients", one.clients))
         if told
     ]
     caption = "All CPUs, in percent of their time: averages over the measuring and all trials, in mpstat's columns"
-    return Table("usage-cpu", caption, columns, tuple(rows), folded=len(rows) > LONG)
+    return Table("usage-cpu", caption, (*_PLACE, *_STATES), tuple(rows), folded=len(rows) > LONG)
 
 
 def _each_cpu(used: Sequence[UsedResources], report: ReportInput) -> Table:
-    columns = (*_PLACE, Column("CPU", numeric=True), *(Column(f"%{state}", numeric=True) for state in CPU_STATES))
+    columns = (*_PLACE, Column("CPU", numeric=True), *_STATES)
     rows: list[tuple[Value, ...]] = []
     for one in used:
         for where, told in (("inside", one.inside), ("its host", one.host)):
             cpus = sorted({int(name.split(".")[1]) for name in told if name.startswith("cpu.") and ".all." not in name})
-            rows += [(*_name_used(one, report), where, cpu, *_list_states(dict(told), str(cpu))) for cpu in cpus]
+            arm = list_arm(one.workload, one.treatment, report)
+            rows += [(*arm, where, cpu, *_list_states(told, str(cpu))) for cpu in cpus]
     return Table("usage-each-cpu", "Each CPU by itself", columns, tuple(rows), folded=True)
 
 
 def _make_disk_table(used: Sequence[UsedResources], report: ReportInput) -> Table:
-    columns = (
-        *_PLACE,
-        Column("device"),
-        Column("tps", numeric=True),
-        Column("kB_read/s", numeric=True),
-        Column("kB_wrtn/s", numeric=True),
-        Column("% busy", numeric=True),
-    )
+    of_disks = make_columns("tps", "kB_read/s", "kB_wrtn/s", "% busy", numeric=True)
     rows: list[tuple[Value, ...]] = []
     for one in used:
         for where, told in (("inside", one.inside), ("its host", one.host)):
@@ -130,15 +104,15 @@ def _make_disk_table(used: Sequence[UsedResources], report: ReportInput) -> Tabl
                     told.get(f"disk.{disk}.{figure}", 0.0) for figure in ("tps", "read", "written", "busy")
                 )
                 told_of = (tps, read / _KIBIBYTE, written / _KIBIBYTE, 100 * busy)
-                rows.append((*_name_used(one, report), where, disk, *told_of))
+                rows.append((*list_arm(one.workload, one.treatment, report), where, disk, *told_of))
     caption = "Disks that did something, in iostat's columns (1 kB is 1,024 bytes); a container has the host's disks"
-    return Table("usage-disk", caption, columns, tuple(rows), folded=len(rows) > LONG)
+    return Table("usage-disk", caption, (*_PLACE, Column("device"), *of_disks), tuple(rows), folded=len(rows) > LONG)
 
 
 def _make_machine_table(used: Sequence[UsedResources], report: ReportInput) -> Table:
     names = ("CPU %", "memory", "limit", "mem %", "net in", "net out", "block in", "block out", "PIDs")
     columns = (Column("workload"), Column("treatment"), *(Column(name, numeric=True) for name in names))
-    rows = tuple((*_name_used(one, report), *_make_machine_row(one)) for one in used)
+    rows = tuple((*list_arm(one.workload, one.treatment, report), *_make_machine_row(one)) for one in used)
     caption = (
         "Each machine as its host sees it, in the columns of docker stats: CPU in percent of one CPU, memory without "
         "page cache that can be dropped (a guest's own memory counts as its machine's), traffic of the data NIC"
@@ -156,18 +130,14 @@ def _make_machine_row(one: UsedResources) -> Iterator[Value]:
     }
     limit = group.get("memory_limit")
     yield group.get("cpu")
-    yield _make_quantity(group.get("memory"), "B")
-    yield _make_quantity(limit, "B")
+    yield make_quantity(group.get("memory"), "B")
+    yield make_quantity(limit, "B")
     yield 100 * group["memory"] / limit if limit and "memory" in group else None
-    yield _make_quantity(one.inside.get("nic.data.received"), "B/s")
-    yield _make_quantity(one.inside.get("nic.data.sent"), "B/s")
-    yield _make_quantity(group.get("read"), "B/s")
-    yield _make_quantity(group.get("written"), "B/s")
+    yield make_quantity(one.inside.get("nic.data.received"), "B/s")
+    yield make_quantity(one.inside.get("nic.data.sent"), "B/s")
+    yield make_quantity(group.get("read"), "B/s")
+    yield make_quantity(group.get("written"), "B/s")
     yield group.get("processes")
-
-
-def _make_quantity(value: float | None, unit: str) -> Quantity | None:
-    return None if value is None else Quantity(value, unit)
 
 
 def _describe_cost(used: Sequence[UsedResources]) -> str:
@@ -181,4 +151,4 @@ def _describe_cost(used: Sequence[UsedResources]) -> str:
     )
 
 
-plugin = UsageSection()
+plugin = BuiltInSection("usage", "What was used meanwhile", 35, _render)

@@ -11,49 +11,45 @@ from nearmetal.analysis.results import Cell
 from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
 
 _NAMED = 6
 """With more treatments or comparisons than this, a warning names those that have it most."""
 
 
-class Validity:
-    name = "validity"
-    title = "Can it be trusted?"
-    order = 60
-
-    def render(self, report: ReportInput) -> Section:
-        counts = report.analysis.trials
-        bad = [record for record in report.records if record.status is not TrialStatus.OK]
-        total = counts.ok + counts.invalid + counts.failed + counts.lost
-        lead = f"{counts.ok:,} of {figures.format_count(total, 'trial')} ended well"
-        lead += (
-            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
-            if bad
-            else ", none was invalid, failed or lost."
-        )
-        blocks: list[Block] = [
-            Notice(words.strip_controls(warning.text), "warning") for warning in words.list_later(report.analysis)
-        ]
-        if bad:
-            blocks.append(_make_troubles(bad, report))
-        warned = _make_warnings(report)
-        if warned.rows:
-            blocks.append(warned)
-        panels = (*_over_blocks(report), *_over_positions(report))
-        if panels:
-            blocks.append(
-                Chart(
-                    "drift",
-                    f"Each treatment's primary response against its own median{_but_of_bounds(report)}. "
-                    "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block "
-                    "is what random order guards against.",
-                    "Primary responses relative to their medians, over blocks and over positions within a block.",
-                    panels,
-                )
+def _render(report: ReportInput) -> Contents:
+    counts = report.analysis.trials
+    bad = [record for record in report.records if record.status is not TrialStatus.OK]
+    total = counts.ok + counts.invalid + counts.failed + counts.lost
+    lead = f"{counts.ok:,} of {figures.format_count(total, 'trial')} ended well"
+    lead += (
+        f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
+        if bad
+        else ", none was invalid, failed or lost."
+    )
+    blocks: list[Block] = [
+        Notice(words.strip_controls(warning.text), "warning") for warning in words.list_later(report.analysis)
+    ]
+    if bad:
+        blocks.append(_make_troubles(bad, report))
+    warned = _make_warnings(report)
+    if warned.rows:
+        blocks.append(warned)
+    panels = (*_over_blocks(report), *_over_positions(report))
+    if panels:
+        blocks.append(
+            Chart(
+                "drift",
+                f"Each treatment's primary response against its own median{_but_of_bounds(report)}. "
+                "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block "
+                "is what random order guards against.",
+                "Primary responses relative to their medians, over blocks and over positions within a block.",
+                panels,
             )
-        return Section(self.name, self.title, lead, tuple(blocks))
+        )
+    return lead, blocks
 
 
 def describe_use(bad: Sequence[TrialRecord]) -> str:
@@ -62,9 +58,8 @@ def describe_use(bad: Sequence[TrialRecord]) -> str:
     text = ""
     if own:
         text += (
-            f" {figures.format_count(own, 'trial')} failed by the treatment's own fault: that is the outcome, "
-            "ranked below "
-            "every value, and no reason to repeat the block."
+            f" {figures.format_count(own, 'trial')} failed by the treatment's own fault: that is the outcome, ranked "
+            "below every value, and no reason to repeat the block."
         )
     if own < len(bad):
         text += f" {'The others' if own else 'Those'} are kept and never counted; their blocks were repeated whole."
@@ -73,9 +68,7 @@ def describe_use(bad: Sequence[TrialRecord]) -> str:
 
 def _make_troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
     columns = (
-        Column("status"),
-        Column("treatment"),
-        Column("workload"),
+        *make_columns("status", "treatment", "workload"),
         # The journal counts from 0; people, and what a run says while it goes on, from 1.
         Column("block", numeric=True, where="page"),
         Column("block", numeric=True, where="data"),
@@ -123,11 +116,9 @@ def _make_warnings(report: ReportInput) -> Table:
     columns = (
         Column("warning"),
         Column("how many", where="page"),
-        Column("times", numeric=True, where="data"),
-        Column("of", numeric=True, where="data"),
+        *make_columns("times", "of", numeric=True, where="data"),
         Column("what of", where="data"),
-        Column("where"),
-        Column("what was seen"),
+        *make_columns("where", "what was seen"),
     )
     return Table(
         "warnings", "Warnings: the values count, read them with care", columns, tuple(rows), folded=len(rows) > 20
@@ -165,8 +156,7 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
                 report.labels.name_treatment(cell.treatment),
                 report.colour(cell.treatment),
                 tuple(
-                    (block + 1, _measure_relative(value, cell))
-                    for block, value in zip(cell.blocks, cell.values, strict=True)
+                    (block + 1, value / cell.median - 1) for block, value in zip(cell.blocks, cell.values, strict=True)
                 ),
             )
             for cell in cells
@@ -220,8 +210,4 @@ def _has_scale(cell: Cell) -> bool:
     return bool(cell.values) and cell.median != 0 and math.isfinite(cell.median) and not any(cell.censored)
 
 
-def _measure_relative(value: float, cell: Cell) -> float:
-    return value / cell.median - 1
-
-
-plugin = Validity()
+plugin = BuiltInSection("validity", "Can it be trusted?", 60, _render)

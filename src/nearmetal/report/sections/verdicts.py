@@ -1,6 +1,7 @@
 """The answer: what differs, by how much, how surely. The first thing a reader sees."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from nearmetal.analysis.alike import grouped, of_all, wording
@@ -8,21 +9,9 @@ from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Warned
 from nearmetal.report import charts, figures, words
 from nearmetal.report.answer import Answer, answer_contrasts
-from nearmetal.report.blocks import (
-    Block,
-    Chart,
-    Column,
-    Notice,
-    Panel,
-    Quantity,
-    Section,
-    Statement,
-    Statements,
-    Table,
-    Value,
-)
-from nearmetal.report.contrast_rows import COMPARED, list_compared, make_end
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Statement, Statements, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_end, make_quantity
 
 _BEFORE_THE_LAST = (
     "Where a look before the last found a difference, its estimate tends to lie too far from no effect: what looks "
@@ -52,41 +41,34 @@ _IN_SENTENCES = 24
 """More contrasts than this are told by the chart and the table alone."""
 
 
-class Verdicts:
-    name = "verdicts"
-    title = "The answer"
-    order = 10
-
-    def render(self, report: ReportInput) -> Section:
-        primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
-        of_run = words.list_first(report.analysis)
-        blocks: list[Block] = [
-            Notice(words.strip_controls(one.text), "warning") for one in of_run if one.code in _BEFORE
-        ]
-        if not primary:
-            text = "Nothing was compared: the study has no treatment beside its reference."
-            return Section(self.name, self.title, text, tuple(blocks))
-        if report.analysis.trials.ok == 0:
-            blocks.append(
-                Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
-            )
-        common = of_all([words.list_warned(contrast, report.analysis) for contrast in primary])
-        said = {one.wording for one in common}
-        answers = answer_contrasts(primary, report.manifest.plan, report.labels)
-        sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
-        of_every = [
-            *_list_notices(report),
-            *(Notice(f"Of every comparison: {words.strip_controls(one.text)}.") for one in common),
-        ]
-        if any(_is_early(contrast, report) for contrast in primary):
-            of_every.append(Notice(_BEFORE_THE_LAST))
-        pictures = [chart for chart in (_make_chart(primary, report),) if chart.panels]
-        if len(primary) <= _AT_A_GLANCE:
-            blocks += [sentences, *of_every, *pictures]
-        else:
-            blocks += [*of_every, *pictures, *([sentences] if len(primary) <= _IN_SENTENCES else [])]
-        blocks.append(contrast_table("verdicts", "Every primary contrast in figures", primary, report, folded=True))
-        return Section(self.name, self.title, _write_lead(primary), tuple(blocks))
+def tell_verdicts(report: ReportInput) -> Contents:
+    primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
+    of_run = words.list_first(report.analysis)
+    blocks: list[Block] = [Notice(words.strip_controls(one.text), "warning") for one in of_run if one.code in _BEFORE]
+    if not primary:
+        text = "Nothing was compared: the study has no treatment beside its reference."
+        return text, blocks
+    if report.analysis.trials.ok == 0:
+        blocks.append(
+            Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
+        )
+    common = of_all([words.list_warned(contrast, report.analysis) for contrast in primary])
+    said = {one.wording for one in common}
+    answers = answer_contrasts(primary, report.manifest.plan, report.labels)
+    sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
+    of_every = [
+        *_list_notices(report),
+        *(Notice(f"Of every comparison: {words.strip_controls(one.text)}.") for one in common),
+    ]
+    if any(_is_early(contrast, report) for contrast in primary):
+        of_every.append(Notice(_BEFORE_THE_LAST))
+    pictures = [chart for chart in (_make_chart(primary, report),) if chart.panels]
+    if len(primary) <= _AT_A_GLANCE:
+        blocks += [sentences, *of_every, *pictures]
+    else:
+        blocks += [*of_every, *pictures, *([sentences] if len(primary) <= _IN_SENTENCES else [])]
+    blocks.append(contrast_table("verdicts", "Every primary contrast in figures", primary, report, folded=True))
+    return _write_lead(primary), blocks
 
 
 def _list_notices(report: ReportInput) -> list[Notice]:
@@ -109,20 +91,19 @@ def _by_workload(contrasts: Iterable[Contrast]) -> list[Contrast]:
     return sorted(listed, key=lambda contrast: order.index(contrast.workload))
 
 
+_IN_LEAD = {
+    Verdict.DIFFERENT: "different",
+    Verdict.EQUIVALENT: "equivalent within the margin",
+    Verdict.NOT_WORSE: "not worse by more than the margin",
+    Verdict.UNDECIDED: "undecided",
+    Verdict.WITHDRAWN: "withdrawn",
+}
+
+
 def _write_lead(primary: Sequence[Contrast]) -> str:
     """How many there are of each verdict, if they are more than one reads; and what the figures are."""
-    of = {verdict: sum(contrast.verdict is verdict for contrast in primary) for verdict in Verdict}
-    said = [
-        text
-        for verdict, text in (
-            (Verdict.DIFFERENT, f"{of[Verdict.DIFFERENT]} different"),
-            (Verdict.EQUIVALENT, f"{of[Verdict.EQUIVALENT]} equivalent within the margin"),
-            (Verdict.NOT_WORSE, f"{of[Verdict.NOT_WORSE]} not worse by more than the margin"),
-            (Verdict.UNDECIDED, f"{of[Verdict.UNDECIDED]} undecided"),
-            (Verdict.WITHDRAWN, f"{of[Verdict.WITHDRAWN]} withdrawn"),
-        )
-        if of[verdict]
-    ]
+    of = Counter(contrast.verdict for contrast in primary)
+    said = [f"{of[verdict]} {text}" for verdict, text in _IN_LEAD.items() if of[verdict]]
     counted = f"{figures.format_count(len(primary), 'comparison')} fixed beforehand: {figures.join_listing(said)}. "
     how = f"Values are medians over {_span_blocks(primary)}"
     levels = sorted({figures.format_percent(1 - one.level) for one in primary if one.interval is not None})
@@ -145,23 +126,16 @@ def _make_statement(one: Answer, said: Container[str], report: ReportInput) -> S
 
     What has a wording that is `said` of all of them is not repeated.
     """
-    (text, badge), *also = (
-        (words.strip_controls(each.text), words.badge_verdict(each.contrast)) for each in one.sentences
-    )
+    (text, badge), *also = ((words.strip_controls(each.text), words.badge_verdict(each.contrast)) for each in one)
     return Statement("", text, badge, "; ".join(_list_details(one, said, report)), tuple(also))
 
 
 def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Iterable[str]:
-    contrasts = [each.contrast for each in one.sentences]
+    contrasts = [each.contrast for each in one]
     for contrast in contrasts:
         yield from words.list_failures(contrast, report.labels)
     warned = (
-        (
-            place,
-            warning
-            if warning.code != "confounded"
-            else warning.model_copy(update={"text": _normalise_warning(warning)}),
-        )
+        (place, _normalise_warning(warning))
         for place, contrast in enumerate(contrasts)
         for warning in words.list_warned(contrast, report.analysis)
         if wording(warning.text) not in said
@@ -172,9 +146,12 @@ def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Ite
         yield f"{of_some}{words.strip_controls(group.text)}"
 
 
-def _normalise_warning(warning: Warned) -> str:
+def _normalise_warning(warning: Warned) -> Warned:
     """The same words whichever response it is that moves."""
-    return f"both sides also differ in what is known to move it: {warning.text.partition(': ')[2]}"
+    if warning.code != "confounded":
+        return warning
+    text = f"both sides also differ in what is known to move it: {warning.text.partition(': ')[2]}"
+    return warning.model_copy(update={"text": text})
 
 
 def _name_contrast(contrast: Contrast, others: Sequence[Contrast], report: ReportInput) -> str:
@@ -304,11 +281,7 @@ def _make_panel(
     has_dots: bool = False,
 ) -> Panel:
     groups = _group_contrasts(contrasts, report, divisor, has_dots)
-    return Panel(
-        name,
-        charts.draw_forest(title, groups, axis, charts.WIDE),
-        charts.draw_forest(title, groups, axis, charts.NARROW),
-    )
+    return Panel(name, *(charts.draw_forest(title, groups, axis, width) for width in (charts.WIDE, charts.NARROW)))
 
 
 def _group_contrasts(
@@ -397,22 +370,14 @@ def contrast_table(
         Column("estimate", where="page"),
         Column("margin", numeric=True, where="page"),
         Column("scale", where="data"),
-        Column("ratio", numeric=True, where="data"),
-        Column("difference", numeric=True, where="data"),
+        *make_columns("ratio", "difference", numeric=True, where="data"),
         Column("unit", where="data"),
-        Column("low", numeric=True, where="data"),
-        Column("high", numeric=True, where="data"),
-        Column("margin_low", numeric=True, where="data"),
-        Column("margin_high", numeric=True, where="data"),
-        Column("level", numeric=True, where="data"),
+        *make_columns("low", "high", "margin_low", "margin_high", "level", numeric=True, where="data"),
         Column("p", numeric=True, where="data" if is_looked_at else "both"),
         Column("blocks", numeric=True),
         Column("verdict"),
         Column("reason", where="data"),
-        Column("look", numeric=True, where="data"),
-        Column("look_level", numeric=True, where="data"),
-        Column("naive_low", numeric=True, where="data"),
-        Column("naive_high", numeric=True, where="data"),
+        *make_columns("look", "look_level", "naive_low", "naive_high", numeric=True, where="data"),
         *(Column(name, numeric=True, where="data") for name in (_OF_LOOKS if is_looked_at else ())),
         *([Column("failed")] if has_failures else []),
         *([Column("besides", where="page")] if has_more else []),
@@ -433,9 +398,8 @@ def _list_besides(contrast: Contrast, report: ReportInput) -> list[str]:
 
 
 def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
-    low, high = contrast.interval or (None, None)
-    margin_low, margin_high = contrast.equivalence or (None, None)
-    naive_low, naive_high = contrast.naive or (None, None)
+    _, low, high = list_ends(None, contrast.interval)
+    _, naive_low, naive_high = list_ends(None, contrast.naive)
     return (
         *list_compared(contrast, report),
         words.format_estimate(contrast),
@@ -444,19 +408,18 @@ def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_lo
         make_end(contrast.ratio),
         make_end(contrast.difference),
         contrast.unit,
-        make_end(low),
-        make_end(high),
-        margin_low,
-        margin_high,
+        low,
+        high,
+        *(contrast.equivalence or (None, None)),
         contrast.level,
-        None if contrast.p is None else Quantity(contrast.p, "p"),
+        make_quantity(contrast.p, "p"),
         contrast.blocks,
         words.badge_verdict(contrast),
         contrast.reason,
         contrast.look,
         contrast.look_level,
-        make_end(naive_low),
-        make_end(naive_high),
+        naive_low,
+        naive_high,
         *(_say_looks(contrast) if is_looked_at else ()),
         *([words.failure_counts(contrast)] if has_failures else []),
     )
@@ -467,10 +430,8 @@ _OF_LOOKS = ("adjusted", "last_look_blocks", "last_look_estimate", "last_look_lo
 
 def _say_looks(contrast: Contrast) -> tuple[Value, ...]:
     last = contrast.last_look
-    if last is None:
-        return (make_end(contrast.adjusted), None, None, None, None)
-    low, high = last.interval or (None, None)
-    return (make_end(contrast.adjusted), last.blocks, make_end(last.estimate), make_end(low), make_end(high))
+    of_last = (None,) * 4 if last is None else (last.blocks, *list_ends(last.estimate, last.interval))
+    return (make_end(contrast.adjusted), *of_last)
 
 
-plugin = Verdicts()
+plugin = BuiltInSection("verdicts", "The answer", 10, tell_verdicts)

@@ -1,17 +1,17 @@
 """The ledger of what watching cost: the CPU time of those who watch, and what changes for those who are watched."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import answered
 from nearmetal.model import CAPTURE_KEYS, OF_THE_BOOT, Assignment, Setting, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import TRACE
-from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Section, Table, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Table, Value
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import list_arm, make_columns
 
 _LEAD = (
     "The CPU time that tcpdump and the samplers took, of the host or, in a machine, of that machine; and what changes "
@@ -44,39 +44,27 @@ class _TrialWatcher:
     """Before the trial was over."""
 
 
-class Watching:
-    name = "watching"
-    title = "What watching cost"
-    order = 38
-
-    def render(self, report: ReportInput) -> Section | None:
-        rows = tuple(_make_rows(report))
-        # What a boot has was there before anybody watched.
-        measured = [one for one in report.analysis.contrasts if one.response not in OF_THE_BOOT]
-        compared = [(one, aims) for one in measured if (aims := _of_observers(one, report))]
-        if not rows and not compared:
-            return None
-        blocks: list[Block] = []
-        if rows:
-            blocks += [_make_ledger(rows), *_show_ended(report)]
-        if compared:
-            blocks.append(_make_compared([one for one, _ in compared], report))
-        if all(aim.key in CAPTURE_KEYS for _, aims in compared for aim in aims):
-            blocks.append(Paragraph(_NO_FACTOR))
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    rows = tuple(_make_rows(report))
+    # What a boot has was there before anybody watched.
+    measured = [one for one in report.analysis.contrasts if one.response not in OF_THE_BOOT]
+    compared = [(one, aims) for one in measured if (aims := _of_observers(one, report))]
+    if not rows and not compared:
+        return None
+    blocks: list[Block] = []
+    if rows:
+        blocks += [_make_ledger(rows), *_show_ended(report)]
+    if compared:
+        blocks.append(_make_compared([one for one, _ in compared], report))
+    if all(aim.key in CAPTURE_KEYS for _, aims in compared for aim in aims):
+        blocks.append(Paragraph(_NO_FACTOR))
+    return _LEAD, blocks
 
 
 def _make_ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
     columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("who watched"),
-        Column("where"),
-        Column("trials", numeric=True),
-        Column("CPU time", numeric=True),
-        Column("each request", numeric=True),
-        Column("packets", numeric=True),
-        Column("dropped", numeric=True),
+        *make_columns("workload", "treatment", "who watched", "where"),
+        *make_columns("trials", "CPU time", "each request", "packets", "dropped", numeric=True),
     )
     caption = "Who watched: CPU time of a trial and of each of its requests, medians over trials; packets of all trials"
     return Table("watching", caption, columns, rows, folded=len(rows) > LONG)
@@ -91,8 +79,7 @@ def _make_rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
                 known = [(one.cpu, record) for one, record in those if one.cpu is not None]
                 each = [cpu / count for cpu, record in known if (count := _count_requests(record))]
                 yield (
-                    words.name_workload(workload.name),
-                    report.labels.name_treatment(treatment),
+                    *list_arm(workload.name, treatment, report),
                     words.strip_controls(observer),
                     words.strip_controls(place),
                     len(those),
@@ -120,7 +107,7 @@ def _list_watched(record: TrialRecord) -> Iterator[_TrialWatcher]:
             packets, dropped = told.get("captured"), told.get("dropped_by_kernel")
             yield _TrialWatcher("capture", place, told.get("cpu"), packets, dropped, ended)
     for place, told in record.observers.get("usage", {}).items():
-        if _tells_cost(told):
+        if "cost" in told and told.get("seconds"):
             yield _TrialWatcher("usage", place, told["cost"] * told["seconds"])
 
 
@@ -152,10 +139,6 @@ def _describe_after(captures: Sequence[_TrialWatcher]) -> str:
     return f"{text}, after {least:,}{'' if least == most else f' to {most:,}'} packets"
 
 
-def _tells_cost(told: Mapping[str, Any]) -> bool:
-    return "cost" in told and bool(told.get("seconds"))
-
-
 def _count_requests(record: TrialRecord) -> float:
     """All that were answered, or, where the record does not tell, those that count."""
     response = record.responses.get("transactions")
@@ -169,11 +152,8 @@ def _sum_counts(counts: Sequence[int | None]) -> int | None:
 
 def _of_observers(contrast: Contrast, report: ReportInput) -> list[Setting]:
     """What of [observe] a contrast's sides differ in; none where they differ in anything else."""
-    differing = [
-        name
-        for name in {**contrast.treatment, **contrast.reference}
-        if contrast.treatment.get(name) != contrast.reference.get(name)
-    ]
+    mine, theirs = contrast.treatment, contrast.reference
+    differing = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
     aims = [_find_aim(name, report) for name in differing if name != "environment"]
     return aims if len(aims) == len(differing) and all(aim.target == "observer" for aim in aims) else []
 
@@ -200,11 +180,7 @@ def _make_compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
         for one in compared
     )
     columns = (
-        Column("workload"),
-        Column("comparison"),
-        Column("response"),
-        Column("kind"),
-        Column("change"),
+        *make_columns("workload", "comparison", "response", "kind", "change"),
         Column("blocks", numeric=True),
         Column("verdict"),
     )
@@ -213,4 +189,4 @@ def _make_compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
     return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > LONG)
 
 
-plugin = Watching()
+plugin = BuiltInSection("watching", "What watching cost", 38, _render)

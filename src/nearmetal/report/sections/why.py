@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from nearmetal.analysis.attribution import TraitContrast
-from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import OF_CPUS
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
@@ -14,14 +13,21 @@ from nearmetal.report.blocks import (
     Notice,
     Paragraph,
     Quantity,
-    Section,
     Statement,
     Statements,
     Table,
     Value,
 )
-from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_captures import not_whole
+from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
+from nearmetal.report.why_besides import (
+    describe_clocks,
+    foreign_time,
+    list_unobserved,
+    not_whole,
+    untold_exits,
+    untold_steal,
+)
 from nearmetal.report.why_figures import badge_difference, by_chance, count_by_chance, list_values, show_difference
 from nearmetal.report.why_found import (
     Explanation,
@@ -33,7 +39,6 @@ from nearmetal.report.why_found import (
     more_different,
 )
 from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
-from nearmetal.report.why_machines import describe_clocks, foreign_time, list_unobserved, untold_exits, untold_steal
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -46,30 +51,25 @@ _LEAD = (
 )
 
 
-class Why:
-    name = "why"
-    title = "Why?"
-    order = 12
-
-    def render(self, report: ReportInput) -> Section | None:
-        primary = list_asked(report)
-        if not is_observed(report):
-            primary = [contrast for contrast in primary if is_implausible(contrast, report)]
-        if not primary:
-            return None
-        explained = [explain_contrast(one, report) for one in primary]
-        boxes = [make_box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
-        explained = [one for one in explained if one.observed]
-        if not explained and not boxes:
-            return None
-        head = _choose_head(explained, report)
-        blocks: list[Block] = [*_make_summary(head, report), *boxes]
-        if explained:
-            rest = [one for one in explained if one not in head]
-            blocks += [Statements(tuple(_make_statement(one, report) for one in rest))] if rest else []
-            blocks += [_describe_method(report), *_make_tables(explained, report), _make_data(explained, report)]
-            blocks += [Notice(text) for text in _list_besides(explained, report)]
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+def _render(report: ReportInput) -> Contents | None:
+    primary = list_asked(report)
+    if not is_observed(report):
+        primary = [contrast for contrast in primary if is_implausible(contrast, report)]
+    if not primary:
+        return None
+    explained = [explain_contrast(one, report) for one in primary]
+    boxes = [make_box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
+    explained = [one for one in explained if one.observed]
+    if not explained and not boxes:
+        return None
+    head = _choose_head(explained, report)
+    blocks: list[Block] = [*_make_summary(head, report), *boxes]
+    if explained:
+        rest = [one for one in explained if one not in head]
+        blocks += [Statements(tuple(_make_statement(one, report) for one in rest))] if rest else []
+        blocks += [_describe_method(report), *_make_tables(explained, report), _make_data(explained, report)]
+        blocks += [Notice(text) for text in _list_besides(explained, report)]
+    return _LEAD, blocks
 
 
 def _choose_head(explained: Sequence[Explanation], report: ReportInput) -> list[Explanation]:
@@ -106,8 +106,12 @@ def _make_statement(one: Explanation, report: ReportInput) -> Statement:
         text = (
             f"{blocks}: too few to tell whether anything that was observed differs between {treatment} and {reference}"
         )
-    about = f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}"
-    return Statement(about, text, words.badge_verdict(one.contrast), _write_detail(one.found, report))
+    return Statement(
+        ", ".join(_name_contrast(one, report)),
+        text,
+        words.badge_verdict(one.contrast),
+        _write_detail(one.found, report),
+    )
 
 
 def _write_detail(found: Sequence[TraitContrast], report: ReportInput) -> str:
@@ -126,9 +130,8 @@ def _write_detail(found: Sequence[TraitContrast], report: ReportInput) -> str:
 def _describe_method(report: ReportInput) -> Paragraph:
     alpha = report.manifest.study.design.alpha
     return Paragraph(
-        f"In the tables each figure is compared block by block, with {figures.format_percent(1 - alpha)} "
-        "intervals by the "
-        f"statistic of the verdicts, not corrected for how many they are: {by_chance(alpha)}, so that a long table "
+        f"In the tables each figure is compared block by block, with {figures.format_percent(1 - alpha)} intervals by "
+        f"the statistic of the verdicts, not corrected for how many they are: {by_chance(alpha)}, so that a long table "
         "often has one. Both sides are medians over blocks; the change is what is typical within a block, and need not "
         "be that between medians. Packets, segments and ACKs hardly differ when they do by less than one in a hundred "
         "requests, or in ten MiB, and bytes by less than one for each, by either end of the interval: such rows stand "
@@ -141,15 +144,14 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
     return [
         Table(
             f"why-{number}",
-            f"{words.name_workload(one.contrast.workload)}, {report.labels.name_versus(one.contrast)}: what goes along",
+            f"{', '.join(_name_contrast(one, report))}: what goes along",
             (
                 Column("what"),
                 *(
                     Column(words.strip_controls(side), numeric=True)
                     for side in report.labels.name_sides(one.contrast)[:2]
                 ),
-                Column("change"),
-                Column("verdict"),
+                *make_columns("change", "verdict"),
             ),
             (
                 *((*_show_compared(found), show_difference(found), badge_difference(found)) for found in one.found),
@@ -162,6 +164,10 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
     ]
 
 
+def _name_contrast(one: Explanation, report: ReportInput) -> tuple[str, str]:
+    return words.name_workload(one.contrast.workload), report.labels.name_versus(one.contrast)
+
+
 def _show_compared(one: TraitContrast) -> tuple[Value, Value, Value]:
     unit = one.trait.unit
     return one.trait.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
@@ -170,26 +176,18 @@ def _show_compared(one: TraitContrast) -> tuple[Value, Value, Value]:
 def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
     """All of them, for programs."""
     columns = (
-        Column("workload"),
-        Column("comparison"),
-        Column("what"),
-        Column("treatment", numeric=True),
-        Column("reference", numeric=True),
-        Column("estimate", numeric=True),
-        Column("low", numeric=True),
-        Column("high", numeric=True),
-        Column("scale"),
-        Column("unit"),
+        *make_columns("workload", "comparison", "what"),
+        *make_columns("treatment", "reference", "estimate", "low", "high", numeric=True),
+        *make_columns("scale", "unit"),
         Column("blocks", numeric=True),
         Column("verdict"),
     )
-    rows = tuple(_make_row(one.contrast, found, report) for one in explained for found in one.found)
+    rows = tuple(
+        (*_name_contrast(one, report), *_show_compared(found), *list_values(found), badge_difference(found))
+        for one in explained
+        for found in one.found
+    )
     return Table("why", "What goes along with each verdict", columns, rows, where="data")
-
-
-def _make_row(contrast: Contrast, one: TraitContrast, report: ReportInput) -> tuple[Value, ...]:
-    named = (words.name_workload(contrast.workload), report.labels.name_versus(contrast))
-    return (*named, *_show_compared(one), *list_values(one), badge_difference(one))
 
 
 def _make_quantity(value: float, unit: str) -> Value:
@@ -219,4 +217,4 @@ def _of_cpus(explained: Sequence[Explanation]) -> list[Assignment]:
     return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]
 
 
-plugin = Why()
+plugin = BuiltInSection("why", "Why?", 12, _render)

@@ -1,11 +1,14 @@
-"""What goes along with a verdict and is no figure: both sides' clocks, whose time CPUs tell, what nobody told. Pure."""
+"""What goes along with a verdict and is no figure: clocks, whose time CPUs tell, captures that are cut. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import has_foreign_time, is_told_of_steal
+from nearmetal.analysis.traits_of_packets import is_whole
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.report import figures
+from nearmetal.report import figures, words
+from nearmetal.report.anatomy import OBSERVER
 from nearmetal.report.reading import ReportInput
 
 _UNTOLD = (
@@ -43,10 +46,9 @@ def foreign_time(sides: Iterable[Assignment], report: ReportInput) -> str:
     if not named:
         return ""
     return (
-        f"With {figures.join_listing(named)} the server runs on its host's kernel: the time of its CPUs is that "
-        "of all that "
-        "ran on them, others' programs and interrupts too, and what interrupts and context switches were the server's "
-        "alone nobody counts. What it alone cost is the CPU time of the host."
+        f"With {figures.join_listing(named)} the server runs on its host's kernel: the time of its CPUs is that of all "
+        "that ran on them, others' programs and interrupts too, and what interrupts and context switches were the "
+        "server's alone nobody counts. What it alone cost is the CPU time of the host."
     )
 
 
@@ -56,9 +58,8 @@ def untold_steal(sides: Iterable[Assignment], report: ReportInput) -> str:
     if not named:
         return ""
     return (
-        f"With {figures.join_listing(named)} the hypervisor does not tell the server's kernel of time that it "
-        "takes from "
-        "it: no emulation does. What was stolen is in no row; the CPU time of the host is what it really got."
+        f"With {figures.join_listing(named)} the hypervisor does not tell the server's kernel of time that it takes "
+        "from it: no emulation does. What was stolen is in no row; the CPU time of the host is what it really got."
     )
 
 
@@ -78,8 +79,7 @@ def list_unobserved(sides: Sequence[Assignment], report: ReportInput) -> list[st
     """What is in no table because the study does not observe it, or not of all sides."""
     missing, partly = [], []
     for observer, (what, key) in _OBSERVED.items():
-        watched, there = (_name_sides(sides, so, report) for so in (_watched_by(observer), lambda _: True))
-        lacking = [name for name in there if name not in watched]
+        lacking = _list_unwatched(observer, sides, report)
         if not any(observer in record.observers for record in report.records):
             missing.append(f"{what} (in [observe]: {key})")
         elif lacking:
@@ -87,5 +87,36 @@ def list_unobserved(sides: Sequence[Assignment], report: ReportInput) -> list[st
     return [*([f"Not observed, and so in no table: {figures.join_listing(missing)}."] if missing else []), *partly]
 
 
-def _watched_by(observer: str) -> Callable[[TrialRecord], bool]:
-    return lambda record: observer in record.observers
+def _list_unwatched(observer: str, sides: Sequence[Assignment], report: ReportInput) -> list[str]:
+    watched = _name_sides(sides, lambda record: observer in record.observers, report)
+    return [name for name in _name_sides(sides, lambda _: True, report) if name not in watched]
+
+
+def not_whole(contrasts: Sequence[Contrast], report: ReportInput) -> str:
+    """Of which sides some captures are not whole; "" where all are."""
+    sides = [(one.workload, side) for one in contrasts for side in (one.treatment, one.reference)]
+    named = dict.fromkeys(text for workload, side in sides if (text := name_cut(workload, side, report)))
+    if not named:
+        return ""
+    return (
+        f"Captures do not hold all packets of {figures.join_listing(named)}. What is counted in packets is not "
+        "compared of those trials, and times are those of the requests that they hold. “Anatomy of a request” says "
+        "why; with a larger limit of capture in [observe] they hold more."
+    )
+
+
+def is_seen(workload: str, side: Assignment, report: ReportInput) -> bool:
+    """Whether packets were taken of any trial of a side."""
+    return bool(_list_captured(workload, side, report))
+
+
+def name_cut(workload: str, side: Assignment, report: ReportInput) -> str:
+    """ "web with qemu (8 of 8 trials)"; "" where all captures are whole."""
+    captured = _list_captured(workload, side, report)
+    count = sum(not is_whole(one) for one in captured)
+    named = f"{words.name_workload(workload)} with {report.labels.name_treatment(side)}"
+    return f"{named} ({count:,} of {figures.format_count(len(captured), 'trial')})" if count else ""
+
+
+def _list_captured(workload: str, side: Assignment, report: ReportInput) -> list[Mapping[str, Mapping[str, Any]]]:
+    return [one.observers[OBSERVER] for one in report.trials(workload, side) if OBSERVER in one.observers]
