@@ -19,9 +19,14 @@ PACKAGES = (
     *("iproute2", "procps", "util-linux", "ca-certificates", "sudo", "python3", "python3-venv"),
     *("qemu-system-x86", "qemu-utils", "mmdebstrap", "busybox-static", "e2fsprogs", "xz-utils", "zstd", "lz4"),
     *("docker.io", "apparmor", "podman", "libvirt-daemon-system", "libvirt-clients"),
+    *("uidmap", "fuse-overlayfs", "slirp4netns", "dbus-user-session", "grub2-common", "grub-pc-bin", "dnsmasq-base"),
     *("ethtool", "tcpdump", "sysbench", "iperf3"),
 )
 DISK = 12 * 2**30
+_FIRST = 2**20
+"""Bytes before the only partition: GRUB has its place there."""
+_WORDS = "console=ttyS0 net.ifnames=0 mitigations=off"
+"""Of the kernel's command line, however it is booted."""
 MEMORY = "4G"
 PAYLOAD = "/payload"
 """Where the machine finds what it was given; read only."""
@@ -82,7 +87,9 @@ class Ordinary:
         unfinished = self.folder / "disk.unfinished"
         with unfinished.open("wb") as disk:
             disk.truncate(DISK)
-        run("mkfs.ext4", "-q", "-d", str(root), str(unfinished))
+        subprocess.run(["sfdisk", "-q", str(unfinished)], input=b"label: dos\nstart=1MiB, bootable\n", check=True)
+        size = f"{(DISK - _FIRST) // 1024}k"
+        run("mkfs.ext4", "-q", "-F", "-d", str(root), "-E", f"offset={_FIRST}", str(unfinished), size)
         shutil.rmtree(root)
         packed.unlink()
         unfinished.rename(self._disk)
@@ -99,20 +106,24 @@ class Ordinary:
         (root / "etc/hostname").write_text("ordinary\n")
         (root / "etc/hosts").write_text("127.0.0.1 localhost ordinary\n")
         (root / "etc/fstab").write_text(
-            f"/dev/vda / ext4 defaults 0 1\npayload {PAYLOAD} 9p trans=virtio,ro,msize=262144 0 0\n"
+            f"/dev/vda1 / ext4 defaults 0 1\npayload {PAYLOAD} 9p trans=virtio,ro,msize=262144 0 0\n"
         )
         (root / PAYLOAD.strip("/")).mkdir()
         (root / "etc/network/interfaces").write_text(_INTERFACES)
         (root / "etc/modules-load.d/rig.conf").write_text("kvm_amd\nvhost_net\n")
+        (root / "etc/default/grub").write_text(f'GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX="{_WORDS}"\n')
 
-    def boot(self) -> None:
-        """Up to its answer by SSH. StepFailed, with the end of its console, if it does not come up."""
+    def boot(self, by_grub: bool = False) -> None:
+        """Up to its answer by SSH: its kernel is given to it, or its disk's GRUB finds it, once that was installed.
+
+        StepFailed, with the end of its console, if it does not come up.
+        """
         if self.is_running():
             return
+        given = ("-kernel", "vmlinuz", "-initrd", "initrd.img", "-append", f"root=/dev/vda1 rw {_WORDS}")
         argv = [
             *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY),
-            *("-kernel", "vmlinuz", "-initrd", "initrd.img"),
-            *("-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off"),
+            *(() if by_grub else given),
             *("-drive", "file=disk.img,format=raw,if=virtio,cache=unsafe"),
             *("-nic", f"user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
             *("-virtfs", "local,path=payload,mount_tag=payload,security_model=passthrough,readonly=on"),

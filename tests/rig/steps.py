@@ -158,6 +158,27 @@ def isolate_cpu(machine: Ordinary) -> str:
     return f"{way}\n{status}\n{off}\nthe host is as it was"
 
 
+def boot_isolated(machine: Ordinary) -> str:
+    """GRUB is told to keep CPU 1 free and boots the machine so, from its disk; then it is told otherwise."""
+    _must(machine, f"mkdir -p /boot/grub; grub-install /dev/vda && update-grub; {PROGRAM} isolate off", _LONG)
+    on = machine.exec(f"{PROGRAM} isolate on --boot --cpus 1", _LONG)
+    isolated = _boot_by_grub(machine)
+    status = machine.exec(f"{PROGRAM} isolate status", _LONG).text
+    kept = _must(machine, "cat /sys/devices/system/cpu/isolated")
+    off = machine.exec(f"{PROGRAM} isolate off", _LONG).text
+    after = _boot_by_grub(machine)
+    if "isolcpus=" not in isolated or "isolcpus=" in after or kept != "1":
+        raise StepFailed("\n".join((on.text, isolated, kept, status, off, after)))
+    return "\n".join((on.text.strip(), isolated, status.strip(), off.strip(), after))
+
+
+def _boot_by_grub(machine: Ordinary) -> str:
+    """The kernel's command line, once GRUB has booted the machine from its disk."""
+    machine.stop()
+    machine.boot(by_grub=True)
+    return _must(machine, f"mountpoint -q {PAYLOAD} || mount {PAYLOAD}; cat /proc/cmdline")
+
+
 def shape_links(machine: Ordinary) -> str:
     """Links by each shaper of the kernel's, and hosts joined by VXLAN and by GRE."""
     return "\n".join(
@@ -208,6 +229,7 @@ STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "kvm": measure_by_kvm,
     "restored": restore_by_kvm,
     "isolate": isolate_cpu,
+    "grub": boot_isolated,
     "links": shape_links,
     "clean": kill_and_clean,
     "podman": measure_in_podman,
