@@ -151,13 +151,17 @@ class Ordinary:
         """Have it power off, and end it where it does not."""
         if not self.is_running():
             return
-        pid = int(self._process.read_text())
         self.exec("systemctl poweroff", timeout=60)
         for _ in range(60):
             if not self.is_running():
                 return
             time.sleep(2)
-        os.kill(pid, signal.SIGKILL)
+        self.cut_power()
+
+    def cut_power(self) -> None:
+        os.kill(int(self._process.read_text()), signal.SIGKILL)
+        while self.is_running():
+            time.sleep(0.1)
 
     def exec(self, command: str, timeout: float = 600) -> Ended:
         """A command of the shell in it, as root."""
