@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import tarfile
 import time
@@ -87,7 +88,9 @@ class Ordinary:
         unfinished = self.folder / "disk.unfinished"
         with unfinished.open("wb") as disk:
             disk.truncate(DISK)
-        subprocess.run(["sfdisk", "-q", str(unfinished)], input=b"label: dos\nstart=1MiB, bootable\n", check=True)
+            disk.seek(446)
+            # A table of one partition, which is active and of Linux: GRUB reads no ends in cylinders.
+            disk.write(struct.pack("<B3xB3xII48x", 0x80, 0x83, _FIRST // 512, (DISK - _FIRST) // 512) + b"\x55\xaa")
         size = f"{(DISK - _FIRST) // 1024}k"
         run("mkfs.ext4", "-q", "-F", "-d", str(root), "-E", f"offset={_FIRST}", str(unfinished), size)
         shutil.rmtree(root)
