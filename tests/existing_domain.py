@@ -1,5 +1,6 @@
 """A domain as somebody would have it in virt-manager: defined by its XML, our image its disk, an address by DHCP."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from nearmetal.lab.vagrant import box
 from tests.libvirt_network import NETWORK, LibvirtNetwork
 
 _XML = """
-<domain type="qemu">
+<domain type="{kind}">
   <name>{name}</name>
   <memory unit="MiB">768</memory>
   <vcpu>1</vcpu>
@@ -108,6 +109,7 @@ def existing_domain(network: LibvirtNetwork, image: Image, name: str) -> Iterato
     subprocess.run(overlay, check=True)
     (folder / "domain.xml").write_text(
         _XML.format(
+            kind="kvm" if os.environ.get("NEARMETAL_TEST_ACCEL") == "kvm" else "qemu",
             name=name,
             kernel=image.kernel,
             folder=folder,

@@ -139,6 +139,12 @@ def measure_by_libvirt(machine: Ordinary) -> str:
     return f"{_must(machine, 'virsh version --daemon')}\n{said}"
 
 
+def measure_their_domain(machine: Ordinary) -> str:
+    """A domain that is a user's, by KVM, at a libvirtd of the tests' own: measured, and shut down after a kill."""
+    tests = "tests/live/test_existing_domain.py -k 'a_study_starts or killed_in_the_middle'"
+    return _test(machine, tests, "NEARMETAL_TEST_ACCEL=kvm")
+
+
 def isolate_cpu(machine: Ordinary) -> str:
     """CPU 1 is kept free, a program runs there, and everything is as it was.
 
@@ -258,6 +264,7 @@ STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "power": cut_power,
     "podman": measure_in_podman,
     "libvirt": measure_by_libvirt,
+    "domain": measure_their_domain,
     "tcg": measure_by_tcg,
 }
 """The first is what all others rest on."""
