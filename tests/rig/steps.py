@@ -208,7 +208,7 @@ def kill_and_clean(machine: Ordinary) -> str:
     _must(
         machine,
         # A guest is booted before the run's folder is there, too: it shows that KVM works.
-        f"for n in $(seq 300); do [ -e {folder} ] && pgrep -f [q]emu-system >/dev/null && break; sleep 1; done; "
+        f"for n in $(seq 1800); do [ -e {folder} ] && pgrep -f [q]emu-system >/dev/null && break; sleep 1; done; "
         "sleep 3; "
         f"pgrep -f [q]emu-system >/dev/null || {{ cat {folder}.out; exit 1; }}; "
         f"kill -9 $(pgrep -f '[n]earmetal run quickstart'); sleep 2",
