@@ -217,9 +217,11 @@ sizes: .venv/python-test $(PROBE)
 # Arbitrary inputs, a minute for each of what is read: captures, replies and frames by libFuzzer under AddressSanitizer,
 # studies, journals, facts and archives by mutation.
 fuzz: .venv/python-test
-	$(PYTHON) -m tests.fuzz 60
-	@if rustc +nightly -V >/dev/null 2>&1; then probe/fuzz/run 60; \
-	else echo "the probe is not fuzzed: a nightly compiler is missing (rustup toolchain install nightly)"; fi
+	@mkdir -p validation/results
+	set -o pipefail; { $(PYTHON) -m tests.fuzz 60 && \
+	  if rustc +nightly -V >/dev/null 2>&1; then probe/fuzz/run 60; \
+	  else echo "the probe is not fuzzed: a nightly compiler is missing (rustup toolchain install nightly)"; fi; \
+	} | tee validation/results/fuzz.txt
 
 # gVisor's runtime, where the tests look for it. Without Go, or a way to its modules, they are skipped and say so.
 runsc: .venv/python-test

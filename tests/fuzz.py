@@ -167,7 +167,10 @@ def fuzz(name: str, seconds: float, chance: random.Random) -> bool:
                 return False
             slowest = max(slowest, time.monotonic() - began)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{name}: {tried:,} inputs in {seconds:g} s, the slowest {slowest:.3f} s; at most {most:.0f} MiB so far")
+    print(
+        f"{name}: {tried:,} inputs in {seconds:g} s, nothing found; "
+        f"the slowest took {slowest:.3f} s, at most {most:.0f} MiB so far"
+    )
     return True
 
 

@@ -135,6 +135,22 @@ fn what_answers_a_syn_is_believed() {
     assert!(dropped.trace()["client"]["missed_bytes"].as_u64() > Some(0));
 }
 
+/// Each has then heard of the other, so that a segment is believed that acknowledges what the capture missed.
+#[test]
+fn both_ends_may_ask_for_a_connection_at_once() {
+    let mut talk = Talk::begun();
+    (talk.packets[1].flags, talk.packets[1].acknowledgement) = (SYN, 0);
+    talk.ask(GET);
+    talk.lose();
+    talk.answer_in(&reply(5_000), 1448);
+    talk.client_acks();
+    let document = talk.trace();
+    assert_eq!(numbers(&document, ["requests", "unasked"]), [0, 1]);
+    assert_eq!(server(&document), [4, 0, 0, 0, 0, 0]);
+    assert_eq!(document["server"]["missed_bytes"], 0);
+    assert_eq!(document["client"]["missed_bytes"], GET.len());
+}
+
 #[test]
 fn an_end_that_repeats_itself_is_not_captured_twice() {
     for (has_stamps, repeats) in [(true, 4), (true, 2), (false, 4)] {

@@ -205,9 +205,6 @@ impl Connection {
     #[inline(never)]
     fn take_other(&mut self, from: ConnectionEnd, segment: &Segment, gathered: &mut Findings) {
         let duplicates = self.ways.get(from).counts.duplicates;
-        for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-            self.ways.of_end(end).stream.mark_time(segment.time);
-        }
         if self.is_opening && self.is_of_another(from, segment) {
             return self.ways.of_end(from).counts.of_another(segment);
         }

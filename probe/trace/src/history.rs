@@ -37,7 +37,7 @@ pub struct History {
     milestones: [Milestone; 2],
 }
 
-/// What was pushed from here on came at this time or later. Those that go on as expected are pushed without a time.
+/// What was pushed from here on came at this time or later. Those that something else tells from others are pushed without a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Milestone {
     pushed: u8,
@@ -70,7 +70,8 @@ impl History {
         }
     }
 
-    /// It is this time. A mark is made when the last one is half as old as what is asked for, or all that is here is newer.
+    /// The next segment is pushed at this time. A mark is made when the last one is half as old as what is asked for, or all
+    /// that is here is newer.
     pub fn mark_time(&mut self, time: Time, within: Time) {
         let [_, newer] = self.milestones;
         let is_old = time.saturating_sub(newer.time) > within / 2;

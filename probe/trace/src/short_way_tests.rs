@@ -8,7 +8,7 @@ use super::pcap::Behind;
 use super::tcp::Fields;
 use super::usual_packet::{PLAIN, STAMPED, Usual};
 
-use super::wire::{GET, Packet, Pcap, Talk, reply};
+use super::wire::{GET, Packet, Pcap, STEP, Talk, reply};
 
 /// A message of a server's, or of something else.
 fn draw_answer(random: &mut fastrand::Rng) -> Vec<u8> {
@@ -89,7 +89,10 @@ fn disturb_last(talk: &mut Talk, random: &mut fastrand::Rng) {
     };
     let count = talk.packets.len();
     match random.u8(0..60) {
-        0 => talk.packets.push(last),
+        0 => {
+            let time = last.time + random.u64(0..STEP);
+            talk.packets.push(Packet { time, ..last });
+        }
         1 => drop(talk.resend(&last)),
         2 => drop(talk.lose()),
         3 if count > 4 => talk.packets.swap(count - 1, count - 3),
@@ -99,6 +102,8 @@ fn disturb_last(talk: &mut Talk, random: &mut fastrand::Rng) {
             talk.resend(&lost);
         }
         6 => talk.packets[count - 1].flags = random.u8(..),
+        7 => talk.packets[count - 1].sequence ^= 1 << random.u8(0..32),
+        8 => talk.packets[count - 1].acknowledgement ^= 1 << random.u8(0..32),
         _ => {}
     }
 }
@@ -112,6 +117,9 @@ fn draw_talk(random: &mut fastrand::Rng) -> Vec<Packet> {
         side.sequence = side.sequence.wrapping_sub(random.u32(0..2) * 5_010_000);
     }
     talk.handshake();
+    if random.u8(0..6) == 0 {
+        talk.packets[random.usize(0..3)].flags = random.u8(..);
+    }
     let stamps = if talk.has_stamps { 12 } else { 0 };
     let full = usize::from(talk.mss) - stamps;
     let sizes = [full, full, full, 3 * full, 500];
@@ -133,6 +141,12 @@ fn draw_talk(random: &mut fastrand::Rng) -> Vec<Packet> {
     }
     if random.bool() {
         talk.finish();
+    }
+    // As IPv6 has none, or a file's writer had no clock.
+    let (lacks_ids, lacks_times) = (random.u8(0..4) == 0, random.u8(0..8) == 0);
+    for packet in &mut talk.packets {
+        packet.id *= u16::from(!lacks_ids);
+        packet.time *= u64::from(!lacks_times);
     }
     // The capture may begin later.
     let unseen = random.usize(0..8).saturating_sub(4);

@@ -4,7 +4,7 @@ use super::ahead::{Ahead, Overtaker};
 use super::history::{History, PacketSight};
 use super::packet::Time;
 use super::tally::{PlacedSegment, Sight, Tally};
-use super::tcp::Segment;
+use super::tcp::{Fields, Segment};
 
 /// Offsets begin here, so that what was sent before the first segment seen has one too.
 const START: u64 = 1 << 33;
@@ -142,7 +142,7 @@ impl Stream {
         let start = self.offset_of(segment.sequence);
         let end = start.wrapping_add(u64::from(segment.length));
         let placed = self.place_elsewhere(segment, (start, end), began);
-        self.remember_sight(PacketSight::from_fields(segment));
+        self.remember_segment(segment);
         if matches!(placed.sight, Sight::Retransmitted | Sight::Reordered) {
             self.note_lately(segment, start);
         }
@@ -167,7 +167,7 @@ impl Stream {
         let start = self.edge;
         let end = start.wrapping_add(u64::from(segment.length));
         (self.edge, self.top) = (end, end);
-        self.remember_sight(PacketSight::from_fields(segment));
+        self.remember_segment(segment);
         PlacedSegment {
             sight: Sight::New,
             start,
@@ -193,13 +193,17 @@ impl Stream {
         half.min(LATE_NS)
     }
 
-    /// Some packet of the connection came then.
-    pub fn mark_time(&mut self, time: Time) {
-        let soon = self.soon_after();
-        self.history.mark_time(time, soon);
+    /// Keep what tells a segment from others. Only its time tells one that has neither identification nor timestamps.
+    #[inline(always)]
+    pub fn remember_segment(&mut self, segment: &impl Fields) {
+        if segment.packet_id() == 0 && segment.stamp().is_none() {
+            let soon = self.soon_after();
+            self.history.mark_time(segment.time(), soon);
+        }
+        self.remember_sight(PacketSight::from_fields(segment));
     }
 
-    /// Keep of a segment what tells it from others. It is `seen` where it begins by sequence numbers.
+    /// Keep what tells a segment from others without its time. `seen` begins where its sequence number says.
     #[inline(always)]
     pub fn remember_sight(&mut self, seen: PacketSight) {
         let step = seen.id.wrapping_sub(self.last_id);

@@ -102,10 +102,7 @@ impl Connection {
         stride.passed.ends = ends;
         stride.passed.segments += 1;
         stride.passed.time = segment.time();
-        self.ways
-            .of_end(from)
-            .stream
-            .remember_sight(PacketSight::from_fields(segment));
+        self.ways.of_end(from).stream.remember_segment(segment);
         shapes
             .sizes_mut(self.message_kind(from))
             .record_size(length);
@@ -149,7 +146,7 @@ impl Connection {
             }
             expected = expected.wrapping_add(length);
             room -= length;
-            // As long as the first, so that it need not be asked how long.
+            // As long as the first, so that it need not be asked how long. Trains have timestamps, so that no time is wanted.
             stream.remember_sight(PacketSight {
                 length,
                 ..PacketSight::from_fields(&next)

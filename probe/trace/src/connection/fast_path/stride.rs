@@ -293,6 +293,7 @@ impl Connection {
     /// Tell what is expected next.
     pub(in crate::connection) fn look_ahead(&mut self) {
         let is_plain = self.knows_client
+            && !self.is_opening
             && !self.is_closed()
             && (self.handshake.ack.is_some() || self.handshake.synack.is_none());
         for from in [ConnectionEnd::Low, ConnectionEnd::High] {
