@@ -94,7 +94,7 @@ def serving(folder: Path, netns: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def serving_there(far: "FarHost") -> Iterator[None]:
-    """At the usual place of a far host that has the programs of this one, with which its virtlogd ends."""
+    """Run one at the usual place of a far host that has this host's programs. Its virtlogd ends with that host."""
     folder = far.folder / "state/libvirt"
     _write_settings(folder)
     with _listening(folder, far.command("sh", "-c", _START, "start", "/var/lib/nearmetal/libvirt")):
@@ -103,7 +103,7 @@ def serving_there(far: "FarHost") -> Iterator[None]:
 
 @contextmanager
 def _listening(folder: Path, starting: Sequence[str]) -> Iterator[Path]:
-    """Its socket, as long as what a command started runs."""
+    """Start it by a command and yield its socket; end it afterwards."""
     socket = folder / "sockets/libvirt-sock"
     socket.unlink(missing_ok=True)
     with (folder / "log/output").open("wb") as log:

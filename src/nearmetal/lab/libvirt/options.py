@@ -67,7 +67,7 @@ class Options(Frozen):
         return self
 
     def connect(self, site: Site) -> Connection:
-        """To the URI that the study or, for this host, the environment names, else the usual one."""
+        """A connection to the URI that the study names, else on this host LIBVIRT_DEFAULT_URI, else the usual one."""
         variable = os.environ.get("LIBVIRT_DEFAULT_URI") if site.spec is None else None
         return Connection(self.uri or variable or "qemu:///system", site)
 
