@@ -6,7 +6,9 @@ import json
 import os
 import random
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.studies import published
 from nearmetal.study.resolve import resolve_alone
+from tests import libvirt_service
 from tests.waiting import until
 
 from .far_host import FarHost
@@ -253,7 +256,8 @@ def engine_there(pair_with_qemu: Pair, tmp_path: Path) -> Iterator[FarHost]:
     far = pair_with_qemu.far
     parent = f"nearmetal-engine-of-tests-{os.getpid()}"
     daemon = far.command(
-        *("dockerd", "--host", "unix:///run/docker.sock", "--data-root", "/var/lib/nearmetal/docker"),
+        *("env", "--unset=TMPDIR", "dockerd"),  # a folder of this host
+        *("--host", "unix:///run/docker.sock", "--data-root", "/var/lib/nearmetal/docker"),
         *("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
         *("--cgroup-parent", f"/{parent}"),
     )
@@ -282,7 +286,8 @@ async def test_a_container_on_another_host(engine_there: FarHost, pair_with_qemu
     assert docker.status is TrialStatus.OK, docker.reason
     assert (host.site, docker.site) == ("far", "far")
     assert docker.responses.keys() == host.responses.keys()
-    assert docker.readback["trunk"] == host.readback["trunk"]
+    trunks = [{**one.readback["trunk"], "carried": ""} for one in (host, docker)]
+    assert trunks[0] == trunks[1]
     assert docker.responses["cpu_per_event"].value > 0
     assert pair_with_qemu.left() == []
     longer = text.replace('duration = "0.5s"', 'duration = "60s"').replace('["host", "docker"]', '["docker"]')
@@ -295,6 +300,107 @@ async def test_a_container_on_another_host(engine_there: FarHost, pair_with_qemu
     assert status == 0, f"{said}{stderr}"
     assert engine_there.run("docker", "ps", "--all", "--quiet") == ""
     assert pair_with_qemu.left() == []
+
+
+OF_DOMAINS = STUDY.replace('"host"', '"libvirt"').replace("128MiB", "256MiB")
+OF_DOMAINS_THERE = OF_DOMAINS.replace('["local", "far"]', '["far"]').replace('hosts = "local", ', "")
+
+
+@pytest.fixture
+def libvirt_there(pair_with_qemu: Pair) -> Iterator[FarHost]:
+    """The far host with a libvirtd of its own at the usual place."""
+    if lacking := libvirt_service.lacking():
+        pytest.skip(f"libvirt cannot run here: {lacking}: apt-get install libvirt-daemon libvirt-clients")
+    with libvirt_service.serving_there(pair_with_qemu.far):
+        yield pair_with_qemu.far
+
+
+@pytest.fixture
+def libvirt_near(
+    pair_with_qemu: Pair, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """The near host's, where a variable names it: there is none at the usual place."""
+    with libvirt_service.libvirt_service(tmp_path_factory.mktemp("l"), pair_with_qemu.near) as uri:
+        monkeypatch.setenv("LIBVIRT_DEFAULT_URI", uri)
+        yield
+
+
+def without_place(record: TrialRecord) -> Mapping[str, object]:
+    """What is the same wherever and whenever a server was measured."""
+    return {
+        "ended": (record.status, record.reason, record.cause),
+        "server": record.machines[0].model_copy(update={"boot_id": "", "host": ""}),
+        "family": record.observed_family,
+        "readback": {**record.readback, "trunk": "", "cpus": record.readback["cpus"]["server-0"]},
+        "responses": {name: (one.unit, one.better, one.scale) for name, one in record.responses.items()},
+    }
+
+
+@pytest.mark.long
+async def test_a_domain_on_another_host(
+    libvirt_there: FarHost, libvirt_near: None, pair_with_qemu: Pair, tmp_path: Path
+) -> None:
+    """Each by the libvirtd of its own host."""
+    study, run = written(tmp_path, pair_with_qemu, OF_DOMAINS), tmp_path / "run"
+    status, _, stderr = await pair_with_qemu.nearmetal("run", str(study), "-o", str(run), limit=600)
+    assert status == 0, stderr
+    here, there = sorted(found_in(run), key=lambda one: one.trial.treatment["hosts"] == "far")
+    assert there.status is TrialStatus.OK, there.reason
+    assert without_place(there) == without_place(here)
+    assert (here.site, there.site) == ("local", "far")
+    assert (here.readback["trunk"]["by"], there.readback["trunk"]["by"]) == ("none", "vxlan")
+    assert there.responses["cpu_per_event"].value > 0
+    assert domains(libvirt_there) == []
+    assert pair_with_qemu.left() == []
+
+
+@pytest.mark.long
+async def test_killed_it_leaves_no_domain_on_another_host(
+    libvirt_there: FarHost, pair_with_qemu: Pair, tmp_path: Path
+) -> None:
+    text = OF_DOMAINS_THERE.replace('duration = "0.5s"', 'duration = "60s"')
+    study = str(written(tmp_path, pair_with_qemu, text))
+    has_domain = partial(domains, libvirt_there)
+    moments: list[Callable[[], object]] = [has_domain, *(after(has_domain, seconds) for seconds in (1, 4, 12))]
+    for number, moment in enumerate(moments):
+        run = str(tmp_path / f"run-{number}")
+        status, _, stderr = await pair_with_qemu.nearmetal("run", study, "-o", run, kill_when=moment)
+        assert status == -9, stderr
+        status, said, stderr = await pair_with_qemu.nearmetal("clean")
+        assert status == 0, f"{said}{stderr}"
+        assert domains(libvirt_there) == []
+        assert pair_with_qemu.left() == []
+
+
+def domains(host: FarHost) -> list[str]:
+    return host.run("virsh", "--connect", "qemu:///system", "--quiet", "list", "--all", "--name").split()
+
+
+def after(sign: Callable[[], object], seconds: float) -> Callable[[], object]:
+    """Whether a sign was seen, so long ago."""
+    seen: list[float] = []
+
+    def is_over() -> bool:
+        if not seen and sign():
+            seen.append(time.monotonic())
+        return bool(seen) and time.monotonic() > seen[0] + seconds
+
+    return is_over
+
+
+async def test_a_host_without_a_libvirtd_is_told_before_the_run(pair_with_qemu: Pair, tmp_path: Path) -> None:
+    """Whatever a variable says of this host."""
+    run = tmp_path / "run"
+    study = str(written(tmp_path, pair_with_qemu, OF_DOMAINS_THERE))
+    status, _, stderr = await pair_with_qemu.nearmetal("run", study, "-o", str(run))
+    assert status == 3, stderr
+    assert "libvirt at qemu:///system: libvirt: failed to connect" in stderr
+    assert "install libvirt-daemon-system), start it (systemctl start libvirtd)" in stderr
+    assert not run.exists()
+    lab = tmp_path / "lab.toml"
+    lab.write_text(f'[hosts.far]\nssh = "{pair_with_qemu.far.ssh}"\n')
+    _, said, _ = await pair_with_qemu.nearmetal("doctor", "--lab", str(lab))
+    assert "far: libvirt: libvirt at qemu:///system: libvirt: failed to connect" in said
 
 
 @pytest.mark.long

@@ -177,9 +177,9 @@ async def test_what_libvirt_refuses_is_told_in_its_words(
     ("uri", "told"),
     [
         ("qemu:///system?socket=/nowhere/libvirt-sock", "Failed to connect socket"),
-        ("test:///default", "none of QEMU's driver on this host"),
-        ("qemu+ssh://root@elsewhere/system", "none of QEMU's driver on this host"),
-        ("nonsense", "none of QEMU's driver on this host"),
+        ("test:///default", "none of QEMU's driver on its own host"),
+        ("qemu+ssh://root@elsewhere/system", "none of QEMU's driver on its own host"),
+        ("nonsense", "none of QEMU's driver on its own host"),
     ],
 )
 async def test_a_libvirt_that_cannot_serve_is_told_before(
@@ -210,4 +210,4 @@ async def test_a_libvirtd_with_another_network_is_told_with_a_remedy(
     with pytest.raises(NotProvisioned, match="libvirt does not find its card") as refused:
         await make(spec(), uri=guests_network.uri)
     assert "network namespace" in refused.value.what
-    assert "start libvirtd in that of this host" in refused.value.remedy
+    assert "start libvirtd in that of its host" in refused.value.remedy

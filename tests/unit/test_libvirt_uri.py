@@ -9,6 +9,7 @@ from nearmetal.environments import _own_domain
 from nearmetal.errors import BadInput
 from nearmetal.lab.libvirt import virsh
 from nearmetal.lab.libvirt.options import Options
+from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.lab.site import LocalSite
 from nearmetal.study.study_file import read
 
@@ -26,16 +27,17 @@ from nearmetal.study.study_file import read
     ],
 )
 async def test_a_uri_that_is_none_of_qemus_here_is_told_with_one_that_is(uri: str) -> None:
-    told = await _own_domain._check_connected(uri, LocalSite())
+    told = await _own_domain._check_connected(Connection(uri, LocalSite()))
     assert (told.what, told.ok) == (f"libvirt at {uri}", False)
-    assert "this URI is none of QEMU's driver on this host" in told.detail
+    assert "this URI is none of QEMU's driver on its own host" in told.detail
     assert 'uri = "qemu:///system"' in told.remedy and "domain = " in told.remedy
 
 
 @pytest.mark.skipif(shutil.which(virsh.PROGRAM) is None, reason="there is no virsh: apt-get install libvirt-clients")
 async def test_where_none_answers_the_package_is_named_without_which_libvirtd_ends_at_once(tmp_path: Path) -> None:
     """Its daemon by itself has no user for QEMU, and does not come up."""
-    told = await _own_domain._check_connected(f"qemu+unix:///system?socket={tmp_path}/none", LocalSite())
+    connection = Connection(f"qemu+unix:///system?socket={tmp_path}/none", LocalSite())
+    told = await _own_domain._check_connected(connection)
     assert not told.ok
     assert "apt-get install libvirt-daemon-system" in told.remedy and "systemctl start libvirtd" in told.remedy
 
@@ -165,9 +167,9 @@ def test_one_that_is_not_read_is_told_with_how_one_is_written(uri: str) -> None:
     ],
 )
 def test_one_that_does_not_is_taken(uri: str) -> None:
-    assert Options(domain="web", uri=uri).connection == uri
+    assert Options(domain="web", uri=uri).connect(LocalSite()).uri == uri
 
 
 def test_whoever_runs_nearmetal_may_have_any(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIBVIRT_DEFAULT_URI", "qemu+ext:///system?command=/usr/local/bin/tunnel")
-    assert Options(domain="web").connection.startswith("qemu+ext:")
+    assert Options(domain="web").connect(LocalSite()).uri.startswith("qemu+ext:")

@@ -44,13 +44,13 @@ class ExistingDomains:
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
-        connection = Connection(options.connection, site)
+        connection = options.connect(site)
         try:
             found = await existing.find(connection, str(options.domain))
             existing.refuse_unready(found, order.provision)
             domain, mark = Domain(connection, found.uuid), "" if found.runs else secrets.token_hex()
             data = {
-                "uri": options.connection,
+                "uri": connection.uri,
                 "uuid": found.uuid,
                 "domain": found.name,
                 "runs": found.runs,
@@ -130,7 +130,7 @@ async def _refuse_unmarked(domain: Domain, handle: Handle) -> None:
 async def _check_usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether there is such a domain, as large as is asked for; if so, and it runs, also what is seen inside."""
     what = f"the domain {options.domain}"
-    connection = Connection(options.connection, site)
+    connection = options.connect(site)
     try:
         refuse_unusable(options.way(_NOBODY), what)
         found = await existing.find(connection, str(options.domain))
@@ -145,7 +145,7 @@ async def _check_usable(options: Options, spec: EnvironmentSpec, machine: Machin
             return [*fits, *await behind_ssh.found_inside(options.way(str(address)), machine)]
         await Domain(connection, found.uuid).mark()
     except HostCannot as error:
-        remedy = error.remedy or f"see: virsh --connect {options.connection} list --all"
+        remedy = error.remedy or f"see: virsh --connect {connection.uri} list --all"
         return [Finding(what=what, ok=False, detail=error.what, remedy=remedy)]
     return fits
 

@@ -22,7 +22,7 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.findings import find_manager_there, finding, programs
 from nearmetal.lab.image import placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
@@ -31,7 +31,7 @@ from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
-from nearmetal.lab.packages import describe_install, find_manager
+from nearmetal.lab.packages import describe_install
 from nearmetal.lab.qemu import arguments, machine_type, ordered, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.monitor import Monitor
@@ -89,7 +89,7 @@ class OwnDomains:
             ),
         ]
         if all(one.ok for one in found):
-            found.append(await _check_connected(options.connection, site))
+            found.append(await _check_connected(options.connect(site)))
         if all(one.ok for one in found):
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
             found += await _load_qemu().check(alike, machine, site)
@@ -104,6 +104,7 @@ class OwnDomains:
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
+        connection = options.connect(site)
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
         guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity, tap = lab_machine.folder(order.name, site), str(uuid.uuid4()), _name_tap(order.name)
@@ -111,7 +112,7 @@ class OwnDomains:
             "libvirt",
             order,
             site,
-            uri=options.connection,
+            uri=connection.uri,
             uuid=identity,
             folder=folder,
             tap=tap,
@@ -132,7 +133,6 @@ class OwnDomains:
             await must(site, "ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr")
         description = domain.describe(guest, identity, folder, tap, order.cpus)
         await site.put(description.encode(), f"{folder}/domain.xml", mode=0o600)
-        connection = Connection(options.connection, site)
         try:
             self._running[order.name] = await connection.create(f"{folder}/domain.xml", LIMITS.command)
         except NotProvisioned as error:
@@ -223,7 +223,7 @@ def _make_refusal(reason: str, order: Order) -> NotProvisioned:
     if _NO_CARD not in reason:
         return NotProvisioned(reason, order.name)
     what = "libvirt does not find its card: it runs in another network namespace than the switch, as in a container"
-    return NotProvisioned(what, order.name, "start libvirtd in that of this host, or name another: uri = …")
+    return NotProvisioned(what, order.name, "start libvirtd in that of its host, or name another: uri = …")
 
 
 async def _end_domain(uuid: str, connection: Connection) -> None:
@@ -241,7 +241,7 @@ async def _end_domain(uuid: str, connection: Connection) -> None:
 
 
 def _is_qemus_here(uri: str) -> bool:
-    """Whether guests at a URI can boot the lab's image, and hang on the switch of this host. Pure."""
+    """Whether guests at a URI can boot the lab's image, and hang on the switch of the host where it is opened. Pure."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -249,24 +249,22 @@ def _is_qemus_here(uri: str) -> bool:
     return parts.scheme.partition("+")[0] == "qemu" and not parts.hostname
 
 
-async def _check_connected(uri: str, site: Site) -> Finding:
-    """Whether there is a libvirt at the URI whose guests can be put on the lab's switch."""
-    what = f"libvirt at {uri}"
-    if not _is_qemus_here(uri):
-        detail = "this URI is none of QEMU's driver on this host, such as qemu:///system, where nearmetal makes domains"
+async def _check_connected(connection: Connection) -> Finding:
+    """Whether there is a libvirt at its URI whose guests can be put on the lab's switch."""
+    what = f"libvirt at {connection.uri}"
+    if not _is_qemus_here(connection.uri):
+        detail = "this URI is none of QEMU's driver on its own host, such as qemu:///system, where domains are made"
         remedy = (
             'write uri = "qemu:///system", or "qemu+unix:///system?socket=…"; any other connection takes a domain of '
             'yours: domain = "…"; nearmetal\'s own are placed on other hosts by machine.host'
         )
         return finding(what, False, detail, remedy)
     try:
-        version = await Connection(uri, site).run("version", "--daemon")
+        version = await connection.run("version", "--daemon")
     except HostCannot as error:
         # A libvirtd without the user that this package makes for QEMU ends as soon as it is started.
-        remedy = (
-            f"install it ({describe_install(find_manager(), 'libvirt-daemon-system')}), start it (systemctl start "
-            "libvirtd), or name another: uri = …"
-        )
+        install = describe_install(await find_manager_there(connection.site), "libvirt-daemon-system")
+        remedy = f"install it ({install}), start it (systemctl start libvirtd), or name another: uri = …"
         return finding(what, False, error.what, remedy)
     running = next((line for line in version.splitlines() if line.startswith("Running hypervisor")), "")
     return Finding(what=what, ok=True, detail=running)

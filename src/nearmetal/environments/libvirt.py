@@ -1,9 +1,9 @@
 """Guests that libvirt runs: domains that nearmetal makes (_own_domain.py), or one that is somebody's
 (_existing_domain.py).
 
-Options in [environments.NAME]: `uri`, the connection (else LIBVIRT_DEFAULT_URI, else "qemu:///system"), and `machine`,
-the machine type ("q35"); or, for a domain that is somebody's, `domain`, its name, and `data`, `key` and `host_key` as
-of the kind `ssh`.
+Options in [environments.NAME]: `uri`, the connection from the machine's host (else LIBVIRT_DEFAULT_URI for this host,
+else "qemu:///system"), and `machine`, the machine type ("q35"); or, for a domain that is somebody's, `domain`, its
+name, and `data`, `key` and `host_key` as of the kind `ssh`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nearmetal.environments._own_domain import OwnDomains
 from nearmetal.lab.libvirt.options import Options
-from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.lab.qemu.door import guest_door
 from nearmetal.model import (
     Description,
@@ -66,7 +65,7 @@ class LibvirtEnvironment:
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the daemon's own library, and of the hypervisor that it runs, in the words of `virsh version`."""
-        version = await Connection(Options.model_validate(dict(options)).connection, site).run("version", "--daemon")
+        version = await Options.model_validate(dict(options)).connect(site).run("version", "--daemon")
         lines = (line.partition(": ")[2].rpartition(" ") for line in version.splitlines())
         return {name: version for name, _, version in lines if name in ("libvirt", "QEMU")}
 

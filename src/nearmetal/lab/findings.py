@@ -1,7 +1,7 @@
 """What environments find out about a host before they use it."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from nearmetal.errors import NearmetalError
 from nearmetal.lab.packages import PROGRAMS, Manager, choose_manager, describe_install, find_manager
@@ -47,11 +47,20 @@ def program(name: str, package: str) -> Finding:
 
 async def programs(commands: Commands, packages: Mapping[str, str]) -> list[Finding]:
     """Whether programs are installed where commands run, by the Debian packages that have them."""
-    asked = [*packages, *PROGRAMS]
-    ended = await commands.exec(["sh", "-c", 'for name; do command -v "$name"; done; :', "which", *asked])
-    found = {line.rpartition("/")[2] for line in ended.text.splitlines()}
+    found = await _list_installed(commands, [*packages, *PROGRAMS])
     manager = choose_manager(found)
     return [_installed(name, name in found, package, lambda: manager) for name, package in packages.items()]
+
+
+async def find_manager_there(commands: Commands) -> Manager | None:
+    """The package manager of the host where commands run."""
+    return choose_manager(await _list_installed(commands, PROGRAMS))
+
+
+async def _list_installed(commands: Commands, names: Sequence[str]) -> Set[str]:
+    """Those of these programs that are installed where commands run."""
+    ended = await commands.exec(["sh", "-c", 'for name; do command -v "$name"; done; :', "which", *names])
+    return {line.rpartition("/")[2] for line in ended.text.splitlines()}
 
 
 def _installed(name: str, is_there: bool, package: str, manager: Callable[[], Manager | None]) -> Finding:

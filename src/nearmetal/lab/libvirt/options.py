@@ -7,7 +7,8 @@ from urllib.parse import unquote
 
 from pydantic import Field, IPvAnyAddress, field_validator, model_validator
 
-from nearmetal.model import Frozen, HostSpec
+from nearmetal.lab.libvirt.virsh import Connection
+from nearmetal.model import Frozen, HostSpec, Site
 from nearmetal.model.words import LoginName
 
 _OF_OURS = ("machine",)
@@ -65,10 +66,10 @@ class Options(Frozen):
             raise ValueError(f"`{idle[0]}` is for {what}, and `domain` names {self.domain or 'none'}")
         return self
 
-    @property
-    def connection(self) -> str:
-        """The URI that the study or the environment names, else the usual one."""
-        return self.uri or os.environ.get("LIBVIRT_DEFAULT_URI") or "qemu:///system"
+    def connect(self, site: Site) -> Connection:
+        """A connection to the URI that the study names, else on this host LIBVIRT_DEFAULT_URI, else the usual one."""
+        variable = os.environ.get("LIBVIRT_DEFAULT_URI") if site.spec is None else None
+        return Connection(self.uri or variable or "qemu:///system", site)
 
     def way(self, host: str) -> HostSpec:
         """How one logs in to the domain at this address."""
