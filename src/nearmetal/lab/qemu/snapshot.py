@@ -14,6 +14,7 @@ from typing import Any, Final
 from nearmetal.config import Paths
 from nearmetal.errors import MALFORMED, HostCannot
 from nearmetal.lab.lock import LOCK_FILE, lock_file, try_lock
+from nearmetal.system.files import closing_descriptor
 
 UNFINISHED: Final = ".unfinished-"
 """What folders are called that are being made or removed; nobody else's, whoever holds the lock."""
@@ -141,11 +142,9 @@ def sweep() -> None:
         descriptor = os.open(folder() / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return  # none was ever made here, or it is not ours to remove
-    try:
+    with closing_descriptor(descriptor):
         if try_lock(descriptor):
             _tidy(KEPT)
-    finally:
-        os.close(descriptor)
 
 
 def _finish(made: Snapshot, image: Path) -> None:
@@ -159,11 +158,8 @@ def _finish(made: Snapshot, image: Path) -> None:
     }
     made.manifest.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     for file in (*made.parts, made.manifest):
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
     target = folder() / made.key[:16]
     if target.exists():
         shutil.rmtree(target)
