@@ -66,11 +66,6 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
             yield url
 
 
-async def remove(handle: Handle) -> None:
-    """What is left of an engine whose starter died, but not its data. Idempotent; HostCannot while somebody has it."""
-    await _bury(Path(handle.data["folder"]))
-
-
 def is_own(address: str) -> bool:
     """Whether the engine at a URL is, or was, an `own_engine`."""
     socket = Path(address.removeprefix("unix://"))
@@ -79,14 +74,15 @@ def is_own(address: str) -> bool:
 
 
 async def bury(address: str) -> None:
+    """`remove` the engine at a URL."""
+    await remove(Path(address.removeprefix("unix://")).parent)
+
+
+async def remove(folder: Path) -> None:
     """Kill and remove what is left of an `own_engine` whose starter died, but not its data. Idempotent.
 
-    HostCannot while its starter, or another that buries it, lives.
+    HostCannot while its starter, or another that removes it, lives.
     """
-    await _bury(Path(address.removeprefix("unix://")).parent)
-
-
-async def _bury(folder: Path) -> None:
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
         covered.remove_unneeded(map(Path, _COVERED))
