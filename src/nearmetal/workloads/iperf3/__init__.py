@@ -54,10 +54,8 @@ class Iperf3:
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
-        commands = [
-            (client, self._make_client_command(stage.facing(index), index))
-            for index, client in enumerate(stage.clients)
-        ]
+        orders = [self._make_client_command(stage.facing(index), index) for index in range(len(stage.clients))]
+        commands = list(zip(stage.clients, orders, strict=True))
         ended = await stage.together(commands, given.whole + SLACK)
         again = 0
         while again < STARTS - 1 and any(map(never_started, ended)):
@@ -97,13 +95,8 @@ class Iperf3:
 
     def _make_client_command(self, server: Machine, index: int) -> list[str]:
         given = self._parameters
-        argv = [
-            *_start_client_command(server, index),
-            "--time",
-            format_number(given.duration),
-            "--interval",
-            format_number(given.interval),
-        ]
+        argv = [*_start_client_command(server, index), "--time", format_number(given.duration)]
+        argv += ["--interval", format_number(given.interval)]
         argv += ["--omit", format_number(given.warmup), "--parallel", str(given.parallel), "--get-server-output"]
         argv += ["--udp"] if given.protocol == "udp" else []
         # iperf3 means each stream's.

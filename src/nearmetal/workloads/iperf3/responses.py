@@ -10,17 +10,9 @@ from nearmetal.workloads.iperf3.parameters import Iperf3Parameters
 
 ONE_WAY = ResponseKind(unit="bit/s", better="higher")
 BANDWIDTH = ResponseKind(
-    unit="bit/s",
-    better="higher",
-    title="bandwidth",
-    clause="moves {ratio} × the data per second of {reference}",
+    unit="bit/s", better="higher", title="bandwidth", clause="moves {ratio} × the data per second of {reference}"
 )
-TRANSFER = ResponseKind(
-    unit="B",
-    better="higher",
-    title="transfer",
-    clause="moves {ratio} × the data of {reference}",
-)
+TRANSFER = ResponseKind(unit="B", better="higher", title="transfer", clause="moves {ratio} × the data of {reference}")
 JITTER = ResponseKind(unit="s", better="lower", title="jitter")
 LOSS = ResponseKind(unit="share", better="lower", scale="difference", title="loss")
 RETRANSMITS = ResponseKind(unit="", better="lower", scale="difference", title="retransmits")

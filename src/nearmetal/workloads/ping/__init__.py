@@ -119,21 +119,22 @@ class Ping:
         pairs = [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
         commands = [(client, self._make_command(client, server, given.count)) for client, server in pairs]
         ended = await stage.together(commands, self.limit)
-        return make_measurement(
-            [await self._read_delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)], ended
-        )
+        found = [await self._read_delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)]
+        return make_measurement(found, ended)
 
     async def _read_delays(self, stage: Stage, ended: Completed, client: Machine, server: Machine) -> Delays:
         """What a client saw. Nothing at all is a measurement where the link is told to lose frames, and the server
         still answers itself; of any other link something is wrong that nobody asked for."""
         if stage.link.loss and got_nothing(ended):
-            require_success(await self._ask_itself(server), f"nothing came back; {server.name} asked by itself", server)
+            asked = await self._ask_first(server, server)
+            require_success(asked, f"nothing came back; {server.name} asked by itself", server)
             return Delays(asked=self._parameters.count, answered=0)
         document = parse(require_success(ended, "clock ask", client).stdout, client.name)
         return find_delays(document, kernel.is_shared(client, server))
 
-    async def _ask_itself(self, server: Machine) -> Completed:
-        return await server.exec(self._make_command(server, server, 3), timeout=READY + 5 * self._parameters.timeout)
+    async def _ask_first(self, client: Machine, server: Machine) -> Completed:
+        """A few packets beside the measurement."""
+        return await client.exec(self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
 
     def _make_command(self, client: Machine, server: Machine, count: int) -> list[str]:
         given = self._parameters
@@ -145,19 +146,14 @@ class Ping:
         later, and until then packets wait, or are dropped by the kernel, beside those that the link loses. Of a link
         that loses all of them nothing comes, which is what is measured then."""
         for _ in range(_INTRODUCTIONS):
-            ended = await client.exec(
-                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
-            )
-            if ended.status == 0:
+            if (await self._ask_first(client, server)).status == 0:
                 return
 
     async def _wait_answered(self, client: Machine, server: Machine, index: int) -> None:
         """Return once the server has answered a client through the data network. ToolFailed when it does not."""
         until = time.monotonic() + READY
         while True:
-            ended = await client.exec(
-                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
-            )
+            ended = await self._ask_first(client, server)
             if ended.status == 0:
                 return
             ended_early = await ended_within(self._services[index], POLL)
