@@ -12,14 +12,7 @@ from pydantic import Field
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
-from nearmetal.lab.changes.ledger import (
-    Ledger,
-    OfAnotherHost,
-    ledgers_folder,
-    outstanding,
-    ownerless,
-    standing_folder,
-)
+from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, ledgers_folder, outstanding, ownerless, standing_folder
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.findings import placed
 from nearmetal.lab.lab import Lab

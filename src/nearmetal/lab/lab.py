@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from nearmetal import plugins
@@ -53,13 +52,7 @@ class ClearOutcome:
 class Lab:
     """Makes and removes. `token` tells this lab's things from everybody else's."""
 
-    def __init__(
-        self,
-        token: str,
-        ledger: Ledger,
-        open_site: OpenSite,
-        mtu: int = network.MTU,
-    ) -> None:
+    def __init__(self, token: str, ledger: Ledger, open_site: OpenSite, mtu: int = network.MTU) -> None:
         orphans.sign(token)
         self.token = token
         self.ledger = ledger
@@ -289,6 +282,6 @@ async def remove(handle: Handle, site: Site) -> None:
         # With Docker's SDK, which most that is removed has no need of.
         from nearmetal.lab.containers.engine import remove as remove_engine
 
-        await remove_engine(Path(handle.data["folder"]))
+        await remove_engine(handle)
     else:
         await plugins.load("environments", handle.kind).destroy(handle, site)

@@ -73,16 +73,16 @@ def is_own(address: str) -> bool:
     return socket.name == _SOCKET and (socket.parent / _LOCK).is_file() and (socket.parent / _DATA).is_dir()
 
 
+async def remove(handle: Handle) -> None:
+    await bury(f"unix://{handle.data['folder']}/{_SOCKET}")
+
+
 async def bury(address: str) -> None:
-    """`remove` the engine at a URL."""
-    await remove(Path(address.removeprefix("unix://")).parent)
-
-
-async def remove(folder: Path) -> None:
     """Kill and remove what is left of an `own_engine` whose starter died, but not its data. Idempotent.
 
-    HostCannot while its starter, or another that removes it, lives.
+    HostCannot while its starter, or another that buries it, lives.
     """
+    folder = Path(address.removeprefix("unix://")).parent
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
         covered.remove_unneeded(map(Path, _COVERED))
