@@ -58,9 +58,8 @@ class SshCommands(RemoteCommands):
             async with asyncio.timeout(LIMITS.command):
                 return _Command(self, await self.session(line, stdin))
         except asyncssh.ChannelOpenError as error:
-            raise MachineLost(
-                f"it takes no further command: {error.reason}", self.name, "raise MaxSessions of its sshd"
-            ) from None
+            what = f"it takes no further command: {error.reason}"
+            raise MachineLost(what, self.name, "raise MaxSessions of its sshd") from None
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self.lost(error) from None
 
