@@ -204,7 +204,7 @@ class Command:
         return Measurement(
             responses=responses,
             events=len(outputs),
-            warnings=tuple(warning for machine, one in outputs if (warning := _left_running(one, machine))),
+            warnings=tuple(_left_running(one, machine) for machine, one in outputs if one.left),
             artifacts=_make_artifacts([one for _, one in outputs]),
         )
 
@@ -224,9 +224,7 @@ async def read_value(reading: ResponsePattern, ended: Completed, where: str) -> 
     return _at_path(reading.json_ or "", ended.stdout, where)
 
 
-def _left_running(ended: Completed, machine: Machine) -> Warned | None:
-    if not ended.left:
-        return None
+def _left_running(ended: Completed, machine: Machine) -> Warned:
     text = f"the command left processes running on {machine.name}: {', '.join(ended.left)[:200]}"
     return Warned(code="left-running", text=text)
 

@@ -1,7 +1,7 @@
 """Small packets from each client to its server and back: the round trip, what is lost, and how long each way takes."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Annotated, ClassVar
 
@@ -191,23 +191,21 @@ def make_measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Mea
     )
 
 
-def _list_doubts(client: int, found: Delays) -> list[Warned]:
+def _list_doubts(client: int, found: Delays) -> Iterator[Warned]:
     """Why the delay of one way is not known as well as the round trip."""
-    warnings = []
     if found.forward_p50 is None or found.backward_p50 is None:
         text = f"client {client}: nothing came back, so that its loss is 100 % and there are no times"
-        return [Warned(code="nothing-came-back", text=text)]
-    if found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
+        yield Warned(code="nothing-came-back", text=text)
+    elif found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
         text = (
             f"client {client}: its clock and the server's were compared over the way itself, to "
             f"{show_duration(found.uncertainty)}: forward_p50 and backward_p50 may be off by as much, and only "
             "their sum is known better"
         )
-        warnings.append(Warned(code="one-way-uncertain", text=text))
+        yield Warned(code="one-way-uncertain", text=text)
     if found.doubts:
         text = f"client {client}: its clock and the server's cannot be compared: {'; '.join(found.doubts)}"
-        warnings.append(Warned(code="clocks-untrusted", text=text))
-    return warnings
+        yield Warned(code="clocks-untrusted", text=text)
 
 
 plugin = Ping
