@@ -21,7 +21,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import MALFORMED, MachineLost, NotProvisioned, ToolFailed
+from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import Gathering
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
@@ -130,13 +130,9 @@ class AgentCommands(RemoteCommands):
         finally:
             writer.close()
 
-    def lost(self, error: BaseException | None = None) -> MachineLost:
-        if self.trouble:
-            return self.trouble
-        if isinstance(error, TimeoutError):
-            return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
+    def describe_failure(self, error: BaseException | None) -> str:
         said = error.what if isinstance(error, NotProvisioned) else getattr(error, "strerror", None)
-        return MachineLost(f"its agent does not answer any more{f': {said}' if said else ''}", self.name)
+        return f"its agent does not answer any more{f': {said}' if said else ''}"
 
 
 class AgentMachine(AgentCommands, ReachedMachine):
