@@ -9,10 +9,9 @@ from nearmetal.lab.image import pages
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, Machine, Service, Stage, find_own_address
 from nearmetal.workloads._load.document import LoadDocument, parse, require_document
+from nearmetal.workloads._parameters import as_time
 from nearmetal.workloads._served_parameters import PORTS, ServedParameters
-from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import SERVER, hint_at_loss, last_words, must_connect
-from nearmetal.workloads._words import as_time
+from nearmetal.workloads._stage import SERVER, ended_within, hint_at_loss, last_words, must_connect, stop_all
 
 READY = 60.0
 """Seconds within which a server has to answer, also from an emulated guest whose host is busy."""

@@ -10,9 +10,9 @@ from nearmetal.model import Cause, Completed, Frozen, Machine, Measurement, Stag
 from nearmetal.workloads._load import gates as load_gates
 from nearmetal.workloads._load import responses as load_responses
 from nearmetal.workloads._load.document import LoadDocument, parse, require_document
+from nearmetal.workloads._parameters import as_time, format_number
 from nearmetal.workloads._server import Servers
 from nearmetal.workloads._stage import uneven_start
-from nearmetal.workloads._words import as_time, format_number
 from nearmetal.workloads.http.arguments import RequestArguments
 from nearmetal.workloads.http.parameters import HttpParameters
 

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Service, Stage, Warned, find_own_address
-from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import hint_at_loss, last_words, must_connect, uneven_start
-from nearmetal.workloads._words import format_number
+from nearmetal.workloads._parameters import format_number
+from nearmetal.workloads._stage import ended_within, hint_at_loss, last_words, must_connect, stop_all, uneven_start
 from nearmetal.workloads.iperf3 import responses as iperf3_responses
 from nearmetal.workloads.iperf3.output import find_failure, never_started, parse
 from nearmetal.workloads.iperf3.parameters import PORT, Iperf3Parameters

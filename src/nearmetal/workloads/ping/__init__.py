@@ -22,10 +22,8 @@ from nearmetal.model import (
     find_own_address,
 )
 from nearmetal.units import Seconds, show_duration
-from nearmetal.workloads._parameters import LONGEST, Time
-from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import last_words, require_success, uneven_start
-from nearmetal.workloads._words import as_time
+from nearmetal.workloads._parameters import LONGEST, Time, as_time
+from nearmetal.workloads._stage import ended_within, last_words, require_success, stop_all, uneven_start
 from nearmetal.workloads.ping.document import Delays, find_delays, got_nothing, parse
 
 PORT = 9123
