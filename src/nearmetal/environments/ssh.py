@@ -115,8 +115,8 @@ class SshEnvironment:
         shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
             return await _load_host().create(order.model_copy(update={"shared": shared}), site, ledger)
-        own = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
-        handle = borrowed(own, order, shared, order.cpus)
+        here = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
+        handle = borrowed(here, order, shared, order.cpus)
         ledger.creating(handle)
         whole = await self._borrowing.confined(handle, site)
         ledger.creating(whole)

@@ -18,7 +18,7 @@ from typing import NoReturn, cast
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed, Unreachable
-from nearmetal.lab.ssh.known_hosts import find_readable, join_known_hosts, read_known_hosts
+from nearmetal.lab.ssh.known_hosts import find_readable, join_known_hosts
 from nearmetal.lab.ssh.openssh_settings import OpensshSettings, ask_openssh
 from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
@@ -219,8 +219,7 @@ class _UntrustedKey:
     def refuse_another(self, files: Sequence[Path], where: str, by_hand: str) -> None:
         """HostCannot when one of these files has another key of the same host."""
         for file in files:
-            known = self._find_known(read_known_hosts(file))
-            if known:
+            if known := self._find_known(join_known_hosts([file])):
                 kind = "" if self.key.get_algorithm() in {key.get_algorithm() for key in known} else "of another kind, "
                 prints = ", ".join(map(_print, known))
                 raise HostCannot(
