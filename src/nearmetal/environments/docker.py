@@ -152,18 +152,16 @@ class DockerEnvironment:
             info = await engine.call(engine.client.info)
         except HostCannot as error:
             return [await self._engine_lacking(error, site)]
-        if is_sandboxed(options.get("runtime") or info["DefaultRuntime"]) and site.spec is not None:
+        runtime, driver = options.get("runtime") or info["DefaultRuntime"], info["Driver"]
+        if is_sandboxed(runtime) and site.spec is not None:
             return [_sandboxed_elsewhere(site)]
-        runtime = options.get("runtime") or info["DefaultRuntime"]
-        known = self.runtimes(info)
+        known, asked = self.runtimes(info), options.get("storage_driver", driver)
+        knows = f"the engine knows {', '.join(known)}"
+        has_limits = (info["MemoryLimit"] and info["CPUSet"]) or await _can_delegate(site)
+        lacks = "the engine cannot limit memory or choose CPUs"
         return [
-            Finding(what=self.brand.called, ok=True, detail=f"{info['ServerVersion']}, storage {info['Driver']}"),
-            finding(
-                f"runtime {runtime}",
-                runtime in known,
-                f"the engine knows {', '.join(known)}",
-                self.brand.other_runtime,
-            ),
+            Finding(what=self.brand.called, ok=True, detail=f"{info['ServerVersion']}, storage {driver}"),
+            finding(f"runtime {runtime}", runtime in known, knows, self.brand.other_runtime),
             finding(
                 "a CPU of its own for what is measured",
                 not (machine.alone and is_sandboxed(runtime)),
@@ -171,28 +169,20 @@ class DockerEnvironment:
                 "leave isolation out for it",
             ),
             finding(
-                f"storage driver {options.get('storage_driver', info['Driver'])}",
-                options.get("storage_driver", info["Driver"]) == info["Driver"],
-                f"the engine has {info['Driver']}, and one for all its containers",
+                f"storage driver {asked}",
+                asked == driver,
+                f"the engine has {driver}, and one for all its containers",
                 "name an engine that has it: engine in [environments.NAME]",
             ),
-            finding(
-                "limits",
-                (info["MemoryLimit"] and info["CPUSet"]) or await _can_delegate(site),
-                "the engine cannot limit memory or choose CPUs",
-                "boot with the control groups memory and cpuset",
-            ),
+            finding("limits", has_limits, lacks, "boot with the control groups memory and cpuset"),
         ]
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the engine, and of what it says it is made of, itself left out."""
         engine = await self._find_engine(self.brand.address(options, site), site)
-        version = await engine.call(engine.client.version)
-        parts = {one["Name"]: one["Version"] for one in version.get("Components") or ()}
-        return {
-            self.brand.called: version["Version"],
-            **{f"{self.brand.called}'s {name}": part for name, part in parts.items() if not name.endswith("Engine")},
-        }
+        version, called = await engine.call(engine.client.version), self.brand.called
+        parts = [one for one in version.get("Components") or () if not one["Name"].endswith("Engine")]
+        return {called: version["Version"], **{f"{called}'s {one['Name']}": one["Version"] for one in parts}}
 
     async def _check_image(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
         """An image of the user's own."""
@@ -200,9 +190,8 @@ class DockerEnvironment:
             return []
         try:
             engine = await self._find_engine(self.brand.address(options, site), site)
-            return [
-                await engine.call(container_image.lacking, engine.client, machine.image, site.arch, self.brand.client)
-            ]
+            words = (machine.image, site.arch, self.brand.client)
+            return [await engine.call(container_image.lacking, engine.client, *words)]
         except HostCannot:
             return []  # that no engine answers is found already
 
@@ -244,9 +233,8 @@ class DockerEnvironment:
             if keeper:
                 kept, id = await self._keep_network(engine, order, tag, site)
                 net = f"container:{id}" if sandboxed or mode == "host" else net
-            details, first = await self._start_container(
-                engine, container_config.machine(engine.client, order, tag, net, site.probe), site
-            )
+            config = container_config.machine(engine.client, order, tag, net, site.probe)
+            details, first = await self._start_container(engine, config, site)
             runtime = await self.runtime_of(engine, details)
         except EngineRefusal as error:
             raise NotProvisioned(error.what, order.name, self.remedy(error.what)) from error
@@ -342,9 +330,8 @@ class DockerEnvironment:
         """The engine's own client. What that has started goes on when it is killed, and the engine may be away."""
         address = handle.data["engine"]
         if handle.site != "local":
-            raise HostCannot(
-                "a container on another host has no door here", handle.site, f"{self.brand.client} exec there"
-            )
+            what = "a container on another host has no door here"
+            raise HostCannot(what, handle.site, f"{self.brand.client} exec there")
         try:
             await ping(address, self.brand)
         except HostCannot as error:
@@ -360,7 +347,8 @@ class DockerEnvironment:
         return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        for name in _list_containers(handle):
+        # Whose network it is goes last.
+        for name in filter(None, (handle.name, handle.data.get("keeper"))):
             if lifeline := self._lifelines.pop(name, None):
                 lifeline.close()
             await self._remove_containers(handle.data["engine"], name, site)
@@ -415,11 +403,6 @@ async def _back_after(engine: ContainerEngine) -> float | None:
             await ping(engine.address, engine.brand, engine.socket_here)
             return time.monotonic() - began
     return None
-
-
-def _list_containers(handle: Handle) -> list[str]:
-    """By name, as they are to be removed: whose network it is goes last."""
-    return [handle.name, *filter(None, [handle.data.get("keeper")])]
 
 
 async def _last_words(engine: ContainerEngine, container: str) -> str:

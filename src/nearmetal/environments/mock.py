@@ -61,7 +61,7 @@ class MockMachine:
     def _make_call(self, argv: Sequence[str], stdin: bytes, env: Mapping[str, str] | None) -> mock_programs.Call:
         refuse_zero_bytes(argv, env)
         refuse_no_text(argv, env)
-        return mock_programs.Call(self._world, self._find_state(), argv, stdin, env or {})
+        return mock_programs.Call(self._world, self._find_state(), list(argv), stdin, env or {})
 
     async def exec(
         self,

@@ -129,19 +129,15 @@ class QemuEnvironment:
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         board = _choose_board(order.options, order.spec)
-        if order.spec.brings_image:
+        image = None if order.spec.brings_image else lab_machine.image(order.spec.image)
+        if image is None:
             parts = await own_disk.parts(order.spec.image, site)
-            guest = await _guest(order.name, order.spec, board, parts, order.port, site)
-            return await self._start(
-                order, _GuestStart(arguments.command(guest), guest, parts, parts.disk), site, ledger
-            )
-        image = lab_machine.image(order.spec.image)
-        parts = await _place_parts(image, order.spec, site)
+        else:
+            parts = await _place_parts(image, order.spec, site)
         guest = await _guest(order.name, order.spec, board, parts, order.port, site)
-        if order.provision != "restore":
-            return await self._start(
-                order, _GuestStart(arguments.command(guest), guest, parts, parts.disk), site, ledger
-            )
+        if image is None or order.provision != "restore":
+            start = _GuestStart(arguments.command(guest), guest, parts, parts.disk)
+            return await self._start(order, start, site, ledger)
         await _provide_snapshot(guest, image, parts, site)
         async with snapshot.used():
             saved = await _provide_snapshot(guest, image, parts, site)
@@ -167,18 +163,16 @@ class QemuEnvironment:
         ledger.creating(handle)
         await must(site, "mkdir", "-p", "-m", "700", "--", folder)
         group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
-        self._monitors[order.name] = await site.spawn(_make_command(order, start, folder, group, site))
+        tap = ("--tap", f"{order.port.switch}:{order.port.outside}") if order.port else ()
+        place = ("--chdir", folder, *group.joined, *tap)
+        command = files.launch(start.guest, order.name, start.command, site, *place)
+        self._monitors[order.name] = await site.spawn(command)
         try:
             hardware, ports = await self._begin_guest(order, start, folder, group, site)
         except NotProvisioned as error:
             raise NotProvisioned(error.what, order.name) from None
-        has_login = order.logins or handle.image.brings_kernel
-        whole = handle.knowing(
-            life=group,
-            hardware=hardware,
-            login=Login(ssh_port=ports["ssh_port"]) if has_login else None,
-            data=ports,
-        )
+        login = Login(ssh_port=ports["ssh_port"]) if order.logins or handle.image.brings_kernel else None
+        whole = handle.knowing(life=group, hardware=hardware, login=login, data=ports)
         ledger.creating(whole)
         return whole
 
@@ -240,11 +234,8 @@ class QemuEnvironment:
 def _refuse_to_save(machine: MachineSpec) -> None:
     """QEMU neither saves nor restores a guest that has a directory of the host mounted."""
     if machine.share:
-        raise BadInput(
-            "a guest with a share cannot be restored: QEMU saves none that sees a directory of its host",
-            "machine.share",
-            'leave it out, or set provision = "boot"',
-        )
+        what = "a guest with a share cannot be restored: QEMU saves none that sees a directory of its host"
+        raise BadInput(what, "machine.share", 'leave it out, or set provision = "boot"')
 
 
 def _choose_board(options: Mapping[str, Any], spec: MachineSpec) -> str:
@@ -304,11 +295,8 @@ def _is_within(asked: Sequence[str], words: Sequence[str]) -> bool:
 
 async def _provide_snapshot(guest: GuestSpec, image: Image, parts: Parts, site: Site) -> Snapshot:
     if site.spec is not None:
-        raise HostCannot(
-            "guests are restored on this host only, where their snapshots lie",
-            site.name,
-            'set provision = "boot" for environments on other hosts',
-        )
+        what = "guests are restored on this host only, where their snapshots lie"
+        raise HostCannot(what, site.name, 'set provision = "boot" for environments on other hosts')
     return await template.provided(guest, image, parts, lab_keys(Paths.default().state), site)
 
 
@@ -356,12 +344,6 @@ async def _seed_guest(order: Order, start: _GuestStart, folder: str, keys: LabKe
         return
     for name, content in own_disk.seed(order.name, order.port, keys).items():
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
-
-
-def _make_command(order: Order, start: _GuestStart, folder: str, group: ControlGroup, site: Site) -> list[str]:
-    port = order.port
-    tap = ("--tap", f"{port.switch}:{port.outside}") if port else ()
-    return files.launch(start.guest, order.name, start.command, site, "--chdir", folder, *group.joined, *tap)
 
 
 plugin = QemuEnvironment()

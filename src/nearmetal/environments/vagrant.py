@@ -137,20 +137,10 @@ class VagrantEnvironment:
             name, known = choose_machine(await place.machines(), options)
             _ready_for(order.provision, name, known)
             there = place.identity(name, known.provider)
-            handle = Handle(
-                kind=self.kind,
-                name=order.name,
-                site=site.name,
-                role=order.role,
-                stays=known.state != _NEW,
-                data={
-                    "folder": place.folder,
-                    "machine": name,
-                    "provider": known.provider,
-                    "found": known.state,
-                    "identity": None if known.state == _NEW else there,
-                },
-            )
+            stays, folder = known.state != _NEW, place.folder
+            found = {"folder": folder, "machine": name, "provider": known.provider, "found": known.state}
+            data = {**found, "identity": there if stays else None}
+            handle = Handle(kind=self.kind, name=order.name, site=site.name, role=order.role, stays=stays, data=data)
             ledger.creating(handle)
             if known.state in _OFF:
                 self._started.add(order.name)
@@ -217,11 +207,8 @@ class VagrantEnvironment:
             why = error.what
         if handle.name in self._started:
             return True
-        raise HostCannot(
-            f"{name} is {known.state}, and whether it was booted for a study cannot be known: {why}",
-            place.folder,
-            f"if it was, halt it: {place.by_hand('halt', name)}",
-        )
+        what = f"{name} is {known.state}, and whether it was booted for a study cannot be known: {why}"
+        raise HostCannot(what, place.folder, f"if it was, halt it: {place.by_hand('halt', name)}")
 
 
 # ── The parts of create and check ────────────────────────────────────────────────────────────────────────────────
@@ -262,18 +249,14 @@ async def _refuse_unknown(place: Project, name: str) -> None:
     """HostCannot where a machine has come to be and nothing says by whom."""
     known = (await place.machines_when_free()).get(name)
     if known is not None and known.state != _NEW:
-        raise HostCannot(
-            f"{name} is there ({known.state}), and whether it was made for a study cannot be known: its start was "
-            "interrupted",
-            place.folder,
-            f"if it is none of yours, remove it: {place.by_hand('destroy', name)}",
-        )
+        why = "whether it was made for a study cannot be known: its start was interrupted"
+        remedy = f"if it is none of yours, remove it: {place.by_hand('destroy', name)}"
+        raise HostCannot(f"{name} is there ({known.state}), and {why}", place.folder, remedy)
 
 
 async def _way(machine: str, options: Options, place: Project) -> HostSpec:
     found = await place.login(machine)
-    refused = login.problem(found, options.data)
-    if refused:
+    if refused := login.problem(found, options.data):
         raise refused
     return await login.way(found, options.data)
 
@@ -311,15 +294,11 @@ def _ready_for(provision: Provision, name: str, known: MachineStatus) -> None:
     if known.state not in (_NEW, _RUNS, *_OFF):
         raise HostCannot(f"{name} is {known.state}", remedy=f"bring it up, or destroy it: vagrant up {name}")
     if provision == "boot" and known.state != _NEW:
-        raise HostCannot(
-            f"{name} is there already ({known.state}), and each boot is to be a new machine",
-            remedy=f'set provision = "reuse" to measure it as it is, or: vagrant destroy {name}',
-        )
+        what = f"{name} is there already ({known.state}), and each boot is to be a new machine"
+        raise HostCannot(what, remedy=f'set provision = "reuse" to measure it as it is, or: vagrant destroy {name}')
     if provision != "boot" and known.state == _NEW:
-        raise HostCannot(
-            f"{name} is not there, so it cannot be used again",
-            remedy=f'bring it up (vagrant up {name}), or set provision = "boot": each boot is then a new machine',
-        )
+        remedy = f'bring it up (vagrant up {name}), or set provision = "boot": each boot is then a new machine'
+        raise HostCannot(f"{name} is not there, so it cannot be used again", remedy=remedy)
 
 
 def _check_vagrantfile(options: Options) -> Finding:

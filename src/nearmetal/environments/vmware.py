@@ -258,10 +258,9 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
         denied = await api.denied(seen.reference, _list_needed(options, spec, seen, provision))
     except NearmetalError as error:
         return [Finding(what=f"vSphere at {options.server}", ok=False, detail=error.what, remedy=error.remedy)]
+    is_esxi = f"{options.server} is a host of ESXi, and only a vCenter clones"
     found = [
-        finding(
-            "clones", can_clone, f"{options.server} is a host of ESXi, and only a vCenter clones", 'name a vm = "…"'
-        ),
+        finding("clones", can_clone, is_esxi, 'name a vm = "…"'),
         *machines.objections(seen, spec, provision, options.template is not None, options.address is not None),
         finding(
             f"privileges of {options.user} on {seen.name!r}",
@@ -284,10 +283,8 @@ def _must_be_importable() -> None:
         import_module("pyVmomi")
         import_module("pyVim.connect")
     except Exception as error:  # a damaged or half-installed package may raise anything
-        said = f"{type(error).__name__}: {error}"
-        raise HostCannot(
-            f"it is installed and cannot be imported ({said})", "pyVmomi", "pip install --force-reinstall pyvmomi"
-        ) from None
+        what = f"it is installed and cannot be imported ({type(error).__name__}: {error})"
+        raise HostCannot(what, "pyVmomi", "pip install --force-reinstall pyvmomi") from None
 
 
 def _make_borrowed(seen: VsphereMachine, order: Order, options: Options) -> BorrowedState:

@@ -31,7 +31,7 @@ from nearmetal.lab.lock import measuring, try_lock
 from nearmetal.run.block_child import BEAT
 from nearmetal.run.block_lines import BlockFailed
 from nearmetal.system import held_secrets
-from nearmetal.system.files import make_folder, sync_folder, write_whole
+from nearmetal.system.files import closing_descriptor, make_folder, sync_folder, write_whole
 
 CHUNK = 4 * 2**20
 """Bytes of a file that cross at once."""
@@ -196,25 +196,23 @@ def forget_run(run: str) -> None:
 @contextlib.contextmanager
 def _hold_dispatch(folder: Path) -> Iterator[int]:
     """HostCannot if the dispatch was closed before it began."""
-    descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
+    with closing_descriptor(_open_lock(folder)) as descriptor:
         if not try_lock(descriptor) or (folder / _CLOSED).exists():
             raise HostCannot("this dispatch was closed before it began", str(folder), "nearmetal resume RUN")
         yield descriptor
-    finally:
-        os.close(descriptor)
+
+
+def _open_lock(folder: Path) -> int:
+    return os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
 def _close(folder: Path) -> bool:
     """Have nobody write to it any more. False while a worker or a block's process is at work on it."""
-    descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
+    with closing_descriptor(_open_lock(folder)) as descriptor:
         if not try_lock(descriptor):
             return False
         (folder / _CLOSED).touch()
         return True
-    finally:
-        os.close(descriptor)
 
 
 def _folder_of(run: str) -> Path:

@@ -136,9 +136,8 @@ async def _read_cpus(commands: Commands, online: Sequence[int]) -> tuple[HostCpu
 def choose_cpus(text: str | None, host: Host) -> tuple[int, ...]:
     """The CPUs to isolate, the last one by default. BadInput or HostCannot for what cannot be kept free."""
     if len(host.cpus) < 2:
-        raise HostCannot(
-            "of one CPU none can be kept free", "this host", "isolate a CPU of a machine that has two or more"
-        )
+        remedy = "isolate a CPU of a machine that has two or more"
+        raise HostCannot("of one CPU none can be kept free", "this host", remedy)
     if text is None:
         return (host.numbers[-1],)
     remedy = f"those online are {cpu_lists.show(host.numbers)}: --cpus {host.numbers[-1]}"
@@ -171,7 +170,5 @@ async def read_cpusets(commands: Commands, probe: str, cpus: Sequence[int]) -> C
 async def find_bystanders(commands: Commands, probe: str, cpus: Sequence[int]) -> Bystanders:
     words = (probe, "bystanders", "list", "--json", "--cpus", cpu_lists.show(cpus))
     told = json.loads(await must(commands, *words))
-    return Bystanders(
-        movable={key: one["name"] for key, one in told["movable"].items()},
-        fixed={key: one["name"] for key, one in told["fixed"].items()},
-    )
+    movable, fixed = ({key: one["name"] for key, one in told[kind].items()} for kind in ("movable", "fixed"))
+    return Bystanders(movable, fixed)

@@ -55,19 +55,15 @@ class Proof(Document):
 
 def make_proof(what: str, pairs: Sequence[prove.ListeningRound]) -> Proof:
     found = prove.find_differences(pairs)
+    differences = {
+        name: Difference(difference=one.estimate, interval=one.interval, p=one.p, unit=KINDS[name].unit)
+        for name, one in found.items()
+    }
+    rounds = [{"without": pair.without.counters, "isolated": pair.isolated.counters} for pair in pairs]
     return Proof(
         what=what,
         level=prove.LEVEL,
         verdict=prove.find_verdict(found["lost"]),
-        differences={
-            name: Difference(difference=one.estimate, interval=one.interval, p=one.p, unit=KINDS[name].unit)
-            for name, one in found.items()
-        },
-        rounds=tuple(
-            Round(
-                without=HeardRound.model_validate(pair.without.counters),
-                isolated=HeardRound.model_validate(pair.isolated.counters),
-            )
-            for pair in pairs
-        ),
+        differences=differences,
+        rounds=tuple(map(Round.model_validate, rounds)),
     )

@@ -40,12 +40,9 @@ async def run_rounds(count: int, without: Listen, isolated: Listen) -> list[List
     """So many rounds, each of both in turns: every second one begins with the other, and a drift favours neither."""
     pairs = []
     for number in range(count):
-        if number % 2:
-            after = await isolated()
-            pairs.append(ListeningRound(await without(), after))
-        else:
-            before = await without()
-            pairs.append(ListeningRound(before, await isolated()))
+        order = (isolated, without) if number % 2 else (without, isolated)
+        told = {listen: await listen() for listen in order}
+        pairs.append(ListeningRound(told[without], told[isolated]))
     return pairs
 
 

@@ -62,7 +62,10 @@ def in_words(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) ->
             step = f"stays {now}" if now == change.after else f"from {now} to {change.after}"
             return f"{change.target} {step}: {_WHY[change.target]}"
         case "file":
-            return f"{change.target}: to {change.after.strip()}: {_why_file(change.target)}"
+            why = "the clock rate does not follow the load"
+            if change.target.endswith("ignore_ce"):
+                why = "no CPU wakes up to count errors that the hardware has corrected, so that none are told"
+            return f"{change.target}: to {change.after.strip()}: {why}"
         case "boot":
             return f"the boot loader adds {change.after}: scheduler, timer tick and RCU leave the CPU alone"
         case "cpuset":
@@ -75,15 +78,10 @@ def in_words(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) ->
 
 
 def _cpuset_in_words(cpusets: Cpusets, cpus: str) -> str:
-    threads = f"{len(cpusets.tasks)} threads"
+    threads = f"{len(cpusets.tasks)} threads of programs"
     if cpusets.version == "second":
-        return (
-            f"a cpuset partition takes CPU {cpus} away from {threads} of programs, and from the scheduler's balancing"
-        )
-    return (
-        f"{threads} of programs go to a control group without CPU {cpus}, which {cpusets.groups} other control groups "
-        f"lose"
-    )
+        return f"a cpuset partition takes CPU {cpus} away from {threads}, and from the scheduler's balancing"
+    return f"{threads} go to a control group without CPU {cpus}, which {cpusets.groups} other control groups lose"
 
 
 def describe_way(cpusets: Cpusets) -> str:
@@ -93,21 +91,13 @@ def describe_way(cpusets: Cpusets) -> str:
     return "programs are moved by a cpuset: whoever is pinned meanwhile keeps that"
 
 
-def _why_file(path: str) -> str:
-    if path.endswith("ignore_ce"):
-        return "no CPU wakes up to count errors that the hardware has corrected, so that none are told"
-    return "the clock rate does not follow the load"
-
-
 def list_notes(host: Host, cpus: Sequence[int]) -> Iterator[str]:
     """What isolating these CPUs leaves to be desired."""
     for cpu in host.cpus:
         shared = [one for one in cpu.siblings if one not in cpus]
         if cpu.number in cpus and shared:
-            yield (
-                f"CPU {cpu.number} shares its core with CPU {cpu_lists.show(shared)}, which is not isolated and slows "
-                f"it: isolate both, or switch the other off"
-            )
+            beside = f"CPU {cpu.number} shares its core with CPU {cpu_lists.show(shared)}"
+            yield f"{beside}, which is not isolated and slows it: isolate both, or switch the other off"
     if 0 in cpus:
         yield "CPU 0 has duties that cannot be moved, so that it never is as quiet as another"
     if not set(cpus) <= set(cpu_lists.parse(host.nohz_full)):

@@ -5,7 +5,7 @@ of their own, machines that come and go at the same time cannot take it away fro
 groups; their paths are read from /proc/PID/cgroup, and the same reading functions serve.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
@@ -112,16 +112,17 @@ async def version(site: Site) -> int:
 
 def named(name: str, version: int) -> ControlGroup:
     """The group of a machine of ours without a quota, whether it exists or not."""
-    if version == 2:
-        return _second_version(_folder_name(name))
-    return _first_version(dict.fromkeys(_CONTROLLERS[:-1], _folder_name(name)))
+    return _named(name, version, _CONTROLLERS[:-1])
 
 
 def with_quota(name: str, version: int) -> ControlGroup:
-    """The same of a machine that has one."""
-    if version == 2:
-        return _second_version(_folder_name(name))
-    return _first_version(dict.fromkeys(_CONTROLLERS, _folder_name(name)))
+    """The group of a machine of ours that has a quota."""
+    return _named(name, version, _CONTROLLERS)
+
+
+def _named(name: str, version: int, controllers: Iterable[str]) -> ControlGroup:
+    folder = _folder_name(name)
+    return _second_version(folder) if version == 2 else _first_version(dict.fromkeys(controllers, folder))
 
 
 def _folder_name(name: str) -> str:
@@ -165,26 +166,16 @@ async def quota(group: ControlGroup, site: Site) -> float | None:
     """CPUs' worth of time that a group may use, as the kernel tells; None for no limit."""
     if not group.cpu:
         return None
-    if group.version == 2:
-        words = (await must(site, "cat", f"{group.cpu}/cpu.max")).decode().split()
-    else:
-        files = (f"{group.cpu}/cpu.cfs_quota_us", f"{group.cpu}/cpu.cfs_period_us")
-        words = (await must(site, "cat", *files)).decode().split()
-    allowed, period = words
-    return None if allowed in ("max", "-1") else int(allowed) / int(period)
+    files = ("cpu.max",) if group.version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    allowed, period = (await must(site, "cat", *(f"{group.cpu}/{file}" for file in files))).split()
+    return None if allowed in (b"max", b"-1") else int(allowed) / int(period)
 
 
 async def of_process(pid: int, site: Site) -> ControlGroup:
     """The group that a process is in, whoever made it."""
-    paths: dict[str, str] = {}
-    unified = ""
-    for line in (await must(site, "cat", f"/proc/{pid}/cgroup")).decode().splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            paths[controller] = path.lstrip("/")
-        if not controllers:
-            unified = path.lstrip("/")
-    return _second_version(unified) if await version(site) == 2 else _first_version(paths)
+    lines = [line.split(":", 2) for line in (await must(site, "cat", f"/proc/{pid}/cgroup")).decode().splitlines()]
+    paths = {one: path.lstrip("/") for _, controllers, path in lines for one in controllers.split(",")}
+    return _second_version(paths.get("", "")) if await version(site) == 2 else _first_version(paths)
 
 
 async def cost(group: ControlGroup, site: Site, first: int | None = None) -> Cost:
@@ -195,12 +186,12 @@ async def cost(group: ControlGroup, site: Site, first: int | None = None) -> Cos
     `first` is a process in it whose parent, if it is a container engine's shim, goes with the group.
     """
     stat = "cpu.stat" if group.version == 2 else "cpuacct.usage"
-    told = await must(
-        site, "sh", "-c", _COST, "cost", f"{group.cpuacct}/{stat}", group.memory, "" if first is None else str(first)
-    )
-    spent, _, held = told.decode().partition("\nmemory\n")
-    seconds = int(_pairs(spent)["usage_usec"]) / 1e6 if group.version == 2 else int(spent) / 1e9
-    return Cost(cpu_seconds=seconds, memory_bytes=add_memory(held))
+    words = (f"{group.cpuacct}/{stat}", group.memory, "" if first is None else str(first))
+    spent, _, held = (await must(site, "sh", "-c", _COST, "cost", *words)).decode().partition("\nmemory\n")
+    if group.version == 2:
+        used = dict(line.split() for line in spent.splitlines())
+        return Cost(cpu_seconds=int(used["usage_usec"]) / 1e6, memory_bytes=add_memory(held))
+    return Cost(cpu_seconds=int(spent) / 1e9, memory_bytes=add_memory(held))
 
 
 def add_memory(told: str) -> int | None:
@@ -218,10 +209,6 @@ def add_memory(told: str) -> int | None:
     if not all(name in kernel for name in parts):
         return None
     return processes + sum(kernel[name] for name in (*parts, "pagetables", "percpu") if name in kernel)
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return {words[0]: words[1] for line in text.splitlines() if len(words := line.split()) == 2}
 
 
 async def processes(group: ControlGroup, site: Site) -> list[int]:

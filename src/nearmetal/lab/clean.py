@@ -12,14 +12,7 @@ from pydantic import Field
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
-from nearmetal.lab.changes.ledger import (
-    Ledger,
-    OfAnotherHost,
-    ledgers_folder,
-    outstanding,
-    ownerless,
-    standing_folder,
-)
+from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, ledgers_folder, outstanding, ownerless, standing_folder
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.findings import placed
 from nearmetal.lab.lab import Lab
@@ -53,7 +46,7 @@ async def clean(say: Say = ignore_text) -> CleanOutput:
     """
     await asyncio.to_thread(wait_for_dead_run, say)
     folder = ledgers_folder()
-    dead = list(ownerless(folder)) if folder.exists() else []
+    dead = list(ownerless(folder))
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))
     alive = [what for path in living for what in _holds(path)]
     cleaned = await put_right(dead, say)
@@ -68,8 +61,7 @@ def left_behind() -> list[str]:
 
     Also a ledger that cannot be read, by its path.
     """
-    folder = ledgers_folder()
-    return [what for path in (ownerless(folder) if folder.exists() else ()) for what in _left_in(path)]
+    return [what for path in ownerless(ledgers_folder()) for what in _left_in(path)]
 
 
 def _left_in(path: Path) -> Iterator[str]:
@@ -92,9 +84,7 @@ def _holds(path: Path) -> Iterator[str]:
 
 async def clean_everything(say: Say = ignore_text) -> CleanOutput:
     """`clean`, and what was asked to stand after its command: an isolation of this host."""
-    folder = standing_folder()
-    cleaned = await clean(say)
-    return _sum([cleaned, await put_right(list(ownerless(folder)) if folder.exists() else [], say)])
+    return _sum([await clean(say), await put_right(list(ownerless(standing_folder())), say)])
 
 
 async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> CleanOutput:
@@ -135,23 +125,19 @@ async def put_right(paths: Sequence[Path], say: Say = ignore_text) -> CleanOutpu
 
 async def _replay(path: Path, say: Say) -> CleanOutput:
     try:
-        return await _replayed(path, say)
+        try:
+            ledger = Ledger(path)
+        except (BadInput, OfAnotherHost) as error:
+            return CleanOutput(ledgers=1, left=(str(error),))
+        except HostCannot:
+            return CleanOutput(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
+        with closing(ledger):
+            async with meanwhile(say, partial(_still, ledger)):
+                await orphans.settled(path.stem)
+                ledger.settle_other_boots(LocalSite().boot_id)
+                return await _undo(path.stem, ledger)
     except OSError as error:
         return CleanOutput(ledgers=1, left=(system_errors.in_full(error),))
-
-
-async def _replayed(path: Path, say: Say) -> CleanOutput:
-    try:
-        ledger = Ledger(path)
-    except (BadInput, OfAnotherHost) as error:
-        return CleanOutput(ledgers=1, left=(str(error),))
-    except HostCannot:
-        return CleanOutput(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
-    with closing(ledger):
-        async with meanwhile(say, partial(_still, ledger)):
-            await orphans.settled(path.stem)
-            ledger.settle_other_boots(LocalSite().boot_id)
-            return await _undo(path.stem, ledger)
 
 
 def _still(ledger: Ledger) -> str:

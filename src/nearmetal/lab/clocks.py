@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -86,7 +86,7 @@ async def compare_hosts(center: Site, others: Sequence[Site]) -> Mapping[str, Cl
         async with _serve_time(center, address, _SERVING) as where:
             asked = sites if where else ()
             told = await asyncio.gather(*(site.exec(_order(site, where, PACE)) for site in asked))
-            found |= _read_all(asked, told)
+            found |= _read_all(zip(asked, told, strict=True))
     return found
 
 
@@ -118,10 +118,10 @@ class ClockWatch:
         """How far each was ahead at any time since the start, by its name; without those that did not tell."""
         async with self._serving:
             told = await asyncio.gather(*(running.stop() for _, running in self._asking), return_exceptions=True)
-        sites = [site for site, _ in self._asking]
+        both = zip(self._asking, told, strict=True)
+        ended = [(site, one) for (site, _), one in both if not isinstance(one, BaseException)]
         self._asking.clear()
-        ended = [(site, one) for site, one in zip(sites, told, strict=True) if not isinstance(one, BaseException)]
-        return {**self._found, **_read_all([site for site, _ in ended], [one for _, one in ended])}
+        return {**self._found, **_read_all(ended)}
 
 
 def _find_same(center: Site, others: Sequence[Site]) -> dict[str, ClockOffset]:
@@ -168,8 +168,8 @@ def _order(site: Site, server: str, pace: Sequence[str]) -> Sequence[str]:
     return [site.probe, "clock", "ask", server, *pace, "--json"]
 
 
-def _read_all(sites: Sequence[Site], told: Sequence[Completed]) -> Mapping[str, ClockOffset]:
-    read = ((site.name, _read_offset(ended)) for site, ended in zip(sites, told, strict=True))
+def _read_all(told: Iterable[tuple[Site, Completed]]) -> Mapping[str, ClockOffset]:
+    read = ((site.name, _read_offset(ended)) for site, ended in told)
     return {name: clock for name, clock in read if clock is not None}
 
 

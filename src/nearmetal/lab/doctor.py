@@ -33,6 +33,7 @@ DISK_NEEDED = 4 * 2**30
 _NAMED = 3
 """Of what was left behind, so much is told by name."""
 _NAMESPACE_TOOLS = (("unshare", "util-linux"), ("ip", "iproute2"))
+_BUILD = "nearmetal image build"
 _BUILD_TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-img": "qemu-utils"}
 
 
@@ -116,15 +117,8 @@ async def _findings(asked: Sequence[str]) -> list[Finding]:
     lab = _built_image()
     if lab is None:
         findings += [program(name, package) for name, package in _BUILD_TOOLS.items()]
-        findings.append(
-            Finding(
-                what="lab image",
-                ok=False,
-                fatal=False,
-                detail="not built yet; without it no machine can be tried",
-                remedy="nearmetal image build",
-            )
-        )
+        missing = finding("lab image", False, "not built yet; without it no machine can be tried", _BUILD)
+        findings.append(missing.model_copy(update={"fatal": False}))
     of_environments = await _environments(site, asked, is_built=lab is not None)
     accelerators = await _accelerators(lab) if lab and (not asked or "qemu" in asked) else []
     if asked:
@@ -159,14 +153,10 @@ def _failed(what: str, error: NearmetalError, *, fatal: bool = False) -> Finding
 
 def _refused(what: str, error: OSError, *, fatal: bool = True) -> Finding:
     """What the system did not let us look at, or try."""
-    where = f"{error.filename}: " if error.filename else ""
-    return Finding(
-        what=what,
-        ok=False,
-        detail=f"{where}{error.strerror or error}",
-        remedy=system_errors.find_remedy(error, otherwise="see what it says"),
-        fatal=fatal,
-    )
+    detail = f"{error.filename}: " if error.filename else ""
+    detail += error.strerror or str(error)
+    remedy = system_errors.find_remedy(error, otherwise="see what it says")
+    return Finding(what=what, ok=False, detail=detail, remedy=remedy, fatal=fatal)
 
 
 async def _namespaces(site: Site) -> Finding:
@@ -176,23 +166,16 @@ async def _namespaces(site: Site) -> Finding:
         if not found.ok:
             return found.model_copy(update={"what": f"{what}: {name}"})
     has_none = "this kernel, or this container, has none"
-    return await _tried(what, lambda: _namespace(site), "run nearmetal as root" if os.geteuid() else has_none)
-
-
-async def _namespace(site: Site) -> None:
-    await must(site, "unshare", "--net", "ip", "link", "show", "dev", "lo")
+    attempt = partial(must, site, "unshare", "--net", "ip", "link", "show", "dev", "lo")
+    return await _tried(what, attempt, "run nearmetal as root" if os.geteuid() else has_none)
 
 
 def _space() -> Finding:
     cache = Paths.default().cache
     there = next(folder for folder in (cache, *cache.parents) if folder.exists())
     free = shutil.disk_usage(there).free
-    return Finding(
-        what="disk space",
-        ok=free >= DISK_NEEDED,
-        detail=f"{show_size(free)} free below {there}",
-        remedy=f"free {show_size(DISK_NEEDED)}",
-    )
+    detail, remedy = f"{show_size(free)} free below {there}", f"free {show_size(DISK_NEEDED)}"
+    return Finding(what="disk space", ok=free >= DISK_NEEDED, detail=detail, remedy=remedy)
 
 
 def _leftovers() -> Finding:
@@ -212,29 +195,21 @@ async def _what_the_host_is() -> list[Finding]:
     except NearmetalError as error:
         return [Finding(what="facts of this host", ok=False, detail=error.what, remedy=error.remedy)]
     hypervisor = name_hypervisor(facts)
-    findings = [
-        Finding(
-            what="bare metal",
-            ok=hypervisor is None,
-            fatal=False,
-            detail="" if hypervisor is None else f"`host` is itself a virtual machine ({hypervisor})",
-            remedy="say so where you publish; its own neighbours and clock are part of every figure",
-        )
-    ]
-    return [*findings, compare_with_table(facts["sysctls"])]
+    detail = "" if hypervisor is None else f"`host` is itself a virtual machine ({hypervisor})"
+    remedy = "say so where you publish; its own neighbours and clock are part of every figure"
+    bare = Finding(what="bare metal", ok=hypervisor is None, fatal=False, detail=detail, remedy=remedy)
+    return [bare, compare_with_table(facts["sysctls"])]
 
 
 def compare_with_table(sysctls: Mapping[str, str]) -> Finding:
     """What of this host's network settings is not as in the table that kernels are aligned to. Pure."""
     other = [one for one in TABLE.values if sysctls.get(one.name, one.value) != one.value]
-    detail = ", ".join(f"{one.name} = {sysctls[one.name]} (table: {one.value})" for one in other)
+    detail = ", ".join(f"{one.name} = {sysctls[one.name]} (table: {one.value})" for one in other) or "as in the table"
     whole = " ".join(f"{one.name}='{one.value}'" for one in other if one.scope == "kernel")
     remedy = "runs set these in namespaces of their own ([kernel] align)"
     if whole:
         remedy += f"; what belongs to the whole kernel only you can set: sysctl -w {whole}"
-    return Finding(
-        what="network settings", ok=not other, fatal=False, detail=detail or "as in the table", remedy=remedy
-    )
+    return Finding(what="network settings", ok=not other, fatal=False, detail=detail, remedy=remedy)
 
 
 def _captures() -> Finding:
@@ -334,32 +309,21 @@ async def _accelerators(lab: Image) -> list[Finding]:
         return []  # which is what the environment lacks
     findings: list[Finding] = []
     for accel in ("kvm", "tcg"):
+        what = f"accelerator {accel}"
         if accel == "kvm" and not Path("/dev/kvm").exists():
-            findings.append(
-                Finding(
-                    what="accelerator kvm",
-                    ok=False,
-                    fatal=False,
-                    detail="there is no /dev/kvm; guests are emulated by tcg",
-                    remedy="enable virtualization in the firmware, or nested virtualization; modprobe kvm",
-                )
-            )
+            detail = "there is no /dev/kvm; guests are emulated by tcg"
+            remedy = "enable virtualization in the firmware, or nested virtualization; modprobe kvm"
+            findings.append(Finding(what=what, ok=False, fatal=False, detail=detail, remedy=remedy))
             continue
         try:
             proof = await accelerator.proved_now(accel, lab, Paths.default().cache, LocalSite())
         except NearmetalError as error:
-            findings.append(_failed(f"accelerator {accel}", error))
-            continue
+            findings.append(_failed(what, error))
         except OSError as error:
-            findings.append(_refused(f"accelerator {accel}", error, fatal=False))
-            continue
-        findings.append(
-            Finding(
-                what=f"accelerator {accel}",
-                ok=proof.works,
-                fatal=False,
-                detail=proof.detail + ("" if proof.works or accel == "tcg" else "; guests are emulated by tcg instead"),
-                remedy="" if proof.works else 'use accel = "tcg", or mend nested virtualization',
-            )
-        )
+            findings.append(_refused(what, error, fatal=False))
+        else:
+            instead = "" if proof.works or accel == "tcg" else "; guests are emulated by tcg instead"
+            remedy = "" if proof.works else 'use accel = "tcg", or mend nested virtualization'
+            told = Finding(what=what, ok=proof.works, fatal=False, detail=proof.detail + instead, remedy=remedy)
+            findings.append(told)
     return findings

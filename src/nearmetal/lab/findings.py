@@ -18,12 +18,8 @@ def enough_cpus(wanted: int, available: int, why: str = "") -> Finding:
 
     Those that can be used may be fewer than there are: a cpuset, an affinity or an isolation may keep some from us.
     """
-    return finding(
-        f"{wanted} CPUs",
-        wanted <= available,
-        f"{available} of the host can be used{why}",
-        f"set machine.vcpus to at most {available}; `nearmetal isolate status` tells which are kept free",
-    )
+    remedy = f"set machine.vcpus to at most {available}; `nearmetal isolate status` tells which are kept free"
+    return finding(f"{wanted} CPUs", wanted <= available, f"{available} of the host can be used{why}", remedy)
 
 
 def provided(what: str, find: Callable[[], object]) -> Finding:

@@ -85,9 +85,8 @@ def _key(path: Path) -> KeyPair:
     try:
         return KeyPair(private, public_of(private))
     except ValueError as error:
-        raise BadInput(
-            f"this is no SSH key that can be read: {error}", str(path), "remove it; it is made anew"
-        ) from None
+        what = f"this is no SSH key that can be read: {error}"
+        raise BadInput(what, str(path), "remove it; it is made anew") from None
 
 
 def public_of(private: bytes) -> bytes:

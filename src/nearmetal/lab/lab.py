@@ -52,13 +52,7 @@ class ClearOutcome:
 class Lab:
     """Makes and removes. `token` tells this lab's things from everybody else's."""
 
-    def __init__(
-        self,
-        token: str,
-        ledger: Ledger,
-        open_site: OpenSite,
-        mtu: int = network.MTU,
-    ) -> None:
+    def __init__(self, token: str, ledger: Ledger, open_site: OpenSite, mtu: int = network.MTU) -> None:
         orphans.sign(token)
         self.token = token
         self.ledger = ledger
@@ -106,9 +100,9 @@ class Lab:
         if not self._images.get(spec.image):
             self._images[spec.image] = lab_machine.hold(spec.image)
         self._made += 1
-        name = f"nm-{self.token}-{self._made}"
+        number, name = self._made, f"nm-{self.token}-{self._made}"  # others are made meanwhile
         if environment.description.is_on_switch and shared is None:
-            self._ports[name] = await self._port(site, self._made, bridge)
+            self._ports[name] = network.port(await self._switch(site), number, bridge, self.mtu)
         order = Order(
             name=name,
             role=role,
@@ -121,9 +115,6 @@ class Lab:
             logins=logins,
         )
         return await plugin.create(order, site, self.ledger)
-
-    async def _port(self, site: Site, number: int, bridge: str | None) -> Port:
-        return network.port(await self._switch(site), number, bridge, self.mtu)
 
     async def _switch(self, site: Site) -> str:
         """The name of the switch on a site. Hosts may share their namespaces, so that names must not clash."""
@@ -244,9 +235,8 @@ class Lab:
         """As `close`; also what was put back. Each thing is told once, as it is at the end."""
         held = self.ledger.outstanding().handles
         undone = await self.undo_first()
-        left: list[Left] = []
-        for some in ([handle for handle in held if handle.kind in _WIRES], self.machines()):
-            left += await self.destroy_all(some)
+        left = await self.destroy_all([handle for handle in held if handle.kind in _WIRES])
+        left += await self.destroy_all(self.machines())
         # A machine whose values could not be put back has taken them with it, now that it is removed.
         try:
             again = await self.undo()
@@ -255,9 +245,8 @@ class Lab:
             left.append(Left(str(self.ledger.path), error.strerror or str(error)))
         left += await self.destroy_all([handle for handle in held if handle.kind == network.KIND])
         self._switches.clear()
-        for image in self._images.values():
-            if image is not None:
-                image.close()
+        for image in filter(None, self._images.values()):
+            image.close()
         self._images.clear()
         failed = {one.change.on for one in undone if one.outcome == "failed"}
         kept = {handle.name for handle in held if handle.name in failed and _is_still_there(handle)}

@@ -14,6 +14,7 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import host_lock, others
 from nearmetal.say import Say, ignore_text
+from nearmetal.system.files import closing_descriptor
 
 LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
@@ -146,7 +147,5 @@ def lock_file(folder: Path, *, is_private: bool = False) -> Iterator[int]:
         raise HostCannot(
             f"the cache cannot be written: {error.strerror}", str(folder), "run as root, or set NEARMETAL_HOME"
         ) from error
-    try:
+    with closing_descriptor(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)

@@ -47,27 +47,22 @@ def image(name: str) -> Image:
     if found:
         return found
     if digest := pinned.digest(name):
-        raise HostCannot(
-            f"the image {name} {digest[:12]} that the run began with is gone, and another would be another system",
-            remedy="begin a new run",
-        )
+        what = f"the image {name} {digest[:12]} that the run began with is gone, and another would be another system"
+        raise HostCannot(what, remedy="begin a new run")
     if MachineSpec(image=name).brings_image:
-        raise HostCannot(
-            f"{name!r} is no image of nearmetal's, and machines of this kind are made of nothing else",
-            remedy=f"make it one: {_build_from(name)}; or use it for qemu (a disk) or docker (an OCI image) alone",
-        )
+        what = f"{name!r} is no image of nearmetal's, and machines of this kind are made of nothing else"
+        remedy = f"make it one: {_build_from(name)}; or use it for qemu (a disk) or docker (an OCI image) alone"
+        raise HostCannot(what, remedy=remedy)
     if name.endswith(_ARCHIVES):
         stem = PurePosixPath(name).name.partition(".")[0] or "mine"
-        raise HostCannot(
-            f"there is no image {name!r}: an archive has to be made one",
-            remedy=f'nearmetal image build --from {shlex.quote(name)} --name {stem}; then write image = "{stem}"',
-        )
+        remedy = f'{_build_from(name, stem)}; then write image = "{stem}"'
+        raise HostCannot(f"there is no image {name!r}: an archive has to be made one", remedy=remedy)
     build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
     raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
 
 
-def _build_from(name: str) -> str:
-    return f"nearmetal image build --from {shlex.quote(name)} --name mine"
+def _build_from(name: str, as_name: str = "mine") -> str:
+    return f"nearmetal image build --from {shlex.quote(name)} --name {as_name}"
 
 
 def _image(name: str) -> Image | None:
@@ -191,11 +186,8 @@ async def require_programs(commands: NamedCommands, image: str) -> None:
     if "sh" not in lacking:
         lacking += (await commands.exec(["sh", "-c", _LACKING, "lacking", *_NEEDED_BY_SHELL])).text.split()
     if lacking:
-        raise NotProvisioned(
-            f"its image {image} has no {', '.join(lacking)}",
-            commands.name,
-            f"take one that has {', '.join((*_NEEDED, *_NEEDED_BY_SHELL))}: see docs/image.md",
-        )
+        remedy = f"take one that has {', '.join((*_NEEDED, *_NEEDED_BY_SHELL))}: see docs/image.md"
+        raise NotProvisioned(f"its image {image} has no {', '.join(lacking)}", commands.name, remedy)
 
 
 async def get(commands: NamedCommands, path: str) -> bytes:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.model import Warned
+from nearmetal.system.files import closing_descriptor
 
 _FILE = "nearmetal-measuring"
 """Not the lock of a machine that is measured by SSH (`nearmetal.lab.host_lock`)."""
@@ -89,14 +90,12 @@ def other() -> int | None:
         descriptor = os.open(_path(), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
-    try:
+    # A file system may be without such locks.
+    with closing_descriptor(descriptor), contextlib.suppress(OSError):
         own = _own()
         found = _locked(descriptor, 0, own) or _locked(descriptor, own + 1, 0)
         return None if found is None else next(_holders(descriptor, own), _out_of_sight(found, own))
-    except OSError:  # a file system without such locks
-        return None
-    finally:
-        os.close(descriptor)
+    return None
 
 
 def _locked(descriptor: int, start: int, length: int) -> int | None:

@@ -79,12 +79,7 @@ class LabService:
 
 
 async def start_service(
-    machine: Machine,
-    argv: Sequence[str],
-    env: Mapping[str, str] | None,
-    cpu: int | None,
-    number: int,
-    name: str = "",
+    machine: Machine, argv: Sequence[str], env: Mapping[str, str] | None, cpu: int | None, number: int, name: str = ""
 ) -> LabService:
     """Start it, on this CPU if there is one that is meant for it. `number` is its own among those of a trial.
 

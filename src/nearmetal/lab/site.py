@@ -17,6 +17,7 @@ from nearmetal.lab.commands import process
 from nearmetal.lab.commands.refused import cannot_read, cannot_write, refuse_zero_bytes
 from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
 from nearmetal.say import Say, ignore_text
+from nearmetal.system.files import closing_descriptor
 
 _SAID = 500
 """Characters of a program's last words that are told."""
@@ -111,11 +112,8 @@ class LocalSite:
 @contextmanager
 def short_path(folder: str | Path) -> Iterator[str]:
     """A folder's path in this process by its descriptor, because a socket's path may have 107 bytes only. OSError."""
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def _remedy(error: OSError) -> str:

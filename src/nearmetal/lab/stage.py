@@ -88,11 +88,8 @@ class LabStage:
         """
         if not self.spec.alone:
             return Readback()
-        services = [
-            PlacedProgram(service.machine.name, service.program, await service.read_cpus())
-            for service in self.services
-            if service.machine.role == "server"
-        ]
+        serving = [one for one in self.services if one.machine.role == "server"]
+        services = [PlacedProgram(one.machine.name, one.program, await one.read_cpus()) for one in serving]
         return judge_placement([*self._ended, *services], {one.name: max(self.cpus[one.name]) for one in self.servers})
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
@@ -106,14 +103,9 @@ class LabStage:
         self.offsets.update(await offsets([machine for machine, _ in commands if machine.name not in self.offsets]))
         near = not any(self.offsets[machine.name] for machine, _ in commands)
         instant = time.time_ns() + int((LEAD if near else SLOW_LEAD) * 1e9)
-        return list(
-            await asyncio.gather(
-                *(
-                    self._at(machine, str(instant + self.offsets[machine.name]), argv, limit)
-                    for machine, argv in commands
-                )
-            )
-        )
+        instants = [str(instant + self.offsets[machine.name]) for machine, _ in commands]
+        orders = zip(commands, instants, strict=True)
+        return await asyncio.gather(*(self._at(machine, when, argv, limit) for (machine, argv), when in orders))
 
     async def _at(self, machine: Machine, instant: str, argv: Sequence[str], limit: float) -> Completed:
         cpu = self.kept_cpu(machine)
@@ -135,11 +127,8 @@ class LabStage:
         # First, for a slow machine does not get to the end of what it prints.
         for name, kept in (("stdout", stdout), ("stderr", stderr)):
             if document[f"{name}_truncated"]:
-                raise ToolFailed(
-                    f"`{argv[0]}` printed more than {show_size(len(kept))} to its {name}, and the rest was cut off",
-                    machine.name,
-                    "have it print less, or to a file",
-                )
+                what = f"`{argv[0]}` printed more than {show_size(len(kept))} to its {name}, and the rest was cut off"
+                raise ToolFailed(what, machine.name, "have it print less, or to a file")
         if document["timed_out"]:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {limit:g} s", machine.name)
         status = document["status"] if document["status"] is not None else 128 + document["signal"]
@@ -159,13 +148,10 @@ def _name(argv: Sequence[str]) -> str:
 
 def judge_placement(programs: Sequence[PlacedProgram], kept: Mapping[str, int]) -> Readback:
     """Pure. `kept` has the CPU meant for what is measured, by the name of each server."""
-    values = {
-        name: {
-            "cpu": cpu,
-            "programs": [{"program": one.program, "cpus": one.cpus} for one in programs if one.machine == name],
-        }
-        for name, cpu in kept.items()
+    placed = {
+        name: [{"program": one.program, "cpus": one.cpus} for one in programs if one.machine == name] for name in kept
     }
+    values = {name: {"cpu": cpu, "programs": placed[name]} for name, cpu in kept.items()}
     known = [one for one in programs if one.cpus is not None]
     wrong = next((one for one in known if one.cpus != str(kept[one.machine])), None)
     if known and wrong is None:

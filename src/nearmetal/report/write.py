@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from nearmetal.report.drawing import Drawers, has_engine
 from nearmetal.say import Say
 from nearmetal.system.collection import without_collection
-from nearmetal.system.files import write_whole
+from nearmetal.system.files import closing_descriptor, write_whole
 
 if TYPE_CHECKING:
     from nearmetal.store.folder import RunFolder
@@ -102,13 +102,10 @@ def replace_with_files(place: Path, files: Mapping[str, bytes]) -> None:
 def _write_new(fresh: Path, files: Mapping[str, bytes]) -> None:
     """A folder of files. Whoever owns the run may put others in their places meanwhile: no link is followed."""
     fresh.mkdir()
-    folder = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with closing_descriptor(os.open(fresh, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as folder:
         for name, content in files.items():
             with open(name, "xb", opener=partial(os.open, mode=0o666, dir_fd=folder)) as file:
                 file.write(content)
-    finally:
-        os.close(folder)
 
 
 def _replace_folder(fresh: Path, place: Path) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
-from nearmetal.system.files import open_regular
+from nearmetal.system.files import closing_descriptor, open_regular
 
 _FROM_A_COPY = "restore it from a copy of the run's folder"
 
@@ -26,16 +26,13 @@ def hold_journal(journal: Path) -> Iterator[None]:
 
     On a file system without such locks nothing is held, and nobody sees who measures.
     """
-    descriptor = _open_lockable(journal)
-    try:
+    with closing_descriptor(_open_lockable(journal)) as descriptor:
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise make_taken_error(journal) from None
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _open_lockable(journal: Path) -> int:

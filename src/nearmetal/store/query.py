@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
+from nearmetal.system.files import closing_descriptor
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
@@ -327,11 +328,8 @@ def _describe_tables(database: "Database") -> Iterator[str]:
 def _open_plain_path(path: Path) -> Iterator[Path]:
     """The same file or folder by a path in which DuckDB takes nothing for a pattern: where names hold `*`, `?` or `[`,
     it would read what that matches. OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         yield Path(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
 
 
 def _make_tables(database: "Database", kept: Sequence[Path]) -> list[str]:

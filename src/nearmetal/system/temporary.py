@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from nearmetal.config import Paths
+from nearmetal.system.files import closing_descriptor
 
 
 @contextmanager
@@ -42,12 +43,10 @@ def sweep_folders() -> None:
 @contextmanager
 def _lock_folder(folder: Path, how: int) -> Iterator[None]:
     """OSError, also if it is locked already and `how` is not to wait."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    with closing_descriptor(os.open(folder, flags)) as descriptor:
         fcntl.flock(descriptor, how)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _find_parent() -> Path:

@@ -1,4 +1,4 @@
-"""What the parameters of several kinds of workload have in common."""
+"""What the parameters of several kinds of workload have in common, and how they are words of a command line."""
 
 from typing import Annotated
 
@@ -14,3 +14,14 @@ Time = Annotated[Seconds, Field(ge=1e-6, le=LONGEST)]
 
 Rate = Annotated[float, Field(strict=True, ge=1e-3, le=1e8, allow_inf_nan=False)]
 """Requests per second."""
+
+
+def format_number(value: float | None) -> str:
+    """Exactly, and never in a notation that starts with a sign."""
+    if value is None:
+        raise AssertionError("the parameters were validated to have it")
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
+def as_time(seconds: float) -> str:
+    return f"{format_number(seconds)}s"

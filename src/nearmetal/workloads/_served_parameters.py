@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from nearmetal.model import Frozen, Name
 from nearmetal.model.services import OURS
@@ -27,6 +27,9 @@ def check_path(path: str) -> str:
     return path
 
 
+RequestPath = Annotated[str, AfterValidator(check_path)]
+
+
 class ServedParameters(Frozen):
     schemes: ClassVar[tuple[str, ...]] = ("http",)
     """Of a URL."""
@@ -39,14 +42,9 @@ class ServedParameters(Frozen):
     """"10x1000": the content in ten writes of a thousand bytes each."""
     delay: Annotated[Seconds, Field(le=LONGEST)] = 0.0
     """What the probe waits before each reply."""
-    path: str | None = None
+    path: RequestPath | None = None
     warmup: Annotated[Seconds, Field(le=LONGEST)] = 1.0
     timeout: Time = 5.0
-
-    @field_validator("path")
-    @classmethod
-    def _is_path(cls, value: str | None) -> str | None:
-        return None if value is None else check_path(value)
 
     @field_validator("writes")
     @classmethod
@@ -66,16 +64,9 @@ class ServedParameters(Frozen):
             port = parts.port
         except ValueError:
             raise wrong from None
-        printable = all("!" <= character <= "~" for character in value)
-        if (
-            parts.scheme not in cls.schemes
-            or not parts.hostname
-            or "@" in parts.netloc
-            or parts.fragment
-            or not printable
-        ):
-            raise wrong
-        if port == 0:
+        is_printable = all("!" <= character <= "~" for character in value)
+        leads_somewhere = parts.scheme in cls.schemes and parts.hostname and port != 0
+        if not leads_somewhere or "@" in parts.netloc or parts.fragment or not is_printable:
             raise wrong
         return value
 

@@ -9,10 +9,9 @@ from nearmetal.lab.image import pages
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, Machine, Service, Stage, find_own_address
 from nearmetal.workloads._load.document import LoadDocument, parse, require_document
+from nearmetal.workloads._parameters import as_time
 from nearmetal.workloads._served_parameters import PORTS, ServedParameters
-from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import SERVER, hint_at_loss, last_words, must_connect
-from nearmetal.workloads._words import as_time
+from nearmetal.workloads._stage import SERVER, ended_within, hint_at_loss, last_words, must_connect, stop_all
 
 READY = 60.0
 """Seconds within which a server has to answer, also from an emulated guest whose host is busy."""
@@ -88,7 +87,8 @@ class Servers:
 
     def _make_command(self, server: Machine) -> list[str]:
         if self._parameters.server == "lighttpd":
-            return ["lighttpd", "-D", "-f", _WITH_PHP if any(map(_is_php, self._paths)) else _PLAIN]
+            has_php = any(path.partition("?")[0].endswith(".php") for path in self._paths)
+            return ["lighttpd", "-D", "-f", _WITH_PHP if has_php else _PLAIN]
         listen = f"{find_own_address(server)}:{PORTS['probe']}"
         writes = self._parameters.writes
         content = ("--body", str(self._parameters.body)) if writes is None else ("--writes", writes)
@@ -110,9 +110,8 @@ class Servers:
             ended = await client.exec(argv, timeout=self._parameters.timeout * paths + SLACK)
             if ended.status == REFUSED and url.startswith("https:"):
                 why = ended.complaint.removeprefix("nearmetal-probe: load: ").partition("; ")[0]
-                raise ToolFailed(
-                    why, client.name, 'set `tls` of this workload: { ca = "FILE" }, or { insecure = true }'
-                )
+                remedy = 'set `tls` of this workload: { ca = "FILE" }, or { insecure = true }'
+                raise ToolFailed(why, client.name, remedy)
             document = parse(require_document(ended, "the first request", client), client.name)
             if document.status.get("2xx", 0) == paths:
                 return
@@ -121,16 +120,14 @@ class Servers:
                 what = f"{asked} answers {_describe_answer(document)} instead of 200"
                 raise ToolFailed(what, client.name, _REMEDIES.get(self._parameters.server, _OF_A_SERVICE))
             if document.errors.refused and self._parameters.url and not self._may_still_boot(stage, server):
-                raise _nothing_serves(url, server)
+                what = f"nothing listens at {url}: the connection was refused"
+                raise ToolFailed(what, server.name, _SERVE, cause=Cause.SERVICE_NOT_READY)
             await self._still_starting(index)
             if time.monotonic() > until:
-                raise ToolFailed(
-                    f"{url} did not answer with 200 within {READY:g} s, but with {_describe_answer(document)}"
-                    f"{blamed}{await self._last_words(index)}",
-                    client.name,
-                    _SERVE if self._parameters.url is not None else "",
-                    cause=Cause.SERVICE_NOT_READY,
-                )
+                what = f"{url} did not answer with 200 within {READY:g} s, but with {_describe_answer(document)}"
+                remedy = _SERVE if self._parameters.url is not None else ""
+                what = f"{what}{blamed}{await self._last_words(index)}"
+                raise ToolFailed(what, client.name, remedy, cause=Cause.SERVICE_NOT_READY)
 
     def _may_still_boot(self, stage: Stage, server: Machine) -> bool:
         """Whether a first process of the user's own may still be starting what serves."""
@@ -145,24 +142,13 @@ class Servers:
             return
         ended = await ended_within(self._services[index], POLL)
         if ended is not None:
-            raise ToolFailed(
-                f"{self._parameters.server} ended with status {ended.status} instead of serving: {last_words(ended)}",
-                self._services[index].machine.name,
-            )
+            how = f"ended with status {ended.status} instead of serving: {last_words(ended)}"
+            raise ToolFailed(f"{self._parameters.server} {how}", self._services[index].machine.name)
 
     async def _last_words(self, index: int) -> str:
         if not self._services:
             return ""
         return f"; {self._parameters.server} said: {last_words(await self._services[index].stop())}"
-
-
-def _nothing_serves(url: str, server: Machine) -> ToolFailed:
-    what = f"nothing listens at {url}: the connection was refused"
-    return ToolFailed(what, server.name, _SERVE, cause=Cause.SERVICE_NOT_READY)
-
-
-def _is_php(path: str) -> bool:
-    return path.partition("?")[0].endswith(".php")
 
 
 def _describe_answer(document: LoadDocument) -> str:

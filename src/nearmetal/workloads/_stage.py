@@ -1,9 +1,10 @@
-"""How a server's address gets into a command, and how it is told what came of it."""
+"""What workloads have in common on a stage: how commands began and ended, and services that are waited for."""
 
+import contextlib
 from collections.abc import Sequence
 
-from nearmetal.errors import ToolFailed
-from nearmetal.model import Completed, Machine, Stage, Warned
+from nearmetal.errors import MachineError, TimedOut, ToolFailed
+from nearmetal.model import Completed, Machine, Service, Stage, Warned
 from nearmetal.model.services import SERVER as SERVER
 from nearmetal.units import show_duration, show_unit
 
@@ -44,3 +45,18 @@ def require_success(ended: Completed, what: str, machine: Machine) -> Completed:
     if ended.status != 0:
         raise ToolFailed(f"{what} ended with status {ended.status}: {last_words(ended)}", machine.name)
     return ended
+
+
+async def ended_within(service: Service, seconds: float) -> Completed | None:
+    """How it ended by itself, waiting for that so long; None while it goes on. MachineLost."""
+    try:
+        return await service.wait(seconds)
+    except TimedOut:
+        return None
+
+
+async def stop_all(services: list[Service]) -> None:
+    """Stop them, the last one first, and forget them. With its machine, a service is gone too."""
+    while services:
+        with contextlib.suppress(MachineError):
+            await services.pop().stop()

@@ -61,11 +61,7 @@ class NoiseWorkload:
 
 def list_values(found: Heard) -> dict[str, float]:
     """Responses by name: the share of time lost, the longest gap in s; gaps, ticks, interrupts per second. Pure."""
-    told: dict[str, float] = {
-        "lost": found.share,
-        "gaps": found.gaps / found.seconds,
-        "longest": found.longest,
-    }
+    told: dict[str, float] = {"lost": found.share, "gaps": found.gaps / found.seconds, "longest": found.longest}
     counts = {"ticks": found.ticks, "interrupts": found.interrupts}
     return told | {name: count / found.seconds for name, count in counts.items() if count is not None}
 

@@ -58,12 +58,8 @@ async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
 
 async def _cpus_found(machine: MachineSpec, there: Site) -> Finding:
     has = len(await available_cpus(there))
-    return finding(
-        f"{machine.vcpus} CPUs in it",
-        machine.vcpus <= has,
-        f"it has {has}",
-        f"set machine.vcpus to at most {has}, or give it more",
-    )
+    remedy = f"set machine.vcpus to at most {has}, or give it more"
+    return finding(f"{machine.vcpus} CPUs in it", machine.vcpus <= has, f"it has {has}", remedy)
 
 
 class GuestBehindSsh(BorrowedMachine):
@@ -96,8 +92,7 @@ class BehindSsh:
         there = await self._reach(handle.name, way, LIMITS.boot)
         try:
             needed = [*await programs(there, TOOLS), await _cpus_found(order.spec, there)]
-            lacking = next((one for one in needed if not one.ok), None)
-            if lacking:
+            if lacking := next((one for one in needed if not one.ok), None):
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
             await host_lock.hold(there)
             own = borrowed(handle, order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
@@ -139,8 +134,7 @@ class BehindSsh:
     async def let_go(self, handle: Handle) -> None:
         """Close what leads there; what still runs there ends. Idempotent."""
         self._borrowing.let_go(handle.name)
-        there = self._there.pop(handle.name, None)
-        if there:
+        if there := self._there.pop(handle.name, None):
             await there.close()
 
     async def _again(self, handle: Handle) -> SshSite:

@@ -128,15 +128,13 @@ class Borrowing:
         self.let_go(name)
         await cgroup.remove(name, there)
         await scratch.remove(name, there)
-        watchman = self._watchmen.pop(name, None)
-        if watchman:
+        if watchman := self._watchmen.pop(name, None):
             with contextlib.suppress(MachineLost):
                 await watchman.stop()
 
     def let_go(self, name: str) -> None:
         """Of the connection, for a machine that is about to be stopped."""
-        machine = self._machines.pop(name, None)
-        if machine:
+        if machine := self._machines.pop(name, None):
             machine.close()
 
 

@@ -18,6 +18,7 @@ from nearmetal.lab import others
 from nearmetal.lab.changes.ledger import outstanding
 from nearmetal.lab.lock import try_lock
 from nearmetal.model import Change, ChangeKind
+from nearmetal.system.files import closing_descriptor
 
 HERE = "site:local"
 _SHARED: frozenset[ChangeKind] = frozenset({"sysctl", "irq", "cpuset", "bystanders"})
@@ -66,15 +67,13 @@ def _hold_note() -> Iterator[int | None]:
         except OSError:
             yield None
             return
-        try:
+        with closing_descriptor(descriptor):
             if not _is_ours(descriptor):
                 yield None
                 return
             if try_lock(descriptor) and _lies_there(descriptor):
                 yield descriptor
                 return
-        finally:
-            os.close(descriptor)
         if time.monotonic() > until:
             raise HostCannot("another nearmetal is changing this host", remedy="wait until it ends")
         time.sleep(_AGAIN)

@@ -3,6 +3,7 @@
 A value is text. Reading gives None where there is nothing yet; writing None takes away what was not there before.
 """
 
+import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -21,10 +22,6 @@ GRUB_DROP_IN = "/etc/default/grub.d/99-nearmetal.cfg"
 _NO_SUCH_PROGRAM = 127
 
 
-def _is_equal(actual: str | None, value: str) -> bool:
-    return actual == value
-
-
 def _unmet(change: Change) -> str:
     return f"{change.kind} {change.target} could not be set to {change.after!r}"
 
@@ -33,7 +30,7 @@ def _unmet(change: Change) -> str:
 class Kind:
     read: Read
     write: Write
-    holds: Callable[[str | None, str], bool] = _is_equal
+    holds: Callable[[str | None, str], bool] = operator.eq
     """Whether what was read is what was asked for."""
     passes: bool = False
     """Whether what has the value comes and goes: a process, a network card. What is gone is owed nothing."""
@@ -148,10 +145,12 @@ async def _write_ethtool(commands: Commands, target: str, value: str | None) -> 
     """ "on" or "off" for all features, or what was read: then just that is switched on which was on."""
     tool, interface, names = _ethtool(target)
     states = _states(value) if "=" in str(value) else dict.fromkeys(names, str(value))
-    words: list[str] = []
-    for name, state in states.items():
-        parts = [name] if state in ("on", "off") else state.split(",")
-        words += [word for part in parts for word in (part, "off" if state == "off" else "on")]
+    words = [
+        word
+        for name, state in states.items()
+        for part in ([name] if state in ("on", "off") else state.split(","))
+        for word in (part, "off" if state == "off" else "on")
+    ]
     argv = [*tool, "-K", interface, *words]
     require_success(argv, await _exec_on_network(commands, *argv))
 
@@ -171,11 +170,9 @@ async def _put_ethtool_back(commands: Commands, change: Change) -> str:
     differing = {name: state for name, state in before.items() if now.get(name, state) != state}
     ours = {name: state for name, state in differing.items() if (now[name] != "off") == (change.after == "on")}
     if ours:
-        value = " ".join(f"{name}={state}" for name, state in ours.items())
-        await _write_ethtool(commands, change.target, value)
-    return "; ".join(
-        f"{name} is {now[name]} now, which nearmetal did not set" for name in differing.keys() - ours.keys()
-    )
+        await _write_ethtool(commands, change.target, " ".join(f"{name}={state}" for name, state in ours.items()))
+    theirs = differing.keys() - ours.keys()
+    return "; ".join(f"{name} is {now[name]} now, which nearmetal did not set" for name in theirs)
 
 
 async def _read_boot(commands: Commands, target: str) -> str | None:

@@ -22,7 +22,7 @@ from nearmetal.lab.lock import lock_after_the_dead, try_lock
 from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, read_entries
-from nearmetal.system.files import make_folder
+from nearmetal.system.files import closing_descriptor, make_folder
 
 
 def ledgers_folder() -> Path:
@@ -263,27 +263,20 @@ def outstanding(path: Path) -> Outstanding:
 
 
 def ownerless(folder: Path) -> Iterator[Path]:
-    """Ledgers whose owner is dead."""
-    for path in sorted(folder.glob("*.jsonl")):
+    """Ledgers whose owner is dead. OSError, where a glob would find nothing."""
+    for path in sorted(folder.glob("*.jsonl")) if folder.exists() else ():
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             continue  # its owner has ended just now, and left nothing
-        try:
+        with closing_descriptor(descriptor):
             has_none = lock_after_the_dead(descriptor, LIMITS.stop)
-        finally:
-            os.close(descriptor)
         if has_none:
             yield path
 
 
-@contextmanager
-def held(path: Path) -> Iterator[Ledger]:
-    ledger = Ledger(path)
-    try:
-        yield ledger
-    finally:
-        ledger.close()
+def held(path: Path) -> closing[Ledger]:
+    return closing(Ledger(path))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Final, Protocol
 
@@ -38,23 +38,30 @@ _kept: Final[ContextVar[int | None]] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def up_to(most: int) -> Iterator[None]:
+def _within(variable: ContextVar[int | None], value: int) -> Iterator[None]:
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+def up_to(most: int) -> AbstractContextManager[None]:
     """What is started in here may print so many bytes, as a file that is fetched whole."""
-    before = _most.set(most)
-    try:
-        yield
-    finally:
-        _most.reset(before)
+    return _within(_most, most)
 
 
-@contextmanager
-def keeping_last(kept: int) -> Iterator[None]:
+def keeping_last(kept: int) -> AbstractContextManager[None]:
     """Of what is started in here the last bytes of each stream are kept, at least so many, however much it prints."""
-    before = _kept.set(kept)
-    try:
-        yield
-    finally:
-        _kept.reset(before)
+    return _within(_kept, kept)
+
+
+async def feed(writer: asyncio.StreamWriter, content: bytes) -> None:
+    """Hand a program all that it reads on standard input, and the end of that. It need not read it."""
+    with suppress(OSError):
+        writer.write(content)
+        await writer.drain()
+        writer.write_eof()
 
 
 class ByteStream(Protocol):

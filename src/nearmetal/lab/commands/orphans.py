@@ -38,11 +38,5 @@ async def settled(token: str, patience: float = LIMITS.stop) -> None:
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience):
-            await _ended(token)
-
-
-async def _ended(token: str) -> None:
-    while True:
-        if not any(marked(VARIABLE, token)):
-            return
-        await asyncio.sleep(_AGAIN)
+            while any(marked(VARIABLE, token)):  # noqa: ASYNC110 the kernel tells of no child of another
+                await asyncio.sleep(_AGAIN)

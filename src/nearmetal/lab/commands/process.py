@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
-from nearmetal.lab.commands.feeding import feed
-from nearmetal.lab.commands.gathering import Gathering, list_signals
+from nearmetal.lab.commands.gathering import Gathering, feed, list_signals
 from nearmetal.lab.commands.refused import refuse_zero_bytes
 from nearmetal.model import Completed
 
@@ -86,11 +85,6 @@ def exit_status(returncode: int | None) -> int:
     return 128 - returncode if returncode < 0 else returncode
 
 
-def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
 class LocalProcess(Gathering):
     """A `SiteRunning` on top of a local process."""
 
@@ -111,4 +105,5 @@ class LocalProcess(Gathering):
 
     async def signal(self, number: signal.Signals) -> None:
         for one in list_signals(number):
-            kill_group(self._process, one)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, one)

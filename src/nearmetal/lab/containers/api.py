@@ -142,11 +142,9 @@ class ContainerEngine:
             remedy = f'write engine = "unix://{address}", or set {brand.variable} so'
             raise HostCannot(f"the {brand.called} is named by its socket's URL, not by its path", address, remedy)
         if not address.startswith("unix://"):
-            raise HostCannot(
-                f"the {brand.called} must be on the host of its machines, because they are put on the lab's switch",
-                address,
-                f'name its socket there: engine = "{brand.usual}", or set {brand.variable} so',
-            )
+            what = f"the {brand.called} must be on the host of its machines, because they are put on the lab's switch"
+            remedy = f'name its socket there: engine = "{brand.usual}", or set {brand.variable} so'
+            raise HostCannot(what, address, remedy)
         path = address.removeprefix("unix://")
         here = await site.open_socket(path) if site else path
         return cls(address, await asyncio.to_thread(_client, address, here, brand), brand, here)
@@ -157,12 +155,10 @@ class ContainerEngine:
         names = {part["Name"] for part in version.get("Components") or ()}
         answers = next((one for one in BRANDS if one.component in names), self.brand)
         if answers != self.brand:
-            raise HostCannot(
-                f"a {answers.called} answers at {self.address}, and no {self.brand.called}",
-                self.address,
-                f'for that one the kind is "{answers.client}"; '
-                f"or name a {self.brand.called}: {self.brand.variable}, or engine in [environments.NAME]",
-            )
+            another = f"{self.brand.called}: {self.brand.variable}, or engine in [environments.NAME]"
+            remedy = f'for that one the kind is "{answers.client}"; or name a {another}'
+            what = f"a {answers.called} answers at {self.address}, and no {self.brand.called}"
+            raise HostCannot(what, self.address, remedy)
 
     async def refuse_elsewhere(self, site: Site) -> None:
         """HostCannot if its containers run on another kernel: their process ids would name programs of the site.
@@ -174,19 +170,15 @@ class ContainerEngine:
         info = await self.call(self.client.info)
         self.default_runtime = info.get("DefaultRuntime")  # Podman takes a second to tell all that it knows
         if differences := await _compare_kernels(info, site):
-            raise HostCannot(
-                f"the {self.brand.called} runs its containers on another kernel than its host's: {differences}",
-                self.address,
-                "place them on the host of that engine, or name an engine of this one: "
-                f"{self.brand.variable}, or engine in [environments.NAME]",
-            )
+            what = f"the {self.brand.called} runs its containers on another kernel than its host's: {differences}"
+            remedy = "place them on the host of that engine, or name an engine of this one"
+            by = f"{self.brand.variable}, or engine in [environments.NAME]"
+            raise HostCannot(what, self.address, f"{remedy}: {by}")
         # Who answers on another host is not seen from here; its containers' processes are looked for there.
         if site.spec is None and await asyncio.to_thread(_is_of_other_processes, self.socket_here):
-            raise HostCannot(
-                f"the {self.brand.called} counts processes otherwise than nearmetal does, which runs in a container",
-                self.address,
-                "run nearmetal outside of it, or with the host's processes (--pid=host)",
-            )
+            what = f"the {self.brand.called} counts processes otherwise than nearmetal does, which runs in a container"
+            remedy = "run nearmetal outside of it, or with the host's processes (--pid=host)"
+            raise HostCannot(what, self.address, remedy)
         self._is_here = True
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -238,12 +230,11 @@ class ContainerEngine:
             status = int(answer.split(b" ", 2)[1])
             if status not in (101, 200):
                 raise EngineRefusal(status, await asyncio.wait_for(_reason(reader, answer), _TIMEOUT))
-        except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
+        except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError, EngineRefusal) as error:
             writer.close()
+            if isinstance(error, EngineRefusal):
+                raise
             raise silent(self.address, error, self.brand) from error
-        except EngineRefusal:
-            writer.close()
-            raise
         return reader, writer
 
 

@@ -23,11 +23,11 @@ def machine(client: Any, order: Order, tag: str, network: str, probe_there: str)
 
     `probe_there`: the probe's path on the engine's host.
     """
-    own = network == NO_NETWORK
+    own, share = network == NO_NETWORK, shares.of(order.spec)
     return {
         **_holding(order.name, tag),
         # With its network namespace a container has another's name of the host.
-        "hostname": _hostname(order) if own else None,
+        "hostname": order.name[:63] if own else None,
         "host_config": client.create_host_config(
             network_mode=network,
             cpuset_cpus=order.cpus or None,
@@ -36,7 +36,10 @@ def machine(client: Any, order: Order, tag: str, network: str, probe_there: str)
             mem_limit=order.spec.memory,
             memswap_limit=order.spec.memory,
             tmpfs=_TMPFS,
-            mounts=[_probe(probe_there), *_shared(order)],
+            mounts=[
+                _mount(probe.INSIDE, probe_there),
+                *([_mount(share.mountpoint, share.source)] if share else []),
+            ],
             cap_drop=_NEVER_NEEDED,
             pids_limit=PROCESSES,
             runtime=order.options.get("runtime"),
@@ -48,11 +51,11 @@ def keeper(client: Any, order: Order, tag: str, runtime: str | None, probe_there
     """It does nothing, on the machine's CPUs, and is not part of what the machine costs."""
     return {
         **_holding(keeper_of(order.name), tag),
-        "hostname": _hostname(order),
+        "hostname": order.name[:63],
         "host_config": client.create_host_config(
             network_mode=NO_NETWORK,
             cpuset_cpus=order.cpus or None,
-            mounts=[_probe(probe_there)],
+            mounts=[_mount(probe.INSIDE, probe_there)],
             cap_drop=["ALL"],
             pids_limit=_OF_KEEPER,
             runtime=runtime,
@@ -81,18 +84,7 @@ def _holding(name: str, tag: str) -> dict[str, Any]:
     }
 
 
-def _hostname(order: Order) -> str:
-    return order.name[:63]
-
-
-def _probe(path: str) -> Any:
+def _mount(inside: str, path: str) -> Any:
     from docker.types import Mount
 
-    return Mount(probe.INSIDE, path, type="bind", read_only=True)
-
-
-def _shared(order: Order) -> list[Any]:
-    from docker.types import Mount
-
-    share = shares.of(order.spec)
-    return [Mount(share.mountpoint, share.source, type="bind", read_only=True)] if share else []
+    return Mount(inside, path, type="bind", read_only=True)

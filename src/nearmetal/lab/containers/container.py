@@ -9,8 +9,7 @@ from typing import Any
 from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands.feeding import feed
-from nearmetal.lab.commands.gathering import Gathering, list_signals
+from nearmetal.lab.commands.gathering import Gathering, feed, list_signals
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import pauses
 from nearmetal.lab.containers.api import ContainerEngine, EngineRefusal, frames
@@ -46,13 +45,13 @@ class Container(StartedCommands, SharedKernelMachine):
         command, signals = self.prepared(argv, env)
         try:
             made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
-            reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
+            stream = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
         except EngineRefusal as error:
             await self.first.require(self.site, self.name)
             raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
         except HostCannot as error:
             raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
-        return _Exec(self, made["Id"], reader, writer, stdin, signals)
+        return _Exec(self, made["Id"], stream, stdin, signals)
 
     async def paused(self, since: float) -> float:
         return await pauses.seconds(self.engine, self.id, since)
@@ -78,8 +77,7 @@ class _Exec(Gathering):
         self,
         container: Container,
         id: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        stream: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         stdin: bytes,
         signals: Signal,
     ) -> None:
@@ -87,8 +85,8 @@ class _Exec(Gathering):
         self._signals = signals
         self._engine = container.engine
         self._id = id
-        self._reader, self._writer = reader, writer
-        self._feeding = asyncio.ensure_future(feed(writer, stdin))
+        self._reader, self._writer = stream
+        self._feeding = asyncio.ensure_future(feed(self._writer, stdin))
         super().__init__(container.name)
 
     async def gather(self) -> int:

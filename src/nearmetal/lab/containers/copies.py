@@ -23,9 +23,8 @@ def tag(image: Image) -> str:
 def taken_over(client: Any, image: Image) -> str:
     """The image's tag in an engine, which takes it over once. Blocks."""
     if not _is_there(client, image):
-        client.import_image_from_file(
-            str(image.tarball), repository=tag(image), changes=[f"LABEL {_DIGEST}={image.digest}"]
-        )
+        label = f"LABEL {_DIGEST}={image.digest}"
+        client.import_image_from_file(str(image.tarball), repository=tag(image), changes=[label])
     return tag(image)
 
 

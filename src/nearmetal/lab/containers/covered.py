@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.lock import try_lock
+from nearmetal.system.files import closing_descriptor
 
 _MARK = ".made-by-nearmetal"
 _PATIENCE = 5.0
@@ -69,16 +70,13 @@ def _remove_unneeded(place: Path) -> None:
 def _alone(place: Path) -> Iterator[None]:
     """While nobody else makes or removes it: its parent is locked, for the moment that this takes. HostCannot where
     somebody else, whose lock it may be too, does not let go."""
-    parent = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as parent:
         until = time.monotonic() + _PATIENCE
         while not try_lock(parent):
             if time.monotonic() > until:
                 raise HostCannot("another program holds its lock", str(place.parent), "see which: lslocks")
             time.sleep(0.02)
         yield
-    finally:
-        os.close(parent)
 
 
 def _marked(place: Path) -> int | None:

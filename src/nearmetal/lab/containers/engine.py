@@ -66,11 +66,6 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
             yield url
 
 
-async def remove(handle: Handle) -> None:
-    """What is left of an engine whose starter died, but not its data. Idempotent; HostCannot while somebody has it."""
-    await _bury(Path(handle.data["folder"]))
-
-
 def is_own(address: str) -> bool:
     """Whether the engine at a URL is, or was, an `own_engine`."""
     socket = Path(address.removeprefix("unix://"))
@@ -78,15 +73,16 @@ def is_own(address: str) -> bool:
     return socket.name == _SOCKET and (socket.parent / _LOCK).is_file() and (socket.parent / _DATA).is_dir()
 
 
+async def remove(handle: Handle) -> None:
+    await bury(f"unix://{handle.data['folder']}/{_SOCKET}")
+
+
 async def bury(address: str) -> None:
     """Kill and remove what is left of an `own_engine` whose starter died, but not its data. Idempotent.
 
     HostCannot while its starter, or another that buries it, lives.
     """
-    await _bury(Path(address.removeprefix("unix://")).parent)
-
-
-async def _bury(folder: Path) -> None:
+    folder = Path(address.removeprefix("unix://")).parent
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
         covered.remove_unneeded(map(Path, _COVERED))

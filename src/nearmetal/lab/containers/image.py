@@ -34,7 +34,10 @@ def lacking(client: Any, image: str, machine: str, program: str) -> Finding:
     """
     what = f"image {image}"
     try:
-        architecture = _of_archive(image, program)[1] if is_archive(image) else _of_engine(client, image, program)
+        if is_archive(image):
+            _, architecture = _of_archive(image, program)
+        else:
+            architecture = str(_inspected(client, image, program)["Architecture"])
     except BadInput as error:
         return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
     wanted = ARCHITECTURES.get(machine, machine)
@@ -111,10 +114,6 @@ def _is_there(client: Any, id: str) -> bool:
     return False
 
 
-def _of_engine(client: Any, reference: str, program: str) -> str:
-    return str(_inspected(client, reference, program)["Architecture"])
-
-
 def _inspected(client: Any, reference: str, program: str) -> Mapping[str, Any]:
     from docker.errors import APIError, ImageNotFound
 
@@ -123,9 +122,8 @@ def _inspected(client: Any, reference: str, program: str) -> Mapping[str, Any]:
     except ImageNotFound:
         raise BadInput("the engine has no such image", reference, f"{program} pull {reference}") from None
     except APIError as error:
-        raise BadInput(
-            f"the engine knows no such image: {error.explanation}", reference, "write it like debian:12"
-        ) from None
+        what = f"the engine knows no such image: {error.explanation}"
+        raise BadInput(what, reference, "write it like debian:12") from None
     return found
 
 

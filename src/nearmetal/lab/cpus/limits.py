@@ -10,17 +10,8 @@ from nearmetal.model import Finding, MachineSpec, Site
 
 async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether a machine's CPUs and memory can be limited on a site."""
-    return [
-        enough_cpus(machine.vcpus, len(await layout.usable(machine, site))),
-        finding(
-            "control groups",
-            await _has_groups(site),
-            f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory",
-            "mount them, and boot without cgroup_disable",
-        ),
-    ]
-
-
-async def _has_groups(site: Site) -> bool:
+    usable = enough_cpus(machine.vcpus, len(await layout.usable(machine, site)))
     parents = [str(Path(folder).parent) for folder in cgroup.named("x", await cgroup.version(site)).folders]
-    return all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])
+    has_groups = all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])
+    detail = f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory"
+    return [usable, finding("control groups", has_groups, detail, "mount them, and boot without cgroup_disable")]

@@ -50,11 +50,8 @@ async def accounts(machine: Machine) -> Accounts:
 
 def parsed(text: str) -> Accounts:
     """From lines of a thread and its three counts. Pure."""
-    found = {}
-    for line in text.splitlines():
-        thread, ran, waited, turns = map(int, line.split())
-        found[thread] = (ran, waited, turns)
-    return found
+    counts = (map(int, line.split()) for line in text.splitlines())
+    return {thread: (ran, waited, turns) for thread, ran, waited, turns in counts}
 
 
 def between(before: Accounts, after: Accounts) -> ThreadTotals | None:

@@ -80,19 +80,14 @@ def explain(text: str, recipe: Recipe) -> NearmetalError:
     if "No space left on device" in text:
         return HostCannot("the disk is full", remedy="free about 2 GB in the cache folder, or set NEARMETAL_HOME")
     if _UNREACHABLE.search(text):
-        return HostCannot(
-            "the package archive cannot be reached", suite, "check the network and the sources and proxies of apt"
-        )
+        remedy = "check the network and the sources and proxies of apt"
+        return HostCannot("the package archive cannot be reached", suite, remedy)
     if re.search(r"does not have a Release file|404 +Not Found", text):
-        return HostCannot(
-            "the package archive does not have this suite or package any more",
-            suite,
-            "run: apt-get update; name a suite that exists",
-        )
+        what = "the package archive does not have this suite or package any more"
+        return HostCannot(what, suite, "run: apt-get update; name a suite that exists")
     if re.search(r"NO_PUBKEY|is not signed|couldn't be verified", text):
-        return HostCannot(
-            "the package archive's signature cannot be checked", suite, "apt-get install debian-archive-keyring"
-        )
+        what = "the package archive's signature cannot be checked"
+        return HostCannot(what, suite, "apt-get install debian-archive-keyring")
     if re.search(r"unshare.*(Operation not permitted|failed)", text):
         return HostCannot("namespaces cannot be made here", remedy="run as root outside an unprivileged container")
     lines = [line for line in text.splitlines() if line.startswith("E: ")] or text.splitlines()[-3:]
@@ -102,11 +97,7 @@ def explain(text: str, recipe: Recipe) -> NearmetalError:
 async def unpack(packages: Path, out: Path, environment: Mapping[str, str]) -> None:
     """Unpack every package file in a folder below `out`."""
     for package in sorted(packages.glob("*.deb")):
-        status, text = await tools.run(
-            ("dpkg-deb", "--extract", str(package), str(out)), environment=environment, folder=packages
-        )
-        if status != 0:
-            raise ToolFailed(f"dpkg-deb failed: {text.strip()}", package.name)
+        await tools.must(("dpkg-deb", "--extract", str(package), str(out)), environment, packages, package.name)
 
 
 def read_packages(kernel: Path) -> dict[str, DebianPackage]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,7 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
 
     Raises HostCannot where tools, rights, space or the network are missing, BadInput for packages Debian does not have.
     """
-
-    async def make(work: Path) -> None:
-        await _build_in(work, recipe, progress)
-
+    make = partial(_build_in, recipe=recipe, progress=progress)
     return await finish(store.folder_of(recipe, cache), make, progress)
 
 
@@ -54,11 +52,8 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
         store.sweep(cache)
         free = shutil.disk_usage(cache).free
         if free < SPACE:
-            raise HostCannot(
-                f"building an image needs {SPACE >> 20} MiB, and {free >> 20} MiB are free",
-                str(cache),
-                "free some space, or put the cache elsewhere by NEARMETAL_HOME",
-            )
+            what = f"building an image needs {SPACE >> 20} MiB, and {free >> 20} MiB are free"
+            raise HostCannot(what, str(cache), "free some space, or put the cache elsewhere by NEARMETAL_HOME")
         work = target.with_name(store.UNFINISHED + target.name)
         work.mkdir()
         try:
@@ -68,11 +63,9 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
                 shutil.rmtree(target)
             (work / "image").rename(target)
         except OSError as error:
-            raise HostCannot(
-                f"the image cannot be written: {error.strerror}",
-                str(error.filename or cache),
-                system_errors.find_remedy(error, otherwise="see: df, dmesg"),
-            ) from error
+            remedy = system_errors.find_remedy(error, otherwise="see: df, dmesg")
+            what = f"the image cannot be written: {error.strerror}"
+            raise HostCannot(what, str(error.filename or cache), remedy) from error
         finally:
             await asyncio.to_thread(shutil.rmtree, work)
     image = read(target)
@@ -131,15 +124,12 @@ def tools_environment() -> dict[str, str]:
 
 async def pack(image: Image, environment: dict[str, str]) -> None:
     """Its tar archive, from its unpacked root. ToolFailed."""
-    status, text = await tools.run(
+    await tools.must(
         ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",
          "--numeric-owner", "--format=posix", "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
          "--xattrs", "--xattrs-include=*", "."),
-        environment=environment,
-        folder=image.folder,
+        environment, image.folder, str(image.tarball),
     )  # fmt: skip
-    if status != 0:
-        raise ToolFailed(f"tar failed: {text.strip()}", str(image.tarball))
 
 
 def write_manifest(image: Image, **facts: Any) -> None:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nearmetal.errors import ToolFailed
-
 from . import tools
 
 SIZE = "10G"
@@ -15,19 +13,23 @@ Only what is written takes space."""
 LABEL = "nearmetal"
 """By which the guest finds its root, whatever the disk's controller."""
 
+_UUID = "6e656172-6d65-4461-8c00-000000000000"
+_FULL = "free some space if the disk is full"
+
 
 async def make(root: Path, disk: Path, environment: Mapping[str, str]) -> None:
     """Write `disk` (qcow2) with the content of `root`."""
     raw = disk.with_suffix(".raw")
     # Inode tables are written now: the kernel would otherwise do it in the background of somebody's measurement.
     # Fixed identifiers, because the same content shall make the same disk.
-    await _run(
+    await tools.must(
         ("mkfs.ext4", "-q", "-F", "-L", LABEL, "-m", "0", "-N", "262144", "-U", _UUID,
          "-E", f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID},root_owner=0:0",
          "-d", str(root), str(raw), SIZE),
-        environment, disk.parent,
+        environment, disk.parent, str(disk.parent), _FULL,
     )  # fmt: skip
-    await _run(("qemu-img", "convert", "-O", "qcow2", str(raw), str(disk)), environment, disk.parent)
+    convert = ("qemu-img", "convert", "-O", "qcow2", str(raw), str(disk))
+    await tools.must(convert, environment, disk.parent, str(disk.parent), _FULL)
     raw.unlink()
 
 
@@ -39,12 +41,3 @@ def find_other_file(info: Mapping[str, Any]) -> str | None:
     data = info.get("format-specific", {}).get("data", {}).get("data-file")
     found: str | None = info.get("full-backing-filename") or info.get("backing-filename") or data
     return found
-
-
-_UUID = "6e656172-6d65-4461-8c00-000000000000"
-
-
-async def _run(argv: tuple[str, ...], environment: Mapping[str, str], folder: Path) -> None:
-    status, text = await tools.run(argv, environment=environment, folder=folder)
-    if status != 0:
-        raise ToolFailed(f"{argv[0]} failed: {text.strip()}", str(folder), "free some space if the disk is full")

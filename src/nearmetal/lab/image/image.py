@@ -66,11 +66,8 @@ class Image:
     @property
     def packages(self) -> dict[str, DebianPackage]:
         """What it was made of, by name; empty for an image of a user's own, or of an earlier version of nearmetal."""
-        versions = self.manifest["packages"]
-        return {
-            name: DebianPackage(version=versions[name], sha256=digest)
-            for name, digest in self.manifest.get("debs", {}).items()
-        }
+        versions, digests = self.manifest["packages"], self.manifest.get("debs", {})
+        return {name: DebianPackage(version=versions[name], sha256=digest) for name, digest in digests.items()}
 
     @property
     def made(self) -> datetime:
@@ -106,9 +103,8 @@ def read(folder: Path) -> Image | None:
         if document["schema"] != SCHEMA:
             return None
         image = Image(document["name"], document["key"], document["digest"], folder)
-        whole = image.root.is_dir() and all(
-            (folder / part).stat().st_size == size for part, size in document["sizes"].items()
-        )
+        sizes_fit = [(folder / part).stat().st_size == size for part, size in document["sizes"].items()]
+        whole = image.root.is_dir() and all(sizes_fit)
     except (OSError, *MALFORMED):
         return None
     return image if whole else None

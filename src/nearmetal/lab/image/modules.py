@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from nearmetal.errors import ToolFailed
+from nearmetal.system.files import remove_empty
 
 from . import tools
 from .recipe import Modules, ModuleSet
@@ -81,7 +82,7 @@ async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[
             path.unlink()
         else:
             _plain(path)
-    _remove_empty(folder / "kernel")
+    remove_empty(path for path in sorted((folder / "kernel").rglob("*"), reverse=True) if path.is_dir())
     for leftover in ("source", "build"):
         (folder / leftover).unlink(missing_ok=True)
     await _depmod(root, release, environment)
@@ -106,12 +107,6 @@ async def _depmod(root: Path, release: str, environment: Mapping[str, str]) -> N
     status, text = await tools.run(("chroot", str(root), "/sbin/depmod", release), environment=environment, folder=root)
     if status != 0:
         raise ToolFailed(f"depmod failed: {text}", release)
-
-
-def _remove_empty(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-            path.rmdir()
 
 
 def listed(tree: Tree, wanted: Modules, folder: str) -> bytes:

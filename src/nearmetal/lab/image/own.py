@@ -15,7 +15,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +85,13 @@ class ImageSource:
     @cached_property
     def key(self) -> str:
         """Hexadecimal SHA-256 over all that determines the image. OSError."""
-        facts = [str(BUILDER), self.name, self.lab.digest, self.lab.key, *self._hash_source()]
+        # Of a folder in the OCI's layout the index names everything else by checksums.
+        content = sha256(self.path / "index.json" if self.path.is_dir() else self.path)
+        facts = [str(BUILDER), self.name, self.lab.digest, self.lab.key, content]
         digest = hashlib.sha256("\0".join(facts).encode())
         for fact in hash_files(self.files):
             digest.update(fact)
         return digest.hexdigest()
-
-    def _hash_source(self) -> Iterator[str]:
-        """Of the file; of a folder in the OCI's layout the index, which names everything else by checksums."""
-        yield sha256(self.path / "index.json" if self.path.is_dir() else self.path)
 
 
 def check(path: Path) -> str:
@@ -117,11 +115,7 @@ def check(path: Path) -> str:
 
 async def build_own(source: ImageSource, cache: Path, progress: Callable[[str], None]) -> Image:
     """The image of a source: the cached one if it is whole, else made now. BadInput, HostCannot, ToolFailed."""
-
-    async def make(work: Path) -> None:
-        await _make_in(work, source, progress)
-
-    return await finish(folder_of(source, cache), make, progress)
+    return await finish(folder_of(source, cache), partial(_make_in, source=source, progress=progress), progress)
 
 
 async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], None]) -> None:
@@ -134,7 +128,9 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     kind, layers, process = check(source.path), [], Process()
     if kind == "image":
         bundle = archive.read_bundle(source.path, REMEDY)
-        _check_platform(bundle, source.path)
+        if (bundle.architecture, bundle.system) != ("amd64", "linux"):
+            what = f"it is for {bundle.system} on the architecture {bundle.architecture}"
+            raise BadInput(what, str(source.path), "get it for this one: docker pull --platform linux/amd64 …")
         layers = list(_list_layers(bundle, source.path))
         process = read_process(bundle.config, source.path)
     elif kind == "disk":
@@ -147,11 +143,9 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     told = await _unpack(image, [*layers, {"file": str(work / "ours.tar"), "lays": True}], source, environment)
     await _check_programs(image, told["programs"], source, environment)
     if told["left_out"]:
-        names = ", ".join(told["left_out"][:_TOLD])
-        more = len(told["left_out"]) - _TOLD
-        progress(
-            f"left out, since machines have their own: device nodes {names}{f' and {more} more' if more > 0 else ''}"
-        )
+        names, more = ", ".join(told["left_out"][:_TOLD]), len(told["left_out"]) - _TOLD
+        others = f" and {more} more" if more > 0 else ""
+        progress(f"left out, since machines have their own: device nodes {names}{others}")
     process = _name_user(process, told["users"], source)
     progress("writing the root file system")
     await pack(image, environment)
@@ -169,12 +163,6 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     )
 
 
-def _check_platform(bundle: archive.Bundle, path: Path) -> None:
-    if (bundle.architecture, bundle.system) != ("amd64", "linux"):
-        what = f"it is for {bundle.system} on the architecture {bundle.architecture}"
-        raise BadInput(what, str(path), "get it for this one: docker pull --platform linux/amd64 …")
-
-
 def _list_layers(bundle: archive.Bundle, path: Path) -> Iterator[dict[str, Any]]:
     for layer in bundle.layers:
         place = {"file": str(path / layer.member)} if path.is_dir() else {"file": str(path), "member": layer.member}
@@ -183,9 +171,8 @@ def _list_layers(bundle: archive.Bundle, path: Path) -> Iterator[dict[str, Any]]
 
 async def _copy_out(path: Path, work: Path, environment: dict[str, str]) -> Path:
     """A tar archive of the root file system that is on a disk. BadInput where there is none."""
-    status, text = await tools.run(
-        ("qemu-img", "info", "--output=json", str(path.resolve())), environment=environment, folder=work
-    )
+    asked = ("qemu-img", "info", "--output=json", str(path.resolve()))
+    status, text = await tools.run(asked, environment=environment, folder=work)
     info = json.loads(text) if status == 0 else {}
     if other := disk.find_other_file(info):
         what = f"it is not all in one file: {other} would be read too"
@@ -284,14 +271,10 @@ async def _unpack(
     image: Image, layers: list[dict[str, Any]], source: ImageSource, environment: dict[str, str]
 ) -> dict[str, Any]:
     room = shutil.disk_usage(image.folder).free // 3  # unpacked, packed again, and as a disk
-    task: dict[str, Any] = {
-        "root": str(image.root),
-        "limit": min(room, _LARGEST),
-        "layers": layers,
-        "programs": _NEEDED,
-    }
+    limit = min(room, _LARGEST)
     for layer in layers:
         layer["file"] = str(Path(layer["file"]).resolve())
+    task = {"root": str(image.root), "limit": limit, "layers": layers, "programs": _NEEDED}
     argv = (sys.executable, "-I", "-B", unpack_layers.__file__, json.dumps(task))
     status, text = await tools.run(argv, environment=environment, folder=image.folder)
     try:
@@ -299,7 +282,7 @@ async def _unpack(
     except ValueError:
         raise ToolFailed(f"unpacking ended with status {status}: {text[-300:]}", str(source.path)) from None
     if told.get("is_too_large"):
-        what = f"it unpacks to more than {show_size(task['limit'])}"
+        what = f"it unpacks to more than {show_size(limit)}"
         raise BadInput(what, str(source.path), "free some space, or take a smaller one: at most 8 GiB")
     if "error" in told:
         raise BadInput(told["error"], str(source.path), REMEDY)
@@ -319,9 +302,8 @@ async def _check_programs(
         what = f"it has no {', '.join(lacking)}, by which the probe and files get into machines"
         remedy = "build it FROM an image with a shell, as debian:12-slim or alpine; or unpack a static busybox into it"
         raise BadInput(what, str(source.path), remedy)
-    status, text = await tools.run(
-        ("chroot", str(image.root), "sh", "-c", ":"), environment=environment, folder=image.folder
-    )
+    argv = ("chroot", str(image.root), "sh", "-c", ":")
+    status, text = await tools.run(argv, environment=environment, folder=image.folder)
     if status != 0:
         what = f"its shell does not run: {text.strip()[-300:] or f'status {status}'}"
         raise BadInput(what, str(source.path), "does it lack its C library?")

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from nearmetal.lab.site import must
 from nearmetal.model import Site
@@ -56,15 +55,13 @@ async def parts(image: Image, site: Site) -> Parts:
     found = []
     for file in (image.kernel, image.initrd, image.disk):
         known = image.manifest["sha256"].get(file.name) if site.spec else ""
-        digest = known if known is not None else await asyncio.to_thread(_sha256, file)
+        digest = known if known is not None else await asyncio.to_thread(_hash_part, file)
         found.append(await site.place(file, digest))
     return Parts(*found)
 
 
-@cache
-def _sha256(file: Path) -> str:
-    """Of a part of a finished image, which never changes."""
-    return sha256(file)
+_hash_part = cache(sha256)
+"""A part of a finished image never changes."""
 
 
 async def initrd(base: str, more: bytes, path: str, site: Site) -> None:

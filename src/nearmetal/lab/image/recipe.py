@@ -60,14 +60,12 @@ class Recipe:
         if not _SUITE.fullmatch(self.suite):
             raise BadInput(f"{self.suite!r} is no Debian suite", remedy="name one like 'bookworm'")
         if self.architecture != "amd64":
-            raise BadInput(
-                f"the lab image cannot be built for {self.architecture!r}", remedy="use the architecture 'amd64'"
-            )
+            what = f"the lab image cannot be built for {self.architecture!r}"
+            raise BadInput(what, remedy="use the architecture 'amd64'")
         for package in self.packages:
             if not _PACKAGE.fullmatch(package):
-                raise BadInput(
-                    f"{package!r} is no name of a Debian package", remedy="apt-cache search finds packages' names"
-                )
+                what = f"{package!r} is no name of a Debian package"
+                raise BadInput(what, remedy="apt-cache search finds packages' names")
         check_files(self.files)
 
     @property
@@ -95,7 +93,8 @@ def hash_files(files: Iterable[tuple[str, str]]) -> Iterator[bytes]:
     """What stands in a key for files that a user adds: destination, permissions, content."""
     for source, destination in sorted(files):
         mode = Path(source).stat().st_mode & 0o777
-        yield f"\0{destination}\0{mode:o}\0".encode() + _sha256(Path(source))
+        with Path(source).open("rb") as file:
+            yield f"\0{destination}\0{mode:o}\0".encode() + hashlib.file_digest(file, "sha256").digest()
 
 
 def tree(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversable]]:
@@ -157,10 +156,10 @@ def check_name(name: str) -> None:
 
 def check_files(files: Iterable[tuple[str, str]]) -> None:
     """Of (source file on this host, absolute destination in the image). BadInput."""
-    destinations: list[str] = []
-    for source, destination in files:
+    given = list(files)
+    for source, destination in given:
         _check_file(source, destination)
-        destinations.append(str(PurePosixPath(destination)))
+    destinations = [str(PurePosixPath(destination)) for _, destination in given]
     twice = next((one for one in destinations if destinations.count(one) > 1), None)
     if twice:
         raise BadInput(f"two files are to lie at {twice!r} in the image", remedy="give each a place of its own")
@@ -171,11 +170,5 @@ def _check_file(source: str, destination: str) -> None:
         raise BadInput("this is no file, so it cannot go into the image", source, "name a regular file")
     target = PurePosixPath(destination)
     if not target.is_absolute() or ".." in target.parts or destination.endswith("/"):
-        raise BadInput(
-            f"{destination!r} is no place for a file in the image", source, "name an absolute path that ends in a file"
-        )
-
-
-def _sha256(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+        what = f"{destination!r} is no place for a file in the image"
+        raise BadInput(what, source, "name an absolute path that ends in a file")

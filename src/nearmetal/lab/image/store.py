@@ -40,9 +40,7 @@ def images(cache: Path) -> Path:
 def ls(cache: Path) -> list[Image]:
     """The finished images, by name, the newest of a name first."""
     found = [read(folder) for folder in images(cache).glob("*") if not folder.name.startswith(".")]
-    return sorted(
-        (image for image in found if image), key=lambda image: (image.name, -image.manifest_path.stat().st_mtime)
-    )
+    return sorted(filter(None, found), key=lambda image: (image.name, -image.manifest_path.stat().st_mtime))
 
 
 def newest(built: Iterable[Image]) -> list[Image]:
@@ -99,11 +97,9 @@ def _take(image: Image, locks: ExitStack, who: Callable[[int], str]) -> None:
     lock = locks.enter_context(image.manifest_path.open("rb"))
     if not try_lock(lock):
         users = ", ".join(who(process) for process in _holders(os.fstat(lock.fileno()).st_ino))
-        raise HostCannot(
-            f"machines are made of this image: {users or 'see /proc/locks'}",
-            str(image.folder),
-            "take those down that are up (nearmetal down NAME), wait for a run to end",
-        )
+        what = f"machines are made of this image: {users or 'see /proc/locks'}"
+        remedy = "take those down that are up (nearmetal down NAME), wait for a run to end"
+        raise HostCannot(what, str(image.folder), remedy)
 
 
 def _holders(inode: int) -> list[int]:
@@ -113,11 +109,8 @@ def _holders(inode: int) -> list[int]:
 
 
 def _is_meant(image: Image, name_or_digest: str) -> bool:
-    if image.name == name_or_digest:
-        return True
-    return len(name_or_digest) >= 8 and (
-        image.digest.startswith(name_or_digest) or image.key.startswith(name_or_digest)
-    )
+    is_one = any(one.startswith(name_or_digest) for one in (image.digest, image.key))
+    return image.name == name_or_digest or (len(name_or_digest) >= 8 and is_one)
 
 
 def _remove(image: Image) -> None:

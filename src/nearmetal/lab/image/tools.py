@@ -38,11 +38,17 @@ def require() -> None:
     """Raises HostCannot that names every missing tool, with the command that installs them."""
     missing = [tool for tool in PACKAGES if shutil.which(tool) is None]
     if missing:
-        packages = sorted({PACKAGES[tool] for tool in missing})
-        raise HostCannot(
-            f"building an image needs {', '.join(missing)}, which this host lacks",
-            remedy=describe_install(find_manager(), *packages),
-        )
+        remedy = describe_install(find_manager(), *sorted({PACKAGES[tool] for tool in missing}))
+        raise HostCannot(f"building an image needs {', '.join(missing)}, which this host lacks", remedy=remedy)
+
+
+async def must(
+    argv: tuple[str, ...], environment: Mapping[str, str], folder: Path, where: str, remedy: str = ""
+) -> None:
+    """Run one tool that has to succeed. ToolFailed with all that it printed otherwise."""
+    status, text = await run(argv, environment=environment, folder=folder)
+    if status != 0:
+        raise ToolFailed(f"{argv[0]} failed: {text.strip()}", where, remedy)
 
 
 async def run(

@@ -17,14 +17,14 @@ async def lies_on(handle: Handle, facts: Mapping[str, Any], site: Site) -> str |
     """As in "ext4 on /dev/vda" or "tmpfs", by the machine's facts of itself; None where it cannot be known."""
     root = facts.get("filesystems", {}).get("/", {})
     if handle.hardware:
-        folder: str | None = handle.hardware.disk.folder
+        folder = handle.hardware.disk.folder
     elif not isinstance(handle.life, ProcessId):
         return None
     elif root.get("type") != "overlay":
         return described(str(root["type"]), str(root["source"])) if root else None
     else:
-        upper = [option for option in root.get("options", ()) if option.startswith(_UPPER)]
-        folder = upper[0].removeprefix(_UPPER) if upper else None
+        upper = (one.removeprefix(_UPPER) for one in root.get("options", ()) if one.startswith(_UPPER))
+        folder = next(upper, "")
     if not folder:
         return None
     found = await site.exec(["findmnt", "--noheadings", "--nofsroot", "--output", "FSTYPE,SOURCE", "--target", folder])

@@ -28,13 +28,13 @@ async def folders(machine: Machine) -> list[str]:
 
 def _of_lines(text: str, version: int) -> list[str]:
     """From /proc/PID/cgroup, see cgroups(7). The root group is everybody's, and so is none of a machine's own."""
-    found: list[str] = []
-    for line in text.splitlines():
-        _, controllers, path = line.split(":", 2)
-        counting = [one for one in (_CONTROLLERS if version == 1 else ("",)) if one in controllers.split(",")]
-        if path != "/":
-            found += [str(cgroup.ROOT / controller / path.lstrip("/")) for controller in counting]
-    return found
+    counting = _CONTROLLERS if version == 1 else ("",)
+    return [
+        str(cgroup.ROOT / controller / path.lstrip("/"))
+        for _, controllers, path in (line.split(":", 2) for line in text.splitlines())
+        for controller in counting
+        if path != "/" and controller in controllers.split(",")
+    ]
 
 
 async def _existing(wanted: tuple[str, ...] | list[str], site: Site) -> list[str]:

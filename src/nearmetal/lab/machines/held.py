@@ -86,13 +86,9 @@ def _show_groups(folder: str, group: ControlGroup) -> list[str]:
     """Binds that show a machine its own control group where programs look for their limits, and no other."""
     if group.version == 2:
         return [f"{group.memory}:{cgroup.ROOT}"]
-    shown = {"cpuset": group.cpuset, "cpuacct": group.cpuacct, "memory": group.memory}
-    if group.cpu:
-        shown["cpu"] = group.cpu
-    return [
-        f"{folder}/cgroup:{cgroup.ROOT}",
-        *(f"{directory}:{cgroup.ROOT}/{controller}" for controller, directory in shown.items()),
-    ]
+    shown = {"cpuset": group.cpuset, "cpuacct": group.cpuacct, "memory": group.memory, "cpu": group.cpu}
+    own = (f"{directory}:{cgroup.ROOT}/{controller}" for controller, directory in shown.items() if directory)
+    return [f"{folder}/cgroup:{cgroup.ROOT}", *own]
 
 
 class HeldMachine(SharedKernelMachine):

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.model import Handle, ProcessId, Site
+from nearmetal.system.files import closing_descriptor
 
 _EXITING = 0x4
 """PF_EXITING in the flags of /proc/PID/stat: on its way out, whatever its state says."""
@@ -86,12 +87,12 @@ async def wait_end_of(pid: int) -> None:
     except ProcessLookupError:
         return
     loop, over = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, over.set)
-    try:
-        await over.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+    with closing_descriptor(descriptor):
+        loop.add_reader(descriptor, over.set)
+        try:
+            await over.wait()
+        finally:
+            loop.remove_reader(descriptor)
 
 
 async def _start_time(pid: int, site: Site) -> int | None:

@@ -85,10 +85,8 @@ def _file(name: str) -> Path:
 def check_name(name: str) -> None:
     """BadInput for what cannot be a machine's name."""
     if not _NAME.fullmatch(name):
-        raise BadInput(
-            f"{name[:100]!r} cannot be a machine's name",
-            remedy="use letters, digits, '.', '_' and, not first, '-', at most 64",
-        )
+        remedy = "use letters, digits, '.', '_' and, not first, '-', at most 64"
+        raise BadInput(f"{name[:100]!r} cannot be a machine's name", remedy=remedy)
 
 
 def everything() -> list[KeptMachine]:
@@ -107,15 +105,11 @@ def everything() -> list[KeptMachine]:
 def find(name: str) -> KeptMachine:
     """BadInput, naming those that are up, when there is none of this name."""
     check_name(name)
-    known = everything()
-    for machine in known:
-        if machine.name == name:
-            return machine
-    names = ", ".join(machine.name for machine in known)
-    raise BadInput(
-        f"no machine {name!r} is up",
-        remedy=f"choose one of: {names}" if names else "make one: nearmetal up host, docker or qemu",
-    )
+    known = {machine.name: machine for machine in everything()}
+    if name in known:
+        return known[name]
+    remedy = f"choose one of: {', '.join(known)}" if known else "make one: nearmetal up host, docker or qemu"
+    raise BadInput(f"no machine {name!r} is up", remedy=remedy)
 
 
 def save(kept: KeptMachine) -> None:
@@ -143,10 +137,8 @@ def claimed(kept: KeptMachine, *, named: bool) -> Iterator[KeptMachine]:
         if files.claim_file(_file(candidate.name), _written(candidate)):
             break
         if named:
-            raise BadInput(
-                f"there is a machine {kept.name!r} already",
-                remedy=f"choose another --name, or end that one: nearmetal down {kept.name}",
-            )
+            remedy = f"choose another --name, or end that one: nearmetal down {kept.name}"
+            raise BadInput(f"there is a machine {kept.name!r} already", remedy=remedy)
     try:
         yield candidate
     except MachineExit:

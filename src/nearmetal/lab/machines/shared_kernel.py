@@ -86,21 +86,13 @@ async def isolation_found(machine: MachineSpec, site: Site) -> list[Finding]:
     what = "a CPU that the kernel keeps free"
     isolated = cpu_lists.parse((await site.exec(["cat", _ISOLATED])).text)
     if not isolated or not machine.cpus:
-        return [
-            finding(
-                what,
-                bool(isolated),
-                "it runs on its host's kernel, which keeps none free",
-                'leave isolation by the kernel out for it, by the `when` of the factor (isolation = "user" takes no '
-                "boot), or boot its host so: nearmetal isolate on --boot",
-            )
-        ]
-    return [
-        finding(
-            what,
-            max(cpu_lists.parse(machine.cpus)) in isolated,
-            f"the last of CPUs {machine.cpus} is none of those that its kernel keeps free, which are "
-            f"{cpu_lists.show(isolated)}",
-            "name CPUs in machine.cpus whose last is one of those",
+        detail = "it runs on its host's kernel, which keeps none free"
+        remedy = (
+            'leave isolation by the kernel out for it, by the `when` of the factor (isolation = "user" takes no '
+            "boot), or boot its host so: nearmetal isolate on --boot"
         )
-    ]
+        return [finding(what, bool(isolated), detail, remedy)]
+    theirs = f"none of those that its kernel keeps free, which are {cpu_lists.show(isolated)}"
+    detail = f"the last of CPUs {machine.cpus} is {theirs}"
+    is_last = max(cpu_lists.parse(machine.cpus)) in isolated
+    return [finding(what, is_last, detail, "name CPUs in machine.cpus whose last is one of those")]

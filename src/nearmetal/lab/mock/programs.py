@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from urllib.parse import urlsplit
 
@@ -27,15 +28,20 @@ REQUESTS_PER_SECOND = 10_000.0
 EVENTS_PER_SECOND = 1_000.0
 
 
+@dataclass(frozen=True)
 class Call:
     """One command on one machine."""
 
-    def __init__(self, world: World, state: State, argv: Sequence[str], stdin: bytes, env: Mapping[str, str]) -> None:
-        self.world = world
-        self.state = state
-        self.argv = list(argv)
-        self.stdin = stdin
-        self.env = env
+    world: World
+    state: State
+    argv: list[str]
+    stdin: bytes
+    env: Mapping[str, str]
+
+    @property
+    def inner(self) -> "Call":
+        """The command that this one starts."""
+        return replace(self, argv=self.argv[self.argv.index("--") + 1 :])
 
 
 _PORT = re.compile(r"(?<![0-9.])[0-9]{2,5}(?![0-9.])")
@@ -65,12 +71,10 @@ def _refused(text: str, status: int = 1) -> Completed:
 
 def noisy(state: State, what: str) -> float:
     """The machine's speed with its noise: the same for the same boot and the same words."""
-    effects = state.get("effects", {})
     speed = state.get("speed", 1.0) * (1 + state.get("drift", 0.0) * state["count"])
-    for condition, factor in effects.items():
-        if condition in (state.get("nic"), *state.get("serving", [])) or any(
-            condition in argument for argument in state["running_arguments"]
-        ):
+    for condition, factor in state.get("effects", {}).items():
+        is_told = any(condition in argument for argument in state["running_arguments"])
+        if is_told or condition in (state.get("nic"), *state.get("serving", [])):
             speed *= factor
     digest = hashlib.sha256(f"{state['boot_id']} {what}".encode()).digest()
     uniform = (int.from_bytes(digest[:7]) + 0.5) / 2**56
@@ -135,10 +139,8 @@ async def _sleep(call: Call) -> Completed:
 
 
 async def _printenv(call: Call) -> Completed:
-    values = [call.env[name] for name in call.argv[1:] if name in call.env]
-    return Completed(
-        status=0 if len(values) == len(call.argv) - 1 else 1, stdout="".join(f"{one}\n" for one in values).encode()
-    )
+    values = [f"{call.env[name]}\n" for name in call.argv[1:] if name in call.env]
+    return Completed(status=int(len(values) < len(call.argv) - 1), stdout="".join(values).encode())
 
 
 async def _stat(call: Call) -> Completed:
@@ -176,9 +178,8 @@ async def _sysctl(call: Call) -> Completed:
 async def _ethtool(call: Call) -> Completed:
     features = call.state["features"]
     if call.argv[1] == "-k":
-        return _said(
-            f"Features for {call.argv[2]}:\n" + "".join(f"{name}: {value}\n" for name, value in features.items())
-        )
+        lines = "".join(f"{name}: {value}\n" for name, value in features.items())
+        return _said(f"Features for {call.argv[2]}:\n{lines}")
     wanted = {FEATURES.get(name, name): value for name, value in zip(call.argv[3::2], call.argv[4::2], strict=True)}
     free = {feature: value for feature, value in wanted.items() if not features.get(feature, "[fixed]").endswith("]")}
     if not free:
@@ -203,20 +204,17 @@ async def serve(call: Call) -> Completed:
     name = call.argv[0].rsplit("/", 1)[-1]
     delay = _option(call.argv, "--delay")
     words = " ".join([*call.argv, *call.env.values(), *(["80"] if name == "lighttpd" else [])])
-    call.world.save(
-        {
-            **call.state,
-            "serving": [*call.state["serving"], name],
-            "delay": units.parse_duration(delay) if delay else 0.0,
-            "listening": [int(number) for number in _PORT.findall(words)],
-        }
-    )
+    now = {
+        "serving": [*call.state["serving"], name],
+        "delay": units.parse_duration(delay) if delay else 0.0,
+        "listening": list(map(int, _PORT.findall(words))),
+    }
+    call.world.save({**call.state, **now})
     try:
         await asyncio.Event().wait()
     finally:
-        now = call.world.read(call.state["name"])
-        if now is not None:
-            call.world.save({**now, "serving": [other for other in now["serving"] if other != name]})
+        if (left := call.world.read(call.state["name"])) is not None:
+            call.world.save({**left, "serving": [other for other in left["serving"] if other != name]})
     raise AssertionError("an event that nobody sets")
 
 
@@ -258,15 +256,7 @@ async def _sysbench(call: Call) -> Completed:
 
 
 async def _probe(call: Call) -> Completed:
-    verbs: Mapping[str, Program] = {
-        "at": _at,
-        "facts": _facts,
-        "launch": _launch,
-        "load": _load,
-        "sample": _sample,
-        "serve": serve,
-    }
-    verb = verbs.get(call.argv[1]) if len(call.argv) > 1 else None
+    verb = _VERBS.get(call.argv[1]) if len(call.argv) > 1 else None
     return await verb(call) if verb else _refused(f"the pretended probe has no verb {call.argv[1:2]}", 2)
 
 
@@ -277,12 +267,12 @@ async def _launch(call: Call) -> Completed:
         call.state["placed"][pid] = _option(call.argv, "--cpus")
         write(call.state, file, f"{pid}\n".encode())
         call.world.save(call.state)
-    return await run(Call(call.world, call.state, call.argv[call.argv.index("--") + 1 :], call.stdin, call.env))
+    return await run(call.inner)
 
 
 async def _at(call: Call) -> Completed:
     started = time.time_ns()
-    ended = await run(Call(call.world, call.state, call.argv[call.argv.index("--") + 1 :], call.stdin, call.env))
+    ended = await run(call.inner)
     document = {
         "schema": "at.v1",
         "left": [],
@@ -377,6 +367,8 @@ def _option(words: Sequence[str], name: str) -> str | None:
     return words[words.index(name) + 1] if name in words else None
 
 
+_VERBS = {"at": _at, "facts": _facts, "launch": _launch, "load": _load, "sample": _sample, "serve": serve}
+"""Of the pretended probe."""
 PROGRAMS: Mapping[str, Program] = {
     "true": _true,
     "false": _false,

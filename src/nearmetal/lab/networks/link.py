@@ -36,11 +36,7 @@ _BURST = 16 * _FRAME
 _BURST_SECONDS = 0.004
 """What tbf and htb let pass at once: so much of the rate, and some frames at least. A kernel that was kept from its
 wire for longer than that has lost the difference, which shows as a link that is slower than asked for."""
-_TRIED = {
-    "netem": ("delay", "0"),
-    "tbf": ("rate", "1gbit", "burst", "64k", "limit", "64k"),
-    "htb": (),
-}
+_TRIED = {"netem": ("delay", "0"), "tbf": ("rate", "1gbit", "burst", "64k", "limit", "64k"), "htb": ()}
 """The kernel's shapers, and words that each would take."""
 
 Ends = tuple[Port, Port]
@@ -133,24 +129,21 @@ class Link:
     async def lay(self, ends: Sequence[Ends], cpus: str) -> None:
         """Join each pair of ends; `cpus` is where a relay may run. HostCannot, NotProvisioned."""
         self._mtu = max((network.MTU, *(server.mtu for server, _ in ends)))
-        if self._spec.switch == "bridge":
-            if self.by != "none" and self._spec.each:
-                for number, (_, client) in enumerate(ends):
-                    near, far = await self._wire(number, cpus)
-                    await network.batch(self._site, self._namespace, f"link set {near} master {network.BRIDGE}\n")
-                    await self._patch(far, client.outside)
-            elif self.by != "none":
-                near, far = await self._wire(0, cpus)
-                hang = f"link set {near} master {network.BRIDGE}\nlink set {far} master {network.FAR_BRIDGE}\n"
-                await network.batch(self._site, self._namespace, hang)
-            return
-        for number, (server, client) in enumerate(ends):
-            if self.by == "none":
+        has_bridge = self._spec.switch == "bridge"
+        if self.by == "none":
+            for server, client in ends if not has_bridge else ():
                 await self._patch(server.outside, client.outside)
-                continue
-            near, far = await self._wire(number, cpus)
-            await self._patch(server.outside, near)
-            await self._patch(far, client.outside)
+        elif has_bridge and not self._spec.each:
+            near, far = await self._wire(0, cpus)
+            await self._batch(f"link set {near} master {network.BRIDGE}\nlink set {far} master {network.FAR_BRIDGE}\n")
+        else:
+            for number, (server, client) in enumerate(ends):
+                near, far = await self._wire(number, cpus)
+                if has_bridge:
+                    await self._batch(f"link set {near} master {network.BRIDGE}\n")
+                else:
+                    await self._patch(server.outside, near)
+                await self._patch(far, client.outside)
 
     async def _wire(self, number: int, cpus: str) -> tuple[str, str]:
         """A shaped wire; the names of its ends, which are up."""
@@ -158,20 +151,17 @@ class Link:
         if self.by == "relay":
             # A tap holds 500 frames, or loses them while the relay does not get to run: nobody asked for that.
             made = "tuntap add dev {0} mode tap\nlink set {0} mtu {2} txqueuelen {1} up\n"
-            taps = "".join(made.format(end, _TAP_QUEUE, self._mtu) for end in (near, far))
-            await network.batch(self._site, self._namespace, taps)
+            await self._batch("".join(made.format(end, _TAP_QUEUE, self._mtu) for end in (near, far)))
             self._taps += (near, far)
             await self._relay(near, far, cpus, relay(self._spec, self._seed + number))
             return near, far
-        await network.batch(
-            self._site, self._namespace, f"link add {near} mtu {self._mtu} type veth peer name {far} mtu {self._mtu}\n"
-        )
+        await self._batch(f"link add {near} mtu {self._mtu} type veth peer name {far} mtu {self._mtu}\n")
         for end in (near, far):
             # What has yet to be cut into frames would count as one, and pass as one.
             await self._in_namespace("ethtool", "-K", end, "tso", "off", "gso", "off", "gro", "off")
             for words in discipline(self._spec, self.by, end):
                 await self._in_namespace("tc", *words)
-        await network.batch(self._site, self._namespace, f"link set {near} up\nlink set {far} up\n")
+        await self._batch(f"link set {near} up\nlink set {far} up\n")
         return near, far
 
     async def _relay(self, near: str, far: str, cpus: str, options: Sequence[str]) -> None:
@@ -183,6 +173,9 @@ class Link:
         if b"link.ready" not in await running.first_line(LIMITS.command):
             ended = await running.wait(LIMITS.command)
             raise NotProvisioned(f"the relay ended: {_last_words(ended)}", self.handle.name)
+
+    async def _batch(self, lines: str) -> None:
+        await network.batch(self._site, self._namespace, lines)
 
     async def _patch(self, one: str, other: str) -> None:
         await network.patch(one, other, self._namespace, self._site)

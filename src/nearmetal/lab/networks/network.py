@@ -36,11 +36,9 @@ async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
     That is asked before the ledger has it: what stands there is somebody else's, and is to stay.
     """
     if await exists(name, site):
-        raise HostCannot(
-            f"there is a network namespace {name} already, which is not this run's",
-            site.name,
-            f"begin again, for another name; or, if nobody needs it: ip netns delete {name}",
-        )
+        remedy = f"begin again, for another name; or, if nobody needs it: ip netns delete {name}"
+        what = f"there is a network namespace {name} already, which is not this run's"
+        raise HostCannot(what, site.name, remedy)
     handle = Handle(kind=KIND, name=name, site=site.name, data={})
     ledger.creating(handle)
     await must(site, "ip", "netns", "add", name)
@@ -108,21 +106,19 @@ async def plug_veth(port: Port, pid: int, site: Site) -> None:
     ends = f"{port.outside} mtu {port.mtu} type veth peer name {INSIDE} mtu {port.mtu}"
     cable = f"link add {ends} address {port.mac} netns {pid}\n"
     await batch(site, namespace(port), cable + _up(port))
-    await must(
-        site,
-        *("nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-batch", "-"),
-        stdin=(
-            f"link set lo up\naddress add {port.address}/{port.prefix} dev {INSIDE}\nlink set {INSIDE} up\n"
-        ).encode(),
-    )
+    lines = f"link set lo up\naddress add {port.address}/{port.prefix} dev {INSIDE}\nlink set {INSIDE} up\n"
+    await must(site, *_enter(pid), "ip", "-batch", "-", stdin=lines.encode())
+
+
+def _enter(pid: int) -> tuple[str, ...]:
+    return ("nsenter", f"--net=/proc/{pid}/ns/net")
 
 
 async def plug_bare(port: Port, pid: int, name: str, site: Site) -> None:
     """Lay a cable between the switch and the network namespace of a process, whose end there has no address."""
     ends = f"{port.outside} mtu {port.mtu} type veth peer name {name} mtu {port.mtu} netns {pid}"
     await batch(site, namespace(port), f"link add {ends}\n{_up(port)}")
-    inside = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip", "link", "set", name, "up")
-    await must(site, *inside)
+    await must(site, *_enter(pid), "ip", "link", "set", name, "up")
 
 
 async def plug_tap(port: Port, site: Site) -> None:

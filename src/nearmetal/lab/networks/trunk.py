@@ -76,6 +76,10 @@ class End:
     mtu: int
     """Of that interface."""
 
+    @property
+    def described(self) -> str:
+        return f"{self.site.name} {self.interface} {self.address}"
+
 
 async def ends(servers: Site, clients: Site) -> tuple[End, End]:
     """How two hosts reach each other. HostCannot when they do not, or are one and the same."""
@@ -85,11 +89,9 @@ async def ends(servers: Site, clients: Site) -> tuple[End, End]:
             known[site.name] = (await _route(site, str(known[other.name])))["prefsrc"]
     addresses = str(known[servers.name]), str(known[clients.name])
     if addresses[0] == addresses[1]:
-        raise HostCannot(
-            f"{servers.name} and {clients.name} are both reached as {addresses[0]}: no tunnel leads from a host to "
-            "itself",
-            remedy="use one host, or name another address by which it is reached: [hosts.NAME] trunk",
-        )
+        both = f"{servers.name} and {clients.name} are both reached as {addresses[0]}"
+        remedy = "use one host, or name another address by which it is reached: [hosts.NAME] trunk"
+        raise HostCannot(f"{both}: no tunnel leads from a host to itself", remedy=remedy)
     return await _end(servers, *addresses), await _end(clients, *reversed(addresses))
 
 
@@ -113,10 +115,8 @@ async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
     try:
         for site in (servers, clients):
             if not await kernel_has(tunnel, site):
-                detail = f"the kernel of {site.name} has no {tunnel}"
-                return finding(
-                    what, False, detail, 'set link.tunnel = "vxlan"' if tunnel == "gre" else "modprobe vxlan"
-                )
+                remedy = 'set link.tunnel = "vxlan"' if tunnel == "gre" else "modprobe vxlan"
+                return finding(what, False, f"the kernel of {site.name} has no {tunnel}", remedy)
         for end in await ends(servers, clients):
             needed = DATA_MTU + overhead(tunnel, end.address)
             if end.mtu < needed:
@@ -151,10 +151,8 @@ class PlacedEnd:
 
     async def read(self) -> Mapping[str, Any] | None:
         """What the kernel says of it; None if it is gone."""
-        namespace = self.handle.data["namespace"]
-        shown = await self.end.site.exec(
-            ["ip", "-netns", namespace, "-details", "-statistics", "-json", "link", "show", self.inside]
-        )
+        words = ["ip", "-netns", self.handle.data["namespace"], "-details", "-statistics", "-json"]
+        shown = await self.end.site.exec([*words, "link", "show", self.inside])
         return dict(json.loads(shown.stdout)[0]) if shown.status == 0 else None
 
     def find_fault(self, link: Mapping[str, Any] | None) -> str:
@@ -168,13 +166,17 @@ class PlacedEnd:
         return ""
 
 
+LinksRead = Sequence[tuple[PlacedEnd, Mapping[str, Any] | None]]
+"""Ends, and what the kernel says of each."""
+
+
 class Carried:
     """Bytes that crossed links since they were looked at before."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, int]] = {}
 
-    def count(self, links: Sequence[tuple[PlacedEnd, Mapping[str, Any] | None]]) -> Mapping[str, Mapping[str, int]]:
+    def count(self, links: LinksRead) -> Mapping[str, Mapping[str, int]]:
         """Sent and received, by the names of their hosts."""
         found: dict[str, dict[str, int]] = {}
         for one, link in links:
@@ -207,23 +209,28 @@ class Trunk:
         addresses: dict[str, dict[str, None]] = {}
         for one in ends:
             addresses.setdefault(one.end.site.name, {})[one.end.address] = None
-        links = list(zip(ends, await asyncio.gather(*(one.read() for one in ends)), strict=True))
-        values: dict[str, Any] = {
+        links = await read_ends(ends)
+        values = {
             "by": self._tunnel,
             "mtu": DATA_MTU,
             "overhead": max(overhead(self._tunnel, one.end.address) for one in ends),
             "ends": {name: ", ".join(those) for name, those in addresses.items()},
-            "ways": {far.end.site.name: _describe_way(far, near) for near, far in self._pairs},
+            # Through which interfaces a packet goes from a client's host to the servers'.
+            "ways": {far.end.site.name: f"{far.end.described} > {near.end.described}" for near, far in self._pairs},
             # The hub's ends carry the same once more.
             "carried": self._carried.count(links[1::2]),
         }
-        fault = next(filter(None, (one.find_fault(link) for one, link in links)), "")
-        return Readback(values=values, ok=not fault, reason=fault)
+        return judge_ends(links, values)
 
 
-def _describe_way(*ends: PlacedEnd) -> str:
-    """Through which interfaces a packet goes from a client's host to the servers'."""
-    return " > ".join(f"{one.end.site.name} {one.end.interface} {one.end.address}" for one in ends)
+async def read_ends(ends: Sequence[PlacedEnd]) -> LinksRead:
+    return list(zip(ends, await asyncio.gather(*(one.read() for one in ends)), strict=True))
+
+
+def judge_ends(links: LinksRead, values: Mapping[str, Any]) -> Readback:
+    """With the first fault of an end, if one has any. Pure."""
+    fault = next(filter(None, (one.find_fault(link) for one, link in links)), "")
+    return Readback(values=values, ok=not fault, reason=fault)
 
 
 async def lay(

@@ -78,7 +78,7 @@ class Underlay:
 
     async def verify(self) -> Readback:
         """Whether all machines still have their place, what their hosts' interfaces are, and what crossed them."""
-        links = list(zip(self._links, await asyncio.gather(*(one.read() for one in self._links)), strict=True))
+        links = await trunk.read_ends(self._links)
         ends = {one.end.site.name: one.end for one in self._links}
         told = await asyncio.gather(*map(_describe_interface, ends.values()))
         values = {
@@ -89,8 +89,7 @@ class Underlay:
             "interfaces": dict(zip(ends, told, strict=True)),
             "carried": self._carried.count(links),
         }
-        fault = next(filter(None, (one.find_fault(link) for one, link in links)), "")
-        return Readback(values=values, ok=not fault, reason=fault)
+        return trunk.judge_ends(links, values)
 
 
 async def _describe_interface(end: End) -> Mapping[str, Any]:

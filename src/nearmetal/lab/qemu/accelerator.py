@@ -205,8 +205,5 @@ def _read(file: Path, circumstances: list[str]) -> dict[str, BootProof]:
 
 def _write(file: Path, circumstances: list[str], known: dict[str, BootProof]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "circumstances": circumstances,
-        "proofs": [proof.model_dump(mode="json") for proof in known.values()],
-    }
+    document = {"circumstances": circumstances, "proofs": [proof.model_dump(mode="json") for proof in known.values()]}
     replace_file(file, (json.dumps(document, indent=1) + "\n").encode())

@@ -54,11 +54,7 @@ _FORWARDED: Final = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in (SSH
 CONTROL: Final = f"user,id=control,restrict=on,{_FORWARDED}"
 """The control network of a guest."""
 
-_DEVICES: Final = {
-    "virtio-net": "virtio-net-pci",
-    "virtio-blk": "virtio-blk-pci",
-    "ide": "ide-hd",
-}
+_DEVICES: Final = {"virtio-net": "virtio-net-pci", "virtio-blk": "virtio-blk-pci", "ide": "ide-hd"}
 """What a study calls a device, where QEMU has another name for it."""
 
 _MODEL = re.compile(r"[A-Za-z0-9._-]+")
@@ -130,11 +126,7 @@ def command(guest: GuestSpec) -> list[str]:
         *guest.privilege.arguments,
         *("-name", f"{guest.name},debug-threads=on"),
         *_boot(guest),
-        *(
-            word
-            for number in range(len(guest.backing))
-            for word in ("-add-fd", f"fd={_below(guest, number)},set={number}")
-        ),
+        *_open_below(guest),
         *("-drive", _drive(guest)),
         *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
         *("-netdev", CONTROL),
@@ -158,21 +150,22 @@ def _boot(guest: GuestSpec) -> list[str]:
     ]
 
 
+def _open_below(guest: GuestSpec) -> list[str]:
+    """What its disk lies over, by the numbers of descriptors: the kernel's comes before."""
+    numbers = [(number, number + bool(guest.kernel)) for number in range(len(guest.backing))]
+    return [word for number, opened in numbers for word in ("-add-fd", f"fd={{file{opened}}},set={number}")]
+
+
 def _drive(guest: GuestSpec) -> str:
     made = f"file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
-    below = "".join(
-        f",{'backing.' * (number + 1)}file.filename=/dev/fdset/{number}" for number in range(len(guest.backing))
-    )
+    layers = range(len(guest.backing))
+    below = "".join(f",{'backing.' * (number + 1)}file.filename=/dev/fdset/{number}" for number in layers)
     return f"if=none,id={DISK_ID},{made}{below},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
 
 
 def opened(guest: GuestSpec) -> list[str]:
     """The files that are opened for QEMU, which it need not be allowed to open: `{file0}`, `{file1}` and so on."""
     return [*((guest.kernel,) if guest.kernel else ()), *guest.backing]
-
-
-def _below(guest: GuestSpec, number: int) -> str:
-    return f"{{file{number + bool(guest.kernel)}}}"
 
 
 def disk_file(disk_format: str) -> str:

@@ -65,12 +65,7 @@ async def tell(name: str, secret: bytes, port: Port | None, site: Site, folder: 
 
 
 def _identity(name: str, secret: bytes, port: Port | None) -> Mapping[str, Any]:
-    place = port and {
-        "interface": network.INSIDE,
-        "mac": port.mac,
-        "address": port.address,
-        "prefix": port.prefix,
-    }
+    place = port and {"interface": network.INSIDE, "mac": port.mac, "address": port.address, "prefix": port.prefix}
     return {
         "hostname": name[:63],
         "entropy": base64.b64encode(os.urandom(ENTROPY)).decode(),

@@ -82,14 +82,9 @@ async def _vmm(machine: MachineSpec, site: Site) -> list[Finding]:
     ended = await site.exec(["sh", "-c", 'command -v "$1" >/dev/null && exec "$1" --version', "vmm", machine.vmm])
     said = (ended.complaint or ended.text.strip()).partition("\n")[0][:200]
     is_qemu = ended.status == 0 and ended.text.startswith("QEMU emulator version ")
-    return [
-        finding(
-            f"machine.vmm {machine.vmm}",
-            is_qemu,
-            f"this is no QEMU: {said or 'there is no such program'}",
-            f"name a QEMU for x86-64, such as {arguments.PROGRAM}, by its name or its whole path",
-        )
-    ]
+    detail = f"this is no QEMU: {said or 'there is no such program'}"
+    remedy = f"name a QEMU for x86-64, such as {arguments.PROGRAM}, by its name or its whole path"
+    return [finding(f"machine.vmm {machine.vmm}", is_qemu, detail, remedy)]
 
 
 async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
@@ -160,20 +155,12 @@ async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
             return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
         proof = await accelerator.proved(machine.accel, image, cache, site, program=vmm)
         return [_as_finding(proof, fatal=True)]
-    proofs = [
-        await accelerator.proved(name, image, cache, site, program=vmm)
-        for name in accelerator.CANDIDATES
-        if name in offered
-    ]
+    names = [name for name in accelerator.CANDIDATES if name in offered]
+    proofs = [await accelerator.proved(name, image, cache, site, program=vmm) for name in names]
     return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
 
 
 def _as_finding(proof: BootProof, *, fatal: bool) -> Finding:
     fallback = 'set machine.accel = "auto", which falls back to tcg (emulation)' if fatal else "tcg (emulation) is used"
-    return Finding(
-        what=f"{proof.accel} boots a guest",
-        ok=proof.works,
-        detail=proof.detail,
-        remedy="" if proof.works else fallback,
-        fatal=fatal,
-    )
+    what, remedy = f"{proof.accel} boots a guest", "" if proof.works else fallback
+    return Finding(what=what, ok=proof.works, detail=proof.detail, remedy=remedy, fatal=fatal)

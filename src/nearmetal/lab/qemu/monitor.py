@@ -64,9 +64,8 @@ class Monitor:
 
     async def hardware(self, accel: str, folder: str) -> Hardware:
         """All that QEMU itself tells, of a guest for which this accelerator was asked and whose disk lies there."""
-        return Hardware(
-            accel=await self.accelerator(accel), cpu_model=await self.cpu_model(), disk=await self.disk(folder)
-        )
+        accel = await self.accelerator(accel)
+        return Hardware(accel=accel, cpu_model=await self.cpu_model(), disk=await self.disk(folder))
 
     async def cpu_model(self) -> CpuModel:
         """The model of the first CPU, all being alike."""
@@ -94,10 +93,8 @@ class Monitor:
         """The guest's disk, the only one it has, whose file lies in this folder."""
         answer: Any = await self._ask("query-block")
         inserted = next(one["inserted"] for one in answer if "inserted" in one)
-        cache = inserted["cache"]
-        mode = next(
-            name for name, bits in CACHES.items() if bits == (cache["writeback"], cache["direct"], cache["no-flush"])
-        )
+        told = tuple(inserted["cache"][bit] for bit in ("writeback", "direct", "no-flush"))
+        mode = next(name for name, bits in CACHES.items() if bits == told)
         return VirtualDisk(format=inserted["drv"], cache=mode, folder=folder)
 
     async def threads(self) -> list[int]:
@@ -126,21 +123,16 @@ class Monitor:
 
     async def save(self, memory: BinaryIO, limit: float) -> None:
         """Write a halted guest's state to a file, and its disk out. ToolFailed with QEMU's reason."""
-        await self._give(memory)
-        await self._ask("migrate", {"uri": f"fd:{_GIVEN}"})
-        await self._moved(limit)
+        await self._move("migrate", memory, limit)
 
     async def load(self, memory: BinaryIO, limit: float) -> None:
         """Read the state of a guest that waits for it. ToolFailed with QEMU's reason."""
-        await self._give(memory)
-        await self._ask("migrate-incoming", {"uri": f"fd:{_GIVEN}"})
-        await self._moved(limit)
+        await self._move("migrate-incoming", memory, limit)
 
-    async def _give(self, file: BinaryIO) -> None:
+    async def _move(self, command: str, file: BinaryIO, limit: float) -> None:
         self._client.send_fd_scm(file.fileno())
         await self._ask("getfd", {"fdname": _GIVEN})
-
-    async def _moved(self, limit: float) -> None:
+        await self._ask(command, {"uri": f"fd:{_GIVEN}"})
         try:
             async with asyncio.timeout(limit):
                 while True:

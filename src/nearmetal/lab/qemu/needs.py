@@ -71,11 +71,8 @@ async def _sandbox(program: str, site: Site, more: Sequence[str]) -> str:
     if "-sandbox" in more or "--sandbox" in more:
         return ""
     # A thread context of QEMU's chooses CPUs by itself (QEMU 8).
-    wanted = SANDBOX.replace("resourcecontrol=deny", "resourcecontrol=allow") if _has_context(more) else SANDBOX
+    has_context = any(word.startswith("thread-context,") for word in more)
+    wanted = SANDBOX.replace("resourcecontrol=deny", "resourcecontrol=allow") if has_context else SANDBOX
     bare = ("-no-user-config", "-nodefaults", "-display", "none", "-machine", "none", "-S", "-monitor", "stdio")
     ended = await site.exec([program, *bare, "-sandbox", wanted], stdin=b"quit\n")
     return wanted if ended.status == 0 else ""
-
-
-def _has_context(more: Sequence[str]) -> bool:
-    return any(word.startswith("thread-context,") for word in more)

@@ -191,10 +191,7 @@ def _user_data(keys: LabKeys) -> dict[str, Any]:
         "users": [{"name": "root", "ssh_authorized_keys": [keys.client.public.decode()]}],
         # The host key that the lab pins, and no other.
         "ssh_deletekeys": True,
-        "ssh_keys": {
-            "ed25519_private": keys.host.private.decode(),
-            "ed25519_public": public,
-        },
+        "ssh_keys": {"ed25519_private": keys.host.private.decode(), "ed25519_public": public},
         # The probe lies in /run, from which some systems let nothing run.
         "bootcmd": [["mount", "-o", "remount,exec", "/run"]],
     }

@@ -81,12 +81,10 @@ async def exchange(parts: Parts, named: str | None, image: Image, site: Site) ->
     if named is None:
         return parts
     folder = await asyncio.to_thread(_prepare, named, image, await _running(named, site))
-    made = []
-    for name in ("vmlinux", "initrd"):
-        file = folder / name
-        made.append(await site.place(file, sha256(file) if site.spec else ""))
+    files = [folder / name for name in ("vmlinux", "initrd")]
+    made, initrd = [await site.place(file, sha256(file) if site.spec else "") for file in files]
     told = json.loads((folder / "kernel.json").read_text("utf-8"))
-    return replace(parts, kernel=made[0], initrd=made[1], banner=told["banner"])
+    return replace(parts, kernel=made, initrd=initrd, banner=told["banner"])
 
 
 async def _running(named: str, site: Site) -> str:
@@ -94,9 +92,8 @@ async def _running(named: str, site: Site) -> str:
     if named != HOST:
         return ""
     if site.spec is not None:
-        raise HostCannot(
-            "the kernel of another host is not fetched from there", WHERE, "name a copy of it on this host"
-        )
+        what = "the kernel of another host is not fetched from there"
+        raise HostCannot(what, WHERE, "name a copy of it on this host")
     return (await must(site, "uname", "-r")).decode().strip()
 
 
@@ -108,17 +105,13 @@ def _prepare(named: str, image: Image, running: str) -> Path:
     if not (folder / "kernel.json").exists():
         unpacked = _unpack(found, tree)
         _require(unpacked)
-        with tempfile.TemporaryDirectory(dir=_made(folder.parent)) as work:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
             _write(unpacked, image, Path(work))
             Path(work, "kernel.json").write_text(json.dumps({"release": found.release, "banner": unpacked.banner}))
             folder.mkdir(exist_ok=True)
             for name in ("vmlinux", "initrd", "kernel.json"):  # the last one says that all are there
                 Path(work, name).replace(folder / name)
-    return folder
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -164,9 +157,8 @@ def _read(file: Path, places: Iterable[Path]) -> _Found:
         refuse_irregular(str(file))
         content = file.read_bytes()
     except OSError as error:
-        raise HostCannot(
-            f"the kernel cannot be read: {error.strerror}", str(file), "name a vmlinuz or vmlinux"
-        ) from None
+        what = f"the kernel cannot be read: {error.strerror}"
+        raise HostCannot(what, str(file), "name a vmlinuz or vmlinux") from None
     if content[:4] == _ELF:
         release = _read_banner(content, file)[1].decode("ascii", "replace")
     else:
@@ -261,18 +253,12 @@ def _lay_late(found: _Found, tree: Tree, names: list[str], work: Path) -> dict[s
         file.write_bytes(_read_module(found.modules, tree.files[name]))
     for listed in _list_lists(found.modules):  # depmod writes the first anew
         shutil.copy(listed, below / listed.name)
-    ended = subprocess.run(
-        ["depmod", "--basedir", str(work / "late"), found.release],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    depmod = ["depmod", "--basedir", str(work / "late"), found.release]
+    ended = subprocess.run(depmod, capture_output=True, text=True, timeout=60, check=False)
     if ended.returncode != 0:
         raise HostCannot(f"depmod failed: {ended.stderr.strip()[-300:]}", str(found.modules), "apt-get install kmod")
-    laid = {
-        f"seed/modules/{one.relative_to(below)}": (one.read_bytes(), 0o644) for one in below.rglob("*") if one.is_file()
-    }
+    files = [one for one in below.rglob("*") if one.is_file()]
+    laid = {f"seed/modules/{one.relative_to(below)}": (one.read_bytes(), 0o644) for one in files}
     lay = (_LAY.format(release=found.release).encode(), 0o755)
     return laid | {f"seed/{Path(LAY).name}": lay, "seed/start": lay}
 

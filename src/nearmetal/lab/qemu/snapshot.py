@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 from nearmetal.config import Paths
 from nearmetal.errors import MALFORMED, HostCannot
 from nearmetal.lab.lock import LOCK_FILE, lock_file, try_lock
+from nearmetal.system.files import closing_descriptor
 
 UNFINISHED: Final = ".unfinished-"
 """What folders are called that are being made or removed; nobody else's, whoever holds the lock."""
@@ -78,21 +79,18 @@ def find(key: str) -> Snapshot | None:
     snapshot = Snapshot(key, folder() / key[:16])
     try:
         document = json.loads(snapshot.manifest.read_text("utf-8"))
-        if document["schema"] != _SCHEMA or document["key"] != key:
+        if (document["schema"], document["key"]) != (_SCHEMA, key):
             return None
-        if document["program"] != _version(snapshot.program):
-            return None
-        whole = all(part.stat().st_size == document["sizes"][part.name] for part in snapshot.parts)
+        is_same = document["program"] == _version(snapshot.program)
+        whole = is_same and all(part.stat().st_size == document["sizes"][part.name] for part in snapshot.parts)
     except (OSError, *MALFORMED):
         return None
     return snapshot if whole else None
 
 
-@asynccontextmanager
-async def used() -> AsyncIterator[None]:
+def used() -> AbstractAsyncContextManager[None]:
     """As long as it takes, none is removed. Waits while another process makes or removes one."""
-    async with _locked(shared=True):
-        yield
+    return _locked(shared=True)
 
 
 @asynccontextmanager
@@ -115,9 +113,8 @@ async def unfinished(key: str, image: Path) -> AsyncIterator[Snapshot]:
         yield made
         await asyncio.to_thread(_finish, made, image)
     except OSError as error:
-        raise HostCannot(
-            f"the snapshot cannot be written: {error.strerror}", str(error.filename or folder()), "see: df, dmesg"
-        ) from error
+        what = f"the snapshot cannot be written: {error.strerror}"
+        raise HostCannot(what, str(error.filename or folder()), "see: df, dmesg") from error
     finally:
         await asyncio.to_thread(shutil.rmtree, made.folder, ignore_errors=True)
 
@@ -141,11 +138,9 @@ def sweep() -> None:
         descriptor = os.open(folder() / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return  # none was ever made here, or it is not ours to remove
-    try:
+    with closing_descriptor(descriptor):
         if try_lock(descriptor):
             _tidy(KEPT)
-    finally:
-        os.close(descriptor)
 
 
 def _finish(made: Snapshot, image: Path) -> None:
@@ -159,11 +154,8 @@ def _finish(made: Snapshot, image: Path) -> None:
     }
     made.manifest.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     for file in (*made.parts, made.manifest):
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
     target = folder() / made.key[:16]
     if target.exists():
         shutil.rmtree(target)

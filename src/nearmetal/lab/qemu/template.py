@@ -61,11 +61,7 @@ def key(guest: GuestSpec, image: Image, keys: LabKeys) -> str:
         "listen": identity.LISTEN,
         "qemu": [qemu.st_size, qemu.st_mtime_ns],
         "image": [image.digest, image.manifest["sha256"], str(image.disk), disk.st_size, disk.st_mtime_ns],
-        "keys": [
-            keys.client.public.decode(),
-            keys.host.public.decode(),
-            hashlib.sha256(keys.agent).hexdigest(),
-        ],
+        "keys": [keys.client.public.decode(), keys.host.public.decode(), hashlib.sha256(keys.agent).hexdigest()],
         "probe": probe.sha256(),
         # Emulation has a CPU of its own; an accelerator passes on what the host's is.
         "cpu": "" if guest.accel == "tcg" else _host_cpu(),
@@ -109,11 +105,8 @@ async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snaps
             raise HostCannot(f"no guest can be saved: {error.what}", str(snapshot.folder()), remedy) from None
         if isinstance(error, HostCannot):
             raise
-        raise HostCannot(
-            f"a guest of this kind cannot be saved: {error.what}",
-            guest.nic,
-            'choose another machine.nic or machine.accel, or provision = "boot"',
-        ) from None
+        remedy = 'choose another machine.nic or machine.accel, or provision = "boot"'
+        raise HostCannot(f"a guest of this kind cannot be saved: {error.what}", guest.nic, remedy) from None
     initrd.unlink()
     shutil.rmtree(unfinished.folder / arguments.SOCKETS)
 
@@ -155,10 +148,7 @@ async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
 
 async def _unless_full(qemu: Monitor, booting: Coroutine[Any, Any, None]) -> None:
     """Until the guest has booted. MachineLost as soon as its host cannot write its disk: it would wait for ever."""
-    work, trouble = (
-        asyncio.ensure_future(booting),
-        asyncio.ensure_future(qemu.trouble(_NAME, str(snapshot.folder()))),
-    )
+    work, trouble = (asyncio.ensure_future(booting), asyncio.ensure_future(qemu.trouble(_NAME, str(snapshot.folder()))))
     try:
         await asyncio.wait({work, trouble}, return_when=asyncio.FIRST_COMPLETED)
         if trouble.done():

@@ -21,7 +21,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import MALFORMED, MachineLost, NotProvisioned, ToolFailed
+from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import Gathering
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
@@ -29,7 +29,6 @@ from nearmetal.lab.reached.answering import AGAIN, first_to_speak
 from nearmetal.lab.reached.reached_machine import ReachedMachine
 from nearmetal.lab.reached.remote import RemoteCommands
 from nearmetal.lab.read_files import FilesRead
-from nearmetal.model import Site
 from nearmetal.units import show_size
 
 SECRET: Final = "agent.secret"
@@ -91,8 +90,7 @@ class AgentCommands(RemoteCommands):
         refuse_zero_bytes(argv, variables)
         refuse_no_text(argv, variables)
         run = {"argv": list(argv), "env": list(variables.items())}
-        connection = await self.asked({"run": run})
-        return _Program(self, connection, stdin)
+        return _Program(self, await self.asked({"run": run}), stdin)
 
     async def asked(self, request: Mapping[str, Any]) -> _Connection:
         """A connection on which the guest has been asked something. MachineLost."""
@@ -132,30 +130,16 @@ class AgentCommands(RemoteCommands):
         finally:
             writer.close()
 
-    def lost(self, error: BaseException | None = None) -> MachineLost:
-        if self.trouble:
-            return self.trouble
-        if isinstance(error, TimeoutError):
-            return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
+    def describe_failure(self, error: BaseException | None) -> str:
         said = error.what if isinstance(error, NotProvisioned) else getattr(error, "strerror", None)
-        return MachineLost(f"its agent does not answer any more{f': {said}' if said else ''}", self.name)
+        return f"its agent does not answer any more{f': {said}' if said else ''}"
 
 
 class AgentMachine(AgentCommands, ReachedMachine):
     """A `Machine` whose agent answers."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        role: str,
-        site: Site,
-        endpoint: AgentEndpoint,
-        owned: bool,
-        address: str,
-        peer: str | None,
-    ) -> None:
-        super().__init__(name=name, role=role, site=site, owned=owned, address=address, peer=peer)
+    def __init__(self, *, endpoint: AgentEndpoint, **machine: Any) -> None:
+        super().__init__(**machine)
         self.endpoint = endpoint
         self._programs: WeakSet[_Program] = WeakSet()
         self._for_files: _Connection | None = None

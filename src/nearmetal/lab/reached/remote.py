@@ -68,9 +68,16 @@ class RemoteCommands(StartedCommands):
         await self._losing.wait()
         return self.lost()
 
-    @abstractmethod
     def lost(self, error: BaseException | None = None) -> MachineLost:
         """What is told when the connection fails, with its error where there is one."""
+        if self.trouble:
+            return self.trouble
+        late = f"it did not answer for {LIMITS.command:g} s"
+        return MachineLost(late if isinstance(error, TimeoutError) else self.describe_failure(error), self.name)
+
+    @abstractmethod
+    def describe_failure(self, error: BaseException | None) -> str:
+        """Of a connection of its kind."""
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         await lab_machine.put(self, content, path, mode)

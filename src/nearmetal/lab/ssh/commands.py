@@ -58,9 +58,8 @@ class SshCommands(RemoteCommands):
             async with asyncio.timeout(LIMITS.command):
                 return _Command(self, await self.session(line, stdin))
         except asyncssh.ChannelOpenError as error:
-            raise MachineLost(
-                f"it takes no further command: {error.reason}", self.name, "raise MaxSessions of its sshd"
-            ) from None
+            what = f"it takes no further command: {error.reason}"
+            raise MachineLost(what, self.name, "raise MaxSessions of its sshd") from None
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self.lost(error) from None
 
@@ -78,13 +77,8 @@ class SshCommands(RemoteCommands):
                 one.cancel()
         return self.lost()
 
-    def lost(self, error: BaseException | None = None) -> MachineLost:
-        if self.trouble:
-            return self.trouble
-        if isinstance(error, TimeoutError):
-            return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
-        said = f": {error}" if error and str(error) else ""
-        return MachineLost(f"its SSH connection is gone{said}", self.name)
+    def describe_failure(self, error: BaseException | None) -> str:
+        return f"its SSH connection is gone{f': {error}' if error and str(error) else ''}"
 
 
 class _Command(Gathering):

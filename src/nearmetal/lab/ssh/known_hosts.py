@@ -9,13 +9,13 @@ from nearmetal.lab.ssh_library import asyncssh
 _LARGEST = 64 * 2**20
 
 
-def read_known_hosts(file: Path) -> "asyncssh.SSHKnownHosts":
-    """The entries of one file that can be read."""
-    return _parse_lines(_read_lines(file))
-
-
 def join_known_hosts(files: Iterable[Path]) -> "asyncssh.SSHKnownHosts":
-    return _parse_lines(line for file in files for line in _read_lines(file))
+    """The entries of these files that can be read."""
+    lines = [line for file in files for line in _read_lines(file)]
+    try:
+        return asyncssh.import_known_hosts("\n".join(lines))
+    except ValueError:
+        return asyncssh.import_known_hosts("\n".join(filter(_is_entry, lines)))
 
 
 def find_readable(files: Iterable[Path]) -> list[Path]:
@@ -29,14 +29,6 @@ def _read_lines(file: Path) -> list[str]:
         return file.read_bytes().decode("utf-8", "replace").splitlines()
     except OSError:
         return []
-
-
-def _parse_lines(lines: Iterable[str]) -> "asyncssh.SSHKnownHosts":
-    kept = list(lines)
-    try:
-        return asyncssh.import_known_hosts("\n".join(kept))
-    except ValueError:
-        return asyncssh.import_known_hosts("\n".join(filter(_is_entry, kept)))
 
 
 def _is_entry(line: str) -> bool:

@@ -18,7 +18,7 @@ from typing import NoReturn, cast
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed, Unreachable
-from nearmetal.lab.ssh.known_hosts import find_readable, join_known_hosts, read_known_hosts
+from nearmetal.lab.ssh.known_hosts import find_readable, join_known_hosts
 from nearmetal.lab.ssh.openssh_settings import OpensshSettings, ask_openssh
 from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
@@ -107,16 +107,12 @@ def _jump_host(jump: str, where: str) -> HostSpec:
     try:
         return HostSpec(ssh=jump)
     except ValueError:
-        raise HostCannot(
-            f"{jump!r} is no address that nearmetal takes", where, 'write it as "user@host:port", or name a `Host`'
-        ) from None
+        remedy = 'write it as "user@host:port", or name a `Host`'
+        raise HostCannot(f"{jump!r} is no address that nearmetal takes", where, remedy) from None
 
 
 async def _connect(
-    spec: HostSpec,
-    where: str,
-    way: _Way,
-    through: asyncssh.SSHClientConnection | None,
+    spec: HostSpec, where: str, way: _Way, through: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHClientConnection:
     client = _Client()
     known = _known(spec, where, way.known_files)
@@ -135,9 +131,8 @@ async def _connect(
         _refuse_host_key(client.shown, way.known_files, spec, where, str(error))
     except asyncssh.PermissionDenied:
         asks = ", and asks for a password, which nearmetal never types" if client.was_asked else ""
-        raise HostCannot(
-            f"it accepts none of your keys{asks}", where, f"ssh-copy-id {_by_hand(spec)}; or add the key to ssh-agent"
-        ) from None
+        remedy = f"ssh-copy-id {_by_hand(spec)}; or add the key to ssh-agent"
+        raise HostCannot(f"it accepts none of your keys{asks}", where, remedy) from None
     except (asyncssh.Error, OSError, ValueError) as error:
         if client.was_reached and not client.was_greeted:
             said = f"what answers there is no SSH server, or turns us away before it says so ({_said(error)})"
@@ -177,13 +172,10 @@ def _refuse_host_key(
     """HostCannot with what is wrong with a host key, as far as it is known."""
     if shown and spec.host_key is None:
         shown.refuse_another(files, where, _by_hand(spec))
-    raise HostCannot(
-        f"its host key is not one that you know: {said}",
-        where,
-        f"log in once by hand and compare the key (ssh {_by_hand(spec)}), so that it is in ~/.ssh/known_hosts"
-        if spec.host_key is None
-        else "compare host_key with the host's /etc/ssh/ssh_host_*_key.pub",
-    ) from None
+    remedy = f"log in once by hand and compare the key (ssh {_by_hand(spec)}), so that it is in ~/.ssh/known_hosts"
+    if spec.host_key is not None:
+        remedy = "compare host_key with the host's /etc/ssh/ssh_host_*_key.pub"
+    raise HostCannot(f"its host key is not one that you know: {said}", where, remedy) from None
 
 
 def _unreachable(spec: HostSpec, where: str, said: str) -> Unreachable:
@@ -227,8 +219,7 @@ class _UntrustedKey:
     def refuse_another(self, files: Sequence[Path], where: str, by_hand: str) -> None:
         """HostCannot when one of these files has another key of the same host."""
         for file in files:
-            known = self._find_known(read_known_hosts(file))
-            if known:
+            if known := self._find_known(join_known_hosts([file])):
                 kind = "" if self.key.get_algorithm() in {key.get_algorithm() for key in known} else "of another kind, "
                 prints = ", ".join(map(_print, known))
                 raise HostCannot(
@@ -281,9 +272,8 @@ def _find_way(spec: HostSpec, where: str) -> _Way:
         return _way_of_openssh(spec, where, settings) if settings else _way_of_asyncssh(spec, where, name, user, port)
     except (asyncssh.Error, OSError, ValueError, ToolFailed) as error:
         said = error.what if isinstance(error, ToolFailed) else str(error)
-        raise HostCannot(
-            f"your SSH configuration cannot be used: {said}", where, f"try: ssh {_by_hand(spec)}"
-        ) from None
+        what = f"your SSH configuration cannot be used: {said}"
+        raise HostCannot(what, where, f"try: ssh {_by_hand(spec)}") from None
 
 
 def _way_of_openssh(spec: HostSpec, where: str, settings: OpensshSettings) -> _Way:
@@ -381,23 +371,15 @@ def _refuse_unusable_key(file: str, where: str, is_public_fine: bool, is_locked_
             files.refuse_irregular(read, _LARGEST_KEY)
         asyncssh.load_keypairs(file, skip_public=is_public_fine, ignore_encrypted=is_locked_fine)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+        why = f"it is no private key ({error})"
+        remedy = "name the file of a private key, as ssh-keygen writes it (not its .pub)"
         if "passphrase" in str(error).lower():
-            raise HostCannot(
-                f"the key {file} cannot be used: it has a passphrase",
-                where,
-                f"use it by way of an agent: ssh-add {shlex.quote(file)}, and leave `key` out",
-            ) from None
-        raise HostCannot(
-            f"the key {file} cannot be used: it is no private key ({error})",
-            where,
-            "name the file of a private key, as ssh-keygen writes it (not its .pub)",
-        ) from None
+            why = "it has a passphrase"
+            remedy = f"use it by way of an agent: ssh-add {shlex.quote(file)}, and leave `key` out"
+        raise HostCannot(f"the key {file} cannot be used: {why}", where, remedy) from None
     except OSError as error:
-        raise HostCannot(
-            f"the key {error.filename or file} cannot be read: {error.strerror or error}",
-            where,
-            "name a file that you can read",
-        ) from None
+        what = f"the key {error.filename or file} cannot be read: {error.strerror or error}"
+        raise HostCannot(what, where, "name a file that you can read") from None
 
 
 def _known(spec: HostSpec, where: str, files: Sequence[Path]) -> "asyncssh.SSHKnownHosts | _Keys":
@@ -408,11 +390,8 @@ def _known(spec: HostSpec, where: str, files: Sequence[Path]) -> "asyncssh.SSHKn
     try:
         return [asyncssh.import_public_key(spec.host_key)], [], []
     except asyncssh.KeyImportError:
-        raise BadInput(
-            "host_key is no public key",
-            f"{where}, `host_key`",
-            'write it as in ssh_host_ed25519_key.pub: "ssh-ed25519 AAAA…"',
-        ) from None
+        remedy = 'write it as in ssh_host_ed25519_key.pub: "ssh-ed25519 AAAA…"'
+        raise BadInput("host_key is no public key", f"{where}, `host_key`", remedy) from None
 
 
 def _file(name: str) -> Path:

@@ -44,10 +44,8 @@ async def read_began(stream: "asyncssh.SSHReader[bytes]") -> int:
             return int(number)
         said += line
     words = said[-300:].decode("utf-8", "replace").strip() or "it says nothing"
-    raise ToolFailed(
-        f"its login shell does not start commands: {words}",
-        remedy="have its startup files end quietly where no terminal is, or give the user another shell (chsh)",
-    )
+    remedy = "have its startup files end quietly where no terminal is, or give the user another shell (chsh)"
+    raise ToolFailed(f"its login shell does not start commands: {words}", remedy=remedy)
 
 
 async def ask_shell(connection: "asyncssh.SSHClientConnection", script: str) -> tuple[str, str]:

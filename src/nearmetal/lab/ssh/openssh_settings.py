@@ -55,11 +55,14 @@ class OpensshSettings:
 
     @property
     def identity_files(self) -> list[Path]:
-        return [_to_path(self._expand(one)) for one in self.values.get("identityfile", ())]
+        return self._list_paths("identityfile")
 
     @property
     def certificate_files(self) -> list[Path]:
-        return [_to_path(self._expand(one)) for one in self.values.get("certificatefile", ())]
+        return self._list_paths("certificatefile")
+
+    def _list_paths(self, option: str) -> list[Path]:
+        return [_to_path(self._expand(one)) for one in self.values.get(option, ())]
 
     @property
     def known_hosts_files(self) -> list[Path]:

@@ -125,11 +125,9 @@ async def _shown(stderr: asyncssh.SSHReader[bytes], where: str) -> asyncssh.SSHK
         said += line
     if _NO_SERVER in said.decode("utf-8", "replace"):
         raise HostCannot(f"it has no OpenSSH server that sudo could start: {_NO_SERVER}", where, "log in as root")
-    raise HostCannot(
-        f"namespaces and control groups take root, and its sudo says: {_last(said)}",
-        where,
-        "let this user use sudo without a password (NOPASSWD in sudoers), or log in as root",
-    )
+    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:] or "nothing"
+    remedy = "let this user use sudo without a password (NOPASSWD in sudoers), or log in as root"
+    raise HostCannot(f"namespaces and control groups take root, and its sudo says: {last}", where, remedy)
 
 
 _carrying: set[asyncio.Task[None]] = set()
@@ -151,7 +149,3 @@ async def _carry(
             sink.write(chunk)
             await sink.drain()
     sink.close()
-
-
-def _last(said: bytes) -> str:
-    return said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:] or "nothing"

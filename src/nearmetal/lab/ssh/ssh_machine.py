@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, ToolFailed
@@ -12,7 +13,6 @@ from nearmetal.lab.reached.reached_machine import ReachedMachine
 from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh_library import asyncssh
-from nearmetal.model import Site
 
 _IDENTITY = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/arch 2>/dev/null || uname -m"
 """The kernel tells its architecture in a file since Linux 6.1."""
@@ -53,7 +53,7 @@ class SshEndpoint:
 async def connect(endpoint: SshEndpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
     """Log in as soon as the machine answers. NotProvisioned when it does not within `limit` seconds, or refuses us.
 
-    `ready` is asked before each attempt and says whether to try; it may raise what makes waiting pointless.
+    `ready` is as of `first_to_speak`.
     """
     try:
         async with asyncio.timeout(limit):
@@ -68,9 +68,8 @@ async def _log_in(endpoint: SshEndpoint, limit: float, ready: Ready) -> asyncssh
         try:
             return await asyncssh.connect(endpoint.host, sock=answering, options=endpoint.options(limit))
         except asyncssh.HostKeyNotVerifiable:
-            raise NotProvisioned(
-                "what answers there shows another host key than this machine's", endpoint.where
-            ) from None
+            what = "what answers there shows another host key than this machine's"
+            raise NotProvisioned(what, endpoint.where) from None
         except asyncssh.PermissionDenied:
             raise NotProvisioned("the machine does not accept the key", endpoint.where) from None
         except (asyncssh.Error, OSError):
@@ -80,18 +79,8 @@ async def _log_in(endpoint: SshEndpoint, limit: float, ready: Ready) -> asyncssh
 class SshMachine(SshCommands, ReachedMachine):
     """A `Machine` at the other end of an SSH connection."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        role: str,
-        site: Site,
-        endpoint: SshEndpoint,
-        owned: bool,
-        address: str,
-        peer: str | None,
-    ) -> None:
-        ReachedMachine.__init__(self, name=name, role=role, site=site, owned=owned, address=address, peer=peer)
+    def __init__(self, *, endpoint: SshEndpoint, **machine: Any) -> None:
+        ReachedMachine.__init__(self, **machine)
         self.endpoint = endpoint
 
     async def reach(self) -> None:
@@ -111,10 +100,7 @@ class SshMachine(SshCommands, ReachedMachine):
         self.boot_id, self.arch = words
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """The words that become the program, in the environment it is to have.
-
-        Its parent there is this connection's sshd, so it ends also when we do and cannot say so.
-        """
+        # Its parent there is this connection's sshd, so it ends also when we do and cannot say so.
         return lab_machine.launch(self.probe, argv, env, "--die-with-parent")
 
     def abort(self) -> None:

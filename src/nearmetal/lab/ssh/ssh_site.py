@@ -125,9 +125,8 @@ class SshSite(SshCommands):
             return str(self.spec.trunk or "")
         shown = await self.exec(["ip", "-json", "address", "show", "dev", self.spec.interface, "up"])
         found = json.loads(shown.stdout) if shown.status == 0 and shown.stdout.strip() else []
-        addresses = [
-            str(one["local"]) for link in found for one in link.get("addr_info", ()) if one.get("scope") == "global"
-        ]
+        told = [one for link in found for one in link.get("addr_info", ())]
+        addresses = [str(one["local"]) for one in told if one.get("scope") == "global"]
         if not addresses:
             has = (await self.exec(["ls", "/sys/class/net"])).text.split()
             what = f"its interface {self.spec.interface} is not up, or has no address"
@@ -223,11 +222,9 @@ class SshSite(SshCommands):
     async def _bring_probe(self) -> None:
         here = os.uname().machine
         if self.arch != here:
-            raise HostCannot(
-                f"its processor is {self.arch}, and this installation has a probe for {here} only",
-                self.where,
-                "run nearmetal on a host like it, with NEARMETAL_PROBE naming a probe for it",
-            )
+            what = f"its processor is {self.arch}, and this installation has a probe for {here} only"
+            remedy = "run nearmetal on a host like it, with NEARMETAL_PROBE naming a probe for it"
+            raise HostCannot(what, self.where, remedy)
         self.probe = await self._have(probe.path(), f"{CACHE}/probe/{probe.sha256()}", probe.sha256(), "755")
 
     async def place(self, file: Path, sha256: str) -> str:

@@ -52,9 +52,8 @@ def write(image: Image, out: Path) -> None:
     except FileExistsError:
         raise BadInput("there is something already", str(out), "remove it, or name another file by -o") from None
     except OSError as error:
-        raise HostCannot(
-            f"the box cannot be written: {error.strerror}", str(out), "name another place by -o, or free some space"
-        ) from None
+        remedy = "name another place by -o, or free some space"
+        raise HostCannot(f"the box cannot be written: {error.strerror}", str(out), remedy) from None
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -64,32 +63,20 @@ def _pack(image: Image, file: io.BufferedIOBase) -> None:
     guest = seed_archive(seed(image, key.export_public_key("openssh")))
     made = int(image.made.timestamp())
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=_COMPRESSION) as box:
-        _add(box, "metadata.json", _metadata(), made)
-        _add(box, "Vagrantfile", _vagrantfile(), made)
+        described = {"provider": "libvirt", "format": "qcow2", "virtual_size": int(disk.SIZE.removesuffix("G"))}
+        _add(box, "metadata.json", json.dumps(described).encode(), made)
+        vagrantfile = (_FILES / "Vagrantfile").read_text("utf-8")
+        _add(box, "Vagrantfile", vagrantfile.replace("@COMMAND_LINE@", " ".join(arguments.KERNEL)).encode(), made)
         _add(box, "key", key.export_private_key("openssh"), made, mode=0o600)
         _add(box, "vmlinux", image.kernel, made)
         _add(box, "initrd", image.initrd.read_bytes() + guest, made)
         _add(box, "box.img", image.disk, made)
 
 
-def _metadata() -> bytes:
-    gigabytes = int(disk.SIZE.removesuffix("G"))
-    return json.dumps({"provider": "libvirt", "format": "qcow2", "virtual_size": gigabytes}).encode()
-
-
-def _vagrantfile() -> bytes:
-    text = (_FILES / "Vagrantfile").read_text("utf-8")
-    return text.replace("@COMMAND_LINE@", " ".join(arguments.KERNEL)).encode()
-
-
 def _add(box: tarfile.TarFile, name: str, content: bytes | Path, made: int, mode: int = 0o644) -> None:
     """Owned by nobody in particular: whoever unpacks it owns it."""
     entry = tarfile.TarInfo(name)
     entry.mode, entry.mtime = mode, made
-    if isinstance(content, Path):
-        entry.size = content.stat().st_size
-        with content.open("rb") as source:
-            box.addfile(entry, source)
-    else:
-        entry.size = len(content)
-        box.addfile(entry, io.BytesIO(content))
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as source:
+        entry.size = content.stat().st_size if isinstance(content, Path) else len(content)
+        box.addfile(entry, source)

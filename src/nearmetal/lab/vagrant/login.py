@@ -19,14 +19,12 @@ Address = IPv4Address | IPv6Address
 def problem(login: VagrantLogin, data: Address | None) -> HostCannot | None:
     """What speaks against measuring a machine that is reached so; None when nothing does. Pure."""
     if login.by_command:
-        return HostCannot(
-            "it is reached by a ProxyCommand, and nothing says how its address is", remedy='use kind = "ssh", with jump'
-        )
+        what = "it is reached by a ProxyCommand, and nothing says how its address is"
+        return HostCannot(what, remedy='use kind = "ssh", with jump')
     if data is None and _is_loopback(login.host):
-        return HostCannot(
-            f"it is reached by a port of this host ({login.host}:{login.port}), so nothing else of it can be",
-            remedy='give it a private_network in the Vagrantfile, and name its address there: data = "192.168.56.10"',
-        )
+        what = f"it is reached by a port of this host ({login.host}:{login.port}), so nothing else of it can be"
+        remedy = 'give it a private_network in the Vagrantfile, and name its address there: data = "192.168.56.10"'
+        return HostCannot(what, remedy=remedy)
     return None
 
 

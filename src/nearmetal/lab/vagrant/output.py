@@ -90,16 +90,10 @@ def login(told: Sequence[OutputLine]) -> VagrantLogin:
     words: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
-        words.setdefault(key.lower(), []).append(_unquoted(value.strip()))
-    try:
-        port = int(words.get("port", ["22"])[0])
-        host, user = words["hostname"][0], words["user"][0]
-    except (KeyError, ValueError):
-        raise ToolFailed(f"vagrant ssh-config said {text[:300]!r}") from None
-    if not host or not user or not 0 < port < 65536:
+        value = value.strip()
+        is_quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        words.setdefault(key.lower(), []).append(value[1:-1] if is_quoted else value)
+    host, user, port = (words.get(key, [usual])[0] for key, usual in (("hostname", ""), ("user", ""), ("port", "22")))
+    if not host or not user or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ToolFailed(f"vagrant ssh-config said {text[:300]!r}")
-    return VagrantLogin(host, port, user, tuple(words.get("identityfile", ())), "proxycommand" in words)
-
-
-def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
+    return VagrantLogin(host, int(port), user, tuple(words.get("identityfile", ())), "proxycommand" in words)

@@ -35,20 +35,16 @@ class Account:
         if not separator or port.endswith("]"):
             host, port = self.server, str(PORT)
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise BadInput(
-                f"{self.server!r} is no server", remedy='write server = "vcenter.example.org", or with ":8443"'
-            )
+            remedy = 'write server = "vcenter.example.org", or with ":8443"'
+            raise BadInput(f"{self.server!r} is no server", remedy=remedy)
         return host.strip("[]"), int(port)
 
     def password(self) -> str:
         """HostCannot when there is none."""
         found = take_secret(self.password_env)
         if not found:
-            raise HostCannot(
-                f"the password of {self.user} is not known: the environment has no {self.password_env}",
-                self.server,
-                f"read -rs {self.password_env}; export {self.password_env}",
-            )
+            what = f"the password of {self.user} is not known: the environment has no {self.password_env}"
+            raise HostCannot(what, self.server, f"read -rs {self.password_env}; export {self.password_env}")
         return found
 
     def trust(self) -> ssl.SSLContext:
@@ -75,11 +71,9 @@ class Account:
         connection."""
         shown = self._shown()
         if _plain(thumbprint) != _plain(fingerprint(shown)):
-            raise HostCannot(
-                f"it shows another certificate than the one you know, with the thumbprint {fingerprint(shown)}",
-                self.server,
-                "compare it with the one on the server itself before you change thumbprint",
-            )
+            what = f"it shows another certificate than the one you know, with the thumbprint {fingerprint(shown)}"
+            remedy = "compare it with the one on the server itself before you change thumbprint"
+            raise HostCannot(what, self.server, remedy)
         context = ssl.create_default_context(cadata=shown)
         context.check_hostname = False
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -95,11 +89,8 @@ class Account:
             known = f"its thumbprint is {fingerprint(self._shown())}"
         except OSError:
             known = "it shows none"
-        return HostCannot(
-            f"its certificate is not trusted: {why}; {known}",
-            self.server,
-            'compare that with the server\'s own and set thumbprint = "…", or name its authority: ca_file = "…"',
-        )
+        remedy = 'compare that with the server\'s own and set thumbprint = "…", or name its authority: ca_file = "…"'
+        return HostCannot(f"its certificate is not trusted: {why}; {known}", self.server, remedy)
 
 
 def fingerprint(certificate: str) -> str:

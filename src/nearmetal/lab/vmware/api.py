@@ -5,11 +5,7 @@ from typing import Protocol
 
 from nearmetal.lab.vmware.vmware_machine import Reconfiguration, VsphereMachine
 
-CONFIGURE = (
-    "VirtualMachine.Config.CPUCount",
-    "VirtualMachine.Config.Memory",
-    "VirtualMachine.Config.AdvancedConfig",
-)
+CONFIGURE = ("VirtualMachine.Config.CPUCount", "VirtualMachine.Config.Memory", "VirtualMachine.Config.AdvancedConfig")
 CARD = ("VirtualMachine.Config.AddRemoveDevice",)
 POWER = ("VirtualMachine.Interact.PowerOn", "VirtualMachine.Interact.PowerOff")
 CLONE = ("VirtualMachine.Provisioning.DeployTemplate",)

@@ -78,14 +78,8 @@ def _exchanged(config: Any, nic: str) -> list[Any]:
     models = dict(zip(NICS, (device.VirtualVmxnet3, device.VirtualE1000e, device.VirtualE1000), strict=True))
     (old,) = _cards(config)
     kept = (
-        "backing",
-        "connectable",
-        "slotInfo",
-        "controllerKey",
-        "unitNumber",
-        "addressType",
-        "macAddress",
-        "wakeOnLanEnabled",
+        *("backing", "connectable", "slotInfo", "controllerKey", "unitNumber"),
+        *("addressType", "macAddress", "wakeOnLanEnabled"),
     )
     new = models[nic](key=-1, **{name: getattr(old, name) for name in kept})
     operation = device.VirtualDeviceSpec.Operation
@@ -99,6 +93,5 @@ def clone_spec(source: Any, pool: Any, change: Reconfiguration) -> Any:
     """A clone in the template's own place, with what it computes from this pool."""
     from pyVmomi import vim
 
-    where = vim.vm.RelocateSpec(pool=pool)
-    config = config_spec(source, None, change)
+    where, config = vim.vm.RelocateSpec(pool=pool), config_spec(source, None, change)
     return vim.vm.CloneSpec(location=where, powerOn=False, template=False, config=config)

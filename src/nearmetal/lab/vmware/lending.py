@@ -87,21 +87,19 @@ async def told_address(api: Api, machine: VsphereMachine) -> str:
         if seen.power != "on":
             raise HostCannot("it went off before it had an address", machine.name, "look at its console")
         if asyncio.get_running_loop().time() > until:
-            raise HostCannot(
-                f"its tools told no address within {ADDRESS:g} s",
-                machine.name,
+            remedy = (
                 "look at its console: it may wait for an answer, or its network for a card of another model; "
-                'where no tools run, name it: address = "192.168.7.2"',
+                'where no tools run, name it: address = "192.168.7.2"'
             )
+            raise HostCannot(f"its tools told no address within {ADDRESS:g} s", machine.name, remedy)
         await asyncio.sleep(_PAUSE)
 
 
 async def remove(api: Api, clone: VsphereMachine) -> None:
     await api.settled(clone.reference)
-    now = await api.seen(clone.reference)
-    if now is not None and now.power == "on":
-        await api.stop(now.reference)
-    if now is not None:
+    if (now := await api.seen(clone.reference)) is not None:
+        if now.power == "on":
+            await api.stop(now.reference)
         await api.remove(now.reference)
 
 
@@ -114,11 +112,8 @@ async def give_back(api: Api, now: VsphereMachine, loan: Loan, leave: Callable[[
     if way is None:
         return
     if way.runs:
-        raise HostCannot(
-            "somebody has started it, so that it cannot get back what it had",
-            now.name,
-            "stop it, then: nearmetal clean",
-        )
+        what = "somebody has started it, so that it cannot get back what it had"
+        raise HostCannot(what, now.name, "stop it, then: nearmetal clean")
     if way.stop:
         await leave()
         await api.stop(now.reference)

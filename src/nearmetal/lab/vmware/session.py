@@ -58,11 +58,9 @@ class Session:
         except vim.fault.NotAuthenticated:
             raise MachineLost("it has ended our session, and a new one too", self._account.server) from None
         except vim.fault.InvalidLogin:
-            raise HostCannot(
-                f"it does not let {self._account.user!r} in",
-                self._account.server,
-                f"compare user and the password in {self._account.password_env}",
-            ) from None
+            remedy = f"compare user and the password in {self._account.password_env}"
+            what = f"it does not let {self._account.user!r} in"
+            raise HostCannot(what, self._account.server, remedy) from None
         except vmodl.MethodFault as fault:
             raise self._refused(what, fault) from None
         except ssl.SSLCertVerificationError as error:
@@ -72,10 +70,8 @@ class Session:
         except Exception as error:
             if not _is_pyvmomis(error):
                 raise
-            said = f"{type(error).__name__}: {error}"
-            raise ToolFailed(
-                f"asked to {what}, it said what pyVmomi cannot read ({said})", self._account.server, "is it a vSphere?"
-            ) from None
+            said = f"asked to {what}, it said what pyVmomi cannot read ({type(error).__name__}: {error})"
+            raise ToolFailed(said, self._account.server, "is it a vSphere?") from None
 
     def _logged_in(self, expired: Any) -> Any:
         """The session, made anew where there is none but the expired one."""
@@ -106,15 +102,11 @@ class Session:
 
         server = self._account.server
         if isinstance(fault, vim.fault.NoPermission):
-            return HostCannot(
-                f"{self._account.user!r} may not {what}: the privilege {fault.privilegeId} is lacking",
-                server,
-                "have it added to a role of the user's",
-            )
+            lacking = f"{self._account.user!r} may not {what}: the privilege {fault.privilegeId} is lacking"
+            return HostCannot(lacking, server, "have it added to a role of the user's")
         if isinstance(fault, vim.fault.ConcurrentAccess):
-            return HostCannot(
-                f"it does not {what}: somebody else changed the machine at that moment", server, "try again"
-            )
+            changed = f"it does not {what}: somebody else changed the machine at that moment"
+            return HostCannot(changed, server, "try again")
         said = fault.msg or getattr(fault, "reason", None) or type(fault).__name__
         return HostCannot(f"it does not {what}: {said}", server, "its own log and its tasks may say more")
 

@@ -32,9 +32,10 @@ class Vsphere:
         return await self._session.ask("list its machines", _names)
 
     async def place(self, reference: str) -> str:
-        return await self._session.ask(
-            "tell where a machine is", lambda instance: _place(instance, _machine(instance, reference))
-        )
+        def look(instance: Any) -> str:
+            return _place(instance, _machine(instance, reference))
+
+        return await self._session.ask("tell where a machine is", look)
 
     async def seen(self, reference: str) -> VsphereMachine | None:
         from pyVmomi import vmodl
@@ -53,10 +54,9 @@ class Vsphere:
         def look(instance: Any) -> list[str]:
             content = instance.content
             session = content.sessionManager.currentSession.key
+            ask = content.authorizationManager.HasPrivilegeOnEntities
             try:
-                (told,) = content.authorizationManager.HasPrivilegeOnEntities(
-                    [_machine(instance, reference)], session, list(privileges)
-                )
+                (told,) = ask([_machine(instance, reference)], session, list(privileges))
             except (vmodl.fault.MethodNotFound, vmodl.fault.NotSupported):
                 return []  # one that does not tell; what is denied is told when it is asked for
             return [one.privId for one in told.privAvailability if not one.isGranted]

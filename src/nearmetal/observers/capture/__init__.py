@@ -59,10 +59,8 @@ class CaptureWatch:
 
     async def read_kernels(self) -> dict[str, Mapping[str, int]]:
         """What each end's kernel has counted of TCP so far; nothing of one that cannot be asked."""
-        machines = {
-            **{f"client-{index}": one for index, one in enumerate(self._stage.clients)},
-            **{f"server-{index}": one for index, one in enumerate(self._stage.servers)},
-        }
+        machines = {f"client-{index}": one for index, one in enumerate(self._stage.clients)}
+        machines |= {f"server-{index}": one for index, one in enumerate(self._stage.servers)}
         read = await asyncio.gather(*map(capture_counters.read, machines.values()))
         return dict(zip(machines, read, strict=True))
 

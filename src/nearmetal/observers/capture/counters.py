@@ -47,8 +47,5 @@ def parse_counters(text: str) -> dict[str, int]:
 
 def subtract_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """By how much each grew, named `kernel.NAME`; those that did not are left out."""
-    return {
-        f"kernel.{name}": count - before[name]
-        for name, count in after.items()
-        if name in before and count > before[name]
-    }
+    grown = {name: count - before[name] for name, count in after.items() if name in before}
+    return {f"kernel.{name}": count for name, count in grown.items() if count > 0}

@@ -47,15 +47,8 @@ def make_tap(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     bound = CaptureLimit.from_setting(setting)
     site = machine.site
     if inside or (machine.peer is None and not isinstance(machine, ContainedMachine)):
-        return Tap(
-            machine,
-            (),
-            machine.interface,
-            f"{scratch.path(machine.name, '/tmp', 'capture')}/capture.pcap",
-            setting.snap,
-            bound,
-            machine.name,
-        )
+        file = f"{scratch.path(machine.name, '/tmp', 'capture')}/capture.pcap"
+        return Tap(machine, (), machine.interface, file, setting.snap, bound, machine.name)
     if kernel.is_its_hosts(machine) and isinstance(machine, ContainedMachine):
         namespace, interface = f"/proc/{machine.first.pid}/ns/net", machine.interface
     else:
@@ -149,9 +142,8 @@ class Tap:
         try:
             used = await self._read_cpu_time()
             ended = await self.running.stop()
-            counters |= {
-                words.decode().replace(" ", "_"): int(count) for count, words in _COUNTER.findall(ended.stderr)
-            }
+            told = _COUNTER.findall(ended.stderr)
+            counters |= {words.decode().replace(" ", "_"): int(count) for count, words in told}
             content, held = await self._read_content()
         except (NearmetalError, OSError) as error:
             return CaptureResult(None, {"problem": f"the capture cannot be fetched: {error}"})
@@ -180,9 +172,8 @@ class Tap:
         with up_to(self.bound.longest):
             contents = [await self.on.get(first)]
             # A ring whose first file was never full has no other.
-            contents += [
-                await self.on.get(file) for file in others if (await self.on.exec(["test", "-e", file])).status == 0
-            ]
+            there = [file for file in others if (await self.on.exec(["test", "-e", file])).status == 0]
+            contents += [await self.on.get(file) for file in there]
         if not others:
             return contents[0], None
         ring = await asyncio.to_thread(join_captures, contents)
@@ -199,16 +190,12 @@ class Tap:
 
     async def drop(self) -> None:
         """Let go of everything; a machine that is lost has nothing left to let go of."""
-        try:
+        with contextlib.suppress(NearmetalError, OSError):
             if self.running is not None:
                 await self.running.stop()
-        except (NearmetalError, OSError):
-            return
-        await self._remove_files()
+            await self._remove_files()
 
     async def _remove_files(self) -> None:
-        try:
+        with contextlib.suppress(NearmetalError, OSError):
             # Pretended machines have files alone.
             await self.on.exec(["rm", "-rf", "--", self._folder, *self.bound.list_files(self.file)])
-        except (NearmetalError, OSError):
-            return

@@ -179,13 +179,11 @@ class UsageWatch:
         artifacts: dict[str, bytes] = {}
         counters: dict[str, Any] = {}
         for sampler, (content, problem) in zip(self._samplers, ended, strict=True):
-            artifacts[f"usage-{sampler.name}.jsonl"] = content
+            artifacts |= {f"usage-{sampler.name}.jsonl": content} if content else {}
             counters[sampler.name] = self._make_counters(sampler, parse_samples(content), over, problem)
         if HOST in counters:
             counters[HOST] |= _rates(self._exits, exits, over)
-        return Observation(
-            artifacts={name: content for name, content in artifacts.items() if content}, counters=counters
-        )
+        return Observation(artifacts=artifacts, counters=counters)
 
     def _make_counters(
         self, sampler: _Sampler, sampled: SamplerLines, over: int, problem: str | None

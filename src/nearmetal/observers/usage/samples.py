@@ -150,10 +150,6 @@ def _list_gauges(sample: Mapping[str, Any], own: Own) -> Iterator[tuple[str, flo
         memory = {name: sample["memory"].get(name) for name in ("total", "used", "cached", "swap_used")}
         yield from ((f"memory.{name}", value) for name, value in memory.items() if value is not None)
     for name, group in sample["cgroups"].items():
-        for key, figure in (
-            ("memory_bytes", "memory"),
-            ("memory_limit_bytes", "memory_limit"),
-            ("processes", "processes"),
-        ):
+        for key in ("memory_bytes", "memory_limit_bytes", "processes"):
             if key in group:
-                yield f"group.{name}.{figure}", group[key]
+                yield f"group.{name}.{key.removesuffix('_bytes')}", group[key]

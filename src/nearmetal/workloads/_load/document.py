@@ -232,9 +232,6 @@ def parse(text: bytes, machine: str) -> LoadDocument:
     try:
         return LoadDocument.model_validate_json(text)
     except ValidationError as error:
-        raise ToolFailed(
-            f"what the load generator printed is no load.v1: {describe_problem(error)}",
-            machine,
-            "use the probe that belongs to this nearmetal, in a checkout: make setup",
-            cause=Cause.MEASUREMENT_INVALID,
-        ) from None
+        what = f"what the load generator printed is no load.v1: {describe_problem(error)}"
+        remedy = "use the probe that belongs to this nearmetal, in a checkout: make setup"
+        raise ToolFailed(what, machine, remedy, cause=Cause.MEASUREMENT_INVALID) from None

@@ -32,9 +32,14 @@ at its limit shows less than 1."""
 
 def find_invalid(documents: Sequence[LoadDocument]) -> str | None:
     """Why the trial must not count; None when the generators did what they were told."""
-    for client, document in enumerate(documents):
-        for reason in _list_reasons(document):
-            return f"client {client}: {reason}" if len(documents) > 1 else reason
+    return name_first(list(map(_list_reasons, documents)))
+
+
+def name_first(reasons: Sequence[Iterator[str]]) -> str | None:
+    """The first reason of all clients', and whose it is if there are several."""
+    for client, of_client in enumerate(reasons):
+        for reason in of_client:
+            return f"client {client}: {reason}" if len(reasons) > 1 else reason
     return None
 
 
@@ -47,10 +52,8 @@ def _list_reasons(document: LoadDocument) -> Iterator[str]:
     if document.rate.offered is None:
         return
     if unbegun > SHORT * document.attempted:
-        yield (
-            f"{unbegun} of {document.attempted} requests were never begun: the generator was behind by more than the "
-            "timeout"
-        )
+        never = f"{unbegun} of {document.attempted} requests were never begun"
+        yield f"{never}: the generator was behind by more than the timeout"
     planned = document.rate.offered * document.seconds
     # A Poisson count scatters by its root: four of these are no shortfall.
     scatter = 4 * sqrt(planned) if document.arrivals == "poisson" else 1.0
@@ -59,10 +62,8 @@ def _list_reasons(document: LoadDocument) -> Iterator[str]:
         yield f"the generator began {begun} requests of {planned:.0f}: the rate was not reached"
     share, late = _find_lateness(document)
     if late > LATE:
-        yield (
-            f"the generator was late: {share} of the requests began {show_duration(late)} or more after "
-            f"their time, and {show_duration(LATE)} is tolerated"
-        )
+        began = f"{share} of the requests began {show_duration(late)} or more after their time"
+        yield f"the generator was late: {began}, and {show_duration(LATE)} is tolerated"
 
 
 def find_silence(document: LoadDocument) -> str | None:
@@ -76,7 +77,7 @@ def find_silence(document: LoadDocument) -> str | None:
         return None
     heard = show_duration(window - silence)
     first = f"the last reply came {heard} after the first request" if document.requests.completed else "no reply came"
-    failed = f"{theirs} of {document.attempted} requests failed ({_list_counts(document.errors.by_class)})"
+    failed = f"{theirs} of {document.attempted} requests failed ({list_counts(document.errors.by_class)})"
     return f"the server fell silent: {first}, and none in the {show_duration(silence)} to the end; {failed}"
 
 
@@ -89,44 +90,36 @@ def _find_lateness(document: LoadDocument) -> tuple[str, float]:
 
 def list_warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> list[Warned]:
     """What a reader should know though the trial counts. `threads` are each generator's."""
-    found = []
-    for client, document in enumerate(documents):
-        share = (document.cpu_ns.user + document.cpu_ns.system) / (max(document.cpu_ns.lasted, 1) * threads)
-        if closed and share > BUSY:
-            found.append(
-                Warned(
-                    code="client-limited",
-                    text=f"client {client} used {show_share(share, 0)} of the processors of its {threads} thread(s): "
-                    "what was measured may be the client's capacity and not the server's",
-                )
-            )
-        share_late, late = _find_lateness(document)
-        if document.rate.offered is not None and late > LATE_AT_ALL:
-            found.append(
-                Warned(
-                    code="generator-late",
-                    text=f"client {client} began {share_late} of its requests {show_duration(late)} or more "
-                    "after their time, which is part of the latencies",
-                )
-            )
-        if document.gave_out:
-            found.append(
-                Warned(
-                    code="generator-gave-out",
-                    text=f"client {client}'s generator gave out at {document.gave_out.offered:g}/s, "
-                    + _left_open(document),
-                )
-            )
-        if document.requests.resent:
-            found.append(
-                Warned(
-                    code="requests-resent",
-                    text=f"client {client} sent {document.requests.resent} requests again, because the server had "
-                    "closed the connection that it had kept",
-                )
-            )
-        found += [*_warn_of_unserved(client, document), *_warn_of_engine(client, document)]
+    found = [
+        warning
+        for client, document in enumerate(documents)
+        for warnings in (
+            _warn_of_generator(client, document, threads, closed),
+            _warn_of_unserved(client, document),
+            _warn_of_engine(client, document),
+        )
+        for warning in warnings
+    ]
     return found + list(_warn_of_engines(documents))
+
+
+def _warn_of_generator(client: int, document: LoadDocument, threads: int, closed: bool) -> Iterator[Warned]:
+    share = (document.cpu_ns.user + document.cpu_ns.system) / (max(document.cpu_ns.lasted, 1) * threads)
+    if closed and share > BUSY:
+        limits = "what was measured may be the client's capacity and not the server's"
+        used = f"client {client} used {show_share(share, 0)} of the processors of its {threads} thread(s)"
+        yield Warned(code="client-limited", text=f"{used}: {limits}")
+    share_late, late = _find_lateness(document)
+    if document.rate.offered is not None and late > LATE_AT_ALL:
+        began = f"client {client} began {share_late} of its requests {show_duration(late)} or more after their time"
+        yield Warned(code="generator-late", text=f"{began}, which is part of the latencies")
+    if document.gave_out:
+        gave_out = f"client {client}'s generator gave out at {document.gave_out.offered:g}/s"
+        yield Warned(code="generator-gave-out", text=f"{gave_out}, {_left_open(document)}")
+    if document.requests.resent:
+        sent = f"client {client} sent {document.requests.resent} requests again"
+        why = "because the server had closed the connection that it had kept"
+        yield Warned(code="requests-resent", text=f"{sent}, {why}")
 
 
 def _left_open(document: LoadDocument) -> str:
@@ -157,11 +150,8 @@ def _warn_of_engines(documents: Sequence[LoadDocument]) -> Iterator[Warned]:
             by_engine.setdefault(document.engine.name, []).append(str(client))
     if len(by_engine) > 1:
         (one, its), (other, others) = sorted(by_engine.items(), key=lambda of_engine: of_engine[1])[:2]
-        yield Warned(
-            code="engines-differ",
-            text=f"{_name_clients(its)} used {one} and {_name_clients(others)} {other}: "
-            "their times are not taken alike",
-        )
+        used = f"{_name_clients(its)} used {one} and {_name_clients(others)} {other}"
+        yield Warned(code="engines-differ", text=f"{used}: their times are not taken alike")
 
 
 def _name_clients(which: Sequence[str]) -> str:
@@ -175,7 +165,7 @@ def _warn_of_unserved(client: int, document: LoadDocument) -> Iterator[Warned]:
         yield Warned(
             code="requests-failed",
             text=f"{failed} of client {client}'s {document.attempted} requests "
-            f"({show_share(failed / document.attempted)}) got no reply ({_list_counts(document.errors.by_class)}): "
+            f"({show_share(failed / document.attempted)}) got no reply ({list_counts(document.errors.by_class)}): "
             "in the percentiles of latency they rank above all that did",
         )
     if pages:
@@ -187,5 +177,5 @@ def _warn_of_unserved(client: int, document: LoadDocument) -> Iterator[Warned]:
         )
 
 
-def _list_counts(by_class: Mapping[str, int]) -> str:
+def list_counts(by_class: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in by_class.items() if count)

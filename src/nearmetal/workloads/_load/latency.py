@@ -21,7 +21,7 @@ def count_values(histograms: Sequence[str], without: Sequence[str]) -> Mapping[i
                 for value, count in decode_histogram(histogram):
                     found[value] += sign * count
     except (ValueError, TypeError, struct.error, zlib.error) as error:
-        raise _make_unreadable_error(error) from None
+        raise ToolFailed(f"a latency histogram cannot be read: {error!r}") from None
     if histograms and not found:
         raise ToolFailed("the latency histograms are empty")
     return {value: count for value, count in sorted(found.items()) if count > 0}
@@ -35,7 +35,3 @@ def at_rank(counts: Mapping[int, int], rank: int) -> float:
         if below >= rank:
             return float(value)
     return float(max(counts, default=0))
-
-
-def _make_unreadable_error(error: Exception) -> ToolFailed:
-    return ToolFailed(f"a latency histogram cannot be read: {error!r}")

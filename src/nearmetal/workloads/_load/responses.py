@@ -1,5 +1,6 @@
 """From the load generators' documents to the responses of a trial. Pure."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
@@ -11,16 +12,10 @@ from nearmetal.workloads._load.latency import at_rank, count_values
 
 RATE: Mapping[str, ResponseKind] = {
     "throughput": ResponseKind(
-        unit="1/s",
-        better="higher",
-        title="throughput",
-        clause="carries {ratio} × the requests of {reference}",
+        unit="1/s", better="higher", title="throughput", clause="carries {ratio} × the requests of {reference}"
     ),
     "transactions": ResponseKind(
-        unit="",
-        better="higher",
-        title="transactions",
-        clause="completes {ratio} × the transactions of {reference}",
+        unit="", better="higher", title="transactions", clause="completes {ratio} × the transactions of {reference}"
     ),
     "latency_p50": ResponseKind(
         unit="s",
@@ -45,10 +40,7 @@ RATE_BY_TLS: Mapping[str, ResponseKind] = {
 
 RAMP: Mapping[str, ResponseKind] = {
     "saturation": ResponseKind(
-        unit="1/s",
-        better="higher",
-        title="saturation point",
-        clause="saturates at {ratio} × the rate of {reference}",
+        unit="1/s", better="higher", title="saturation point", clause="saturates at {ratio} × the rate of {reference}"
     ),
     "errors": RATE["errors"],
 }
@@ -76,12 +68,8 @@ def of_rate(documents: Documents, timeout: float) -> dict[str, Response]:
     _something_served(documents)
     _something_in_time(documents)
     return {
-        "throughput": _make_response(
-            RATE["throughput"], sum(d.throughput for d in documents), documents, _read_throughput
-        ),
-        "transactions": _make_response(
-            RATE["transactions"], sum(d.transactions for d in documents), documents, _read_transactions
-        ),
+        "throughput": _add_up("throughput", documents, lambda document: document.throughput),
+        "transactions": _add_up("transactions", documents, lambda document: float(document.transactions)),
         **_make_latencies(documents, timeout),
         **_take_slowest("connect_p50", "connect_ns", documents),
         **_take_slowest("first_byte_p50", "first_byte_ns", documents),
@@ -130,10 +118,9 @@ def _is_below(document: LoadDocument) -> bool:
 def _something_served(documents: Documents) -> None:
     if any(document.served for document in documents):
         return
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for document in documents:
-        for name, count in [*document.status.items(), *document.errors.by_class.items()]:
-            counts[name] = counts.get(name, 0) + count
+        counts.update({**document.status, **document.errors.by_class})
     seen = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     raise ToolFailed(f"not one request was served ({seen or 'and none was sent'})")
 
@@ -142,11 +129,9 @@ def _something_in_time(documents: Documents) -> None:
     """A closed loop asks how many replies come in a time. An open one, whose rate is given, has its latencies."""
     is_closed = all(document.rate.offered is None for document in documents)
     if is_closed and not any(document.transactions for document in documents):
-        raise ToolFailed(
-            f"not one request was served within {max(d.seconds for d in documents):g} s, "
-            f"and {sum(d.served for d in documents)} after that",
-            remedy="measure for longer than a reply takes",
-        )
+        seconds, served = max(d.seconds for d in documents), sum(d.served for d in documents)
+        what = f"not one request was served within {seconds:g} s, and {served} after that"
+        raise ToolFailed(what, remedy="measure for longer than a reply takes")
 
 
 def _make_response(kind: ResponseKind, value: float, documents: Documents, each: PerClient) -> Response:
@@ -155,12 +140,8 @@ def _make_response(kind: ResponseKind, value: float, documents: Documents, each:
     return kind.of(value, by_client=known if len(documents) > 1 and len(known) == len(documents) else None)
 
 
-def _read_throughput(document: LoadDocument) -> float:
-    return document.throughput
-
-
-def _read_transactions(document: LoadDocument) -> float:
-    return float(document.transactions)
+def _add_up(name: str, documents: Documents, each: Callable[[LoadDocument], float]) -> Response:
+    return _make_response(RATE[name], sum(map(each, documents)), documents, each)
 
 
 def _read_percentile(spread: str, response: str) -> PerClient:
@@ -233,8 +214,4 @@ def _in_seconds(nanoseconds: float | None) -> float | None:
 
 def _make_errors(documents: Documents) -> Response:
     share = sum(d.failed for d in documents) / sum(d.attempted for d in documents)
-    return _make_response(RATE["errors"], share, documents, _error_share)
-
-
-def _error_share(document: LoadDocument) -> float | None:
-    return document.failed / document.attempted if document.attempted else None
+    return _make_response(RATE["errors"], share, documents, lambda d: d.failed / d.attempted if d.attempted else None)

@@ -171,32 +171,15 @@ class Command:
     kind: ClassVar[str] = "command"
     Parameters: ClassVar[type[Frozen]] = CommandParameters
 
+    preparing = 0.0
+
     def __init__(self, parameters: CommandParameters) -> None:
         self._parameters = parameters
-
-    @property
-    def responses(self) -> Mapping[str, ResponseKind]:
-        return {name: reading.kind for name, reading in self._parameters.readings.items()}
-
-    @property
-    def primary(self) -> str:
-        return next(iter(self._parameters.readings))
-
-    @property
-    def has_clients(self) -> bool:
-        return self._parameters.on == "client"
-
-    @property
-    def duration(self) -> float:
-        return self._parameters.duration
-
-    @property
-    def preparing(self) -> float:
-        return 0.0
-
-    @property
-    def limit(self) -> float:
-        return self._parameters.limit
+        self.responses = {name: reading.kind for name, reading in parameters.readings.items()}
+        self.primary = next(iter(parameters.readings))
+        self.has_clients = parameters.on == "client"
+        self.duration = parameters.duration
+        self.limit = parameters.limit
 
     async def prepare(self, stage: Stage) -> None:
         """Nothing is started: the machine, or the command itself, brings what it needs."""
@@ -221,7 +204,7 @@ class Command:
         return Measurement(
             responses=responses,
             events=len(outputs),
-            warnings=tuple(warning for machine, one in outputs if (warning := _left_running(one, machine))),
+            warnings=tuple(_left_running(one, machine) for machine, one in outputs if one.left),
             artifacts=_make_artifacts([one for _, one in outputs]),
         )
 
@@ -241,9 +224,7 @@ async def read_value(reading: ResponsePattern, ended: Completed, where: str) -> 
     return _at_path(reading.json_ or "", ended.stdout, where)
 
 
-def _left_running(ended: Completed, machine: Machine) -> Warned | None:
-    if not ended.left:
-        return None
+def _left_running(ended: Completed, machine: Machine) -> Warned:
     text = f"the command left processes running on {machine.name}: {', '.join(ended.left)[:200]}"
     return Warned(code="left-running", text=text)
 

@@ -24,11 +24,8 @@ async def search_pattern(pattern: str, text: str, where: str, limit: float = LIM
     try:
         ended = await process.run([sys.executable, "-I", "-S", "-c", _SEARCH], stdin=told, timeout=limit)
     except TimedOut:
-        raise ToolFailed(
-            f"{pattern!r} was still being looked for after {limit:g} s in what the command printed",
-            where,
-            "write it without repetitions of repetitions, like (a*)*",
-        ) from None
+        what = f"{pattern!r} was still being looked for after {limit:g} s in what the command printed"
+        raise ToolFailed(what, where, "write it without repetitions of repetitions, like (a*)*") from None
     if ended.status != 0:
         raise ToolFailed(f"{pattern!r} cannot be looked for: {ended.complaint[-300:]}", where)
     found: list[str | None] | None = json.loads(ended.stdout)

@@ -10,11 +10,11 @@ from nearmetal.model import Cause, Completed, Frozen, Machine, Measurement, Stag
 from nearmetal.workloads._load import gates as load_gates
 from nearmetal.workloads._load import responses as load_responses
 from nearmetal.workloads._load.document import LoadDocument, parse, require_document
+from nearmetal.workloads._parameters import as_time, format_number
 from nearmetal.workloads._server import Servers
 from nearmetal.workloads._stage import uneven_start
-from nearmetal.workloads._words import as_time, format_number
+from nearmetal.workloads.http.arguments import RequestArguments
 from nearmetal.workloads.http.parameters import HttpParameters
-from nearmetal.workloads.http.requests import RequestArguments
 
 SLACK = 20.0
 """Seconds beyond the load itself: starting the generator, and printing what it found."""
@@ -35,19 +35,9 @@ class Http:
         self.primary = {"closed": "throughput", "open": "latency_p50", "ramp": "saturation"}[parameters.mode]
         self.duration = parameters.warmup + parameters.expected_seconds
         self.limit = parameters.longest_seconds
-        self._requests = RequestArguments(
-            paths=() if parameters.mix else parameters.all_paths[1:],
-            method=parameters.method,
-            headers=parameters.headers,
-            send=parameters.send,
-            send_file=parameters.send_file,
-            mix=parameters.mix,
-            tls=parameters.tls,
-        )
-        first = "/" if parameters.mix else None
-        self._servers = Servers(
-            parameters, parameters.all_paths, partial(self._requests.make_arguments, once=True), first
-        )
+        self._requests = RequestArguments(parameters)
+        words = partial(self._requests.make_arguments, once=True)
+        self._servers = Servers(parameters, parameters.all_paths, words, "/" if parameters.mix else None)
 
     async def prepare(self, stage: Stage) -> None:
         await self._requests.put_files(stage.clients)
@@ -81,17 +71,8 @@ class Http:
 
     def _make_command(self, client: Machine, url: str, pace: Argv) -> Argv:
         given = self._parameters
-        argv = [
-            client.probe,
-            "load",
-            url,
-            *self._requests.make_arguments(client),
-            "--json",
-            *pace,
-            "--workers",
-            str(given.workers),
-        ]
-        argv += ["--threads", str(given.threads), "--timeout", as_time(given.timeout)]
+        argv = [client.probe, "load", url, *self._requests.make_arguments(client), "--json", *pace]
+        argv += ["--workers", str(given.workers), "--threads", str(given.threads), "--timeout", as_time(given.timeout)]
         argv += ["--new-connections"] if given.new_connections else []
         if given.mode != "closed":
             argv += ["--arrivals", given.arrivals, *(["--spin"] if given.spin else [])]
@@ -116,15 +97,9 @@ class Http:
         given = self._parameters
         pace = ["--mode", given.mode]
         if given.mode == "ramp":
-            steps = [
-                "--from",
-                format_number(given.from_),
-                "--step",
-                format_number(given.step),
-                "--to",
-                format_number(given.to),
-            ]
-            return [*pace, *steps, "--per-step", given.per_step]
+            steps = (("--from", given.from_), ("--step", given.step), ("--to", given.to))
+            pace += [word for name, rate in steps for word in (name, format_number(rate))]
+            return [*pace, "--per-step", given.per_step]
         if given.mode == "open":
             pace += ["--rate", format_number(given.rate)]
         if given.requests is not None:

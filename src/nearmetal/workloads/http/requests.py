@@ -1,15 +1,12 @@
-"""What requests are made of: its part of an HTTP workload's parameters, and the words and files for the generator."""
+"""What requests are made of: its part of an HTTP workload's parameters. Pure."""
 
-import contextlib
-import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import Field, StrictBool, StringConstraints, field_validator, model_validator
+from pydantic import Field, StrictBool, StringConstraints, model_validator
 
-from nearmetal.errors import MachineError
-from nearmetal.model import Frozen, Machine
-from nearmetal.workloads._served_parameters import check_path
+from nearmetal.model import Frozen
+from nearmetal.workloads._served_parameters import RequestPath
 from nearmetal.workloads._study_file import StudyFile
 
 TURN = 100_000
@@ -27,16 +24,11 @@ _FRAMING = ("content-length", "transfer-encoding", "connection")
 class MixEntry(Frozen):
     """One kind of request of several."""
 
-    path: str
+    path: RequestPath
     weight: Annotated[int, Field(strict=True, ge=1, le=TURN)] = 1
     method: Token | None = None
     send: Text | None = None
     send_file: StudyFile | None = None
-
-    @field_validator("path")
-    @classmethod
-    def _is_path(cls, value: str) -> str:
-        return check_path(value)
 
     @model_validator(mode="after")
     def _one_body(self) -> Self:
@@ -78,67 +70,3 @@ def check_body(method: str | None, send: str | None, send_file: StudyFile | None
 def _check_one_body(send: str | None, send_file: StudyFile | None) -> None:
     if send is not None and send_file is not None:
         raise ValueError("`send` and `send_file` exclude each other: remove one")
-
-
-class RequestArguments:
-    """The generator's words for the requests of a workload, and the files that they name, on each client."""
-
-    def __init__(
-        self,
-        *,
-        paths: Sequence[str],
-        method: str | None,
-        headers: Mapping[str, str],
-        send: str | None,
-        send_file: StudyFile | None,
-        mix: Sequence[MixEntry],
-        tls: TlsParameters | None,
-    ) -> None:
-        """`paths` are those besides the URL's."""
-        self._headers = [word for name, value in headers.items() for word in ("--header", f"{name}: {value}")]
-        self._paths = [word for path in paths for word in ("--path", path)]
-        self._method = [] if method is None else ["--method", method]
-        self._send = None if send is None else send.encode()
-        self._send_file = send_file
-        self._mix = mix
-        self._tls = tls
-        self._files = [file for file in (send_file, tls.ca if tls else None) if file is not None]
-        self._files += [entry.send_file for entry in mix if entry.send_file is not None]
-
-    def make_arguments(self, client: Machine, *, once: bool = False) -> list[str]:
-        """As the generator on this client is told; with `once`, each kind of request as often as any other."""
-        words = [*self._paths, *self._method, *self._headers]
-        if self._send is not None or self._send_file is not None:
-            at = self._body_file(client) if self._send_file is None else self._send_file.locate_in(client)
-            words += ["--data", f"@{at}"]
-        if self._mix:
-            words += ["--mix", json.dumps([self._make_entry(client, entry, once) for entry in self._mix])]
-        if self._tls is not None and self._tls.ca is not None:
-            words += ["--ca", self._tls.ca.locate_in(client)]
-        return [*words, "--insecure"] if self._tls is not None and self._tls.insecure else words
-
-    def _make_entry(self, client: Machine, entry: MixEntry, once: bool) -> dict[str, Any]:
-        said = entry.model_dump(exclude_none=True, exclude={"send_file"})
-        if entry.send_file is not None:
-            said["send_file"] = entry.send_file.locate_in(client)
-        return {**said, "weight": 1} if once else said
-
-    def _body_file(self, client: Machine) -> str:
-        return f"{client.probe}.send"
-
-    async def put_files(self, clients: Sequence[Machine]) -> None:
-        """Have the files on every client. ToolFailed when one is another than when the study was planned."""
-        for client in clients:
-            for file in self._files:
-                await client.put(file.read(), file.locate_in(client))
-            if self._send is not None:
-                await client.put(self._send, self._body_file(client))
-
-    async def remove_files(self, clients: Sequence[Machine]) -> None:
-        """Remove them from every client that still answers."""
-        for client in clients:
-            there = [file.locate_in(client) for file in self._files]
-            there += [] if self._send is None else [self._body_file(client)]
-            if there:
-                with contextlib.suppress(MachineError):
-                    await client.exec(["rm", "-f", *there])

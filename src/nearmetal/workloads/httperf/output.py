@@ -103,7 +103,5 @@ def _check_sums(found: Mapping[str, float | None]) -> None:
 
 def _not_understood(what: str) -> ToolFailed:
     return ToolFailed(
-        f"httperf {what}",
-        remedy="httperf 0.9 is understood; the image `lab` has it",
-        cause=Cause.MEASUREMENT_INVALID,
+        f"httperf {what}", remedy="httperf 0.9 is understood; the image `lab` has it", cause=Cause.MEASUREMENT_INVALID
     )

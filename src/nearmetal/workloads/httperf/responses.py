@@ -12,10 +12,7 @@ KINDS: Mapping[str, ResponseKind] = {
     "throughput": RATE["throughput"],
     "transactions": RATE["transactions"],
     "latency_mean": ResponseKind(
-        unit="s",
-        better="lower",
-        title="mean latency",
-        clause="takes {ratio} × as long as {reference} on average",
+        unit="s", better="lower", title="mean latency", clause="takes {ratio} × as long as {reference} on average"
     ),
     "connect_mean": ResponseKind(unit="s", better="lower"),
     "first_byte_mean": ResponseKind(unit="s", better="lower"),

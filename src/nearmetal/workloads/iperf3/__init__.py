@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Service, Stage, Warned, find_own_address
-from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import hint_at_loss, last_words, must_connect, uneven_start
-from nearmetal.workloads._words import format_number
+from nearmetal.workloads._parameters import format_number
+from nearmetal.workloads._stage import ended_within, hint_at_loss, last_words, must_connect, stop_all, uneven_start
 from nearmetal.workloads.iperf3 import responses as iperf3_responses
 from nearmetal.workloads.iperf3.output import find_failure, never_started, parse
 from nearmetal.workloads.iperf3.parameters import PORT, Iperf3Parameters
@@ -54,10 +53,8 @@ class Iperf3:
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
-        commands = [
-            (client, self._make_client_command(stage.facing(index), index))
-            for index, client in enumerate(stage.clients)
-        ]
+        orders = [self._make_client_command(stage.facing(index), index) for index in range(len(stage.clients))]
+        commands = list(zip(stage.clients, orders, strict=True))
         ended = await stage.together(commands, given.whole + SLACK)
         again = 0
         while again < STARTS - 1 and any(map(never_started, ended)):
@@ -97,13 +94,8 @@ class Iperf3:
 
     def _make_client_command(self, server: Machine, index: int) -> list[str]:
         given = self._parameters
-        argv = [
-            *_start_client_command(server, index),
-            "--time",
-            format_number(given.duration),
-            "--interval",
-            format_number(given.interval),
-        ]
+        argv = [*_start_client_command(server, index), "--time", format_number(given.duration)]
+        argv += ["--interval", format_number(given.interval)]
         argv += ["--omit", format_number(given.warmup), "--parallel", str(given.parallel), "--get-server-output"]
         argv += ["--udp"] if given.protocol == "udp" else []
         # iperf3 means each stream's.

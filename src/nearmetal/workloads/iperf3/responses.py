@@ -1,6 +1,6 @@
 """From what the clients' iperf3 measured to the responses of a trial, and to what a reader should know. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from nearmetal.model import Response, ResponseKind, Warned
@@ -10,17 +10,9 @@ from nearmetal.workloads.iperf3.parameters import Iperf3Parameters
 
 ONE_WAY = ResponseKind(unit="bit/s", better="higher")
 BANDWIDTH = ResponseKind(
-    unit="bit/s",
-    better="higher",
-    title="bandwidth",
-    clause="moves {ratio} × the data per second of {reference}",
+    unit="bit/s", better="higher", title="bandwidth", clause="moves {ratio} × the data per second of {reference}"
 )
-TRANSFER = ResponseKind(
-    unit="B",
-    better="higher",
-    title="transfer",
-    clause="moves {ratio} × the data of {reference}",
-)
+TRANSFER = ResponseKind(unit="B", better="higher", title="transfer", clause="moves {ratio} × the data of {reference}")
 JITTER = ResponseKind(unit="s", better="lower", title="jitter")
 LOSS = ResponseKind(unit="share", better="lower", scale="difference", title="loss")
 RETRANSMITS = ResponseKind(unit="", better="lower", scale="difference", title="retransmits")
@@ -100,25 +92,16 @@ def list_warnings(runs: Sequence[Iperf3Run], given: Iperf3Parameters) -> list[Wa
     ]
 
 
-def _warn_of_way(client: int, which: str, way: Way, given: Iperf3Parameters) -> list[Warned]:
+def _warn_of_way(client: int, which: str, way: Way, given: Iperf3Parameters) -> Iterator[Warned]:
+    who, used = f"{which} (client {client})", f"{show_share(way.sender_cpu, 0)} of a processor"
     if not way.received.bytes:
-        text = (
-            f"nothing of what {which} (client {client}) sent arrived, so that its loss is 100 % and there is no jitter"
-        )
-        return [Warned(code="nothing-arrived", text=text)]
-    busy = way.sender_cpu > BUSY
-    if given.protocol == "udp" and given.rate is not None:
-        if way.sent.bits_per_second >= (1 - SHORT) * given.rate:
-            return []
-        text = (
-            f"{which} (client {client}) offered {show_unit(given.rate, 'bit/s')} and sent "
-            f"{show_unit(way.sent.bits_per_second, 'bit/s')}, with {show_share(way.sender_cpu, 0)} of a processor"
-        )
-        return [Warned(code="rate-not-reached", text=text)]
-    if busy:
-        text = (
-            f"{which} (client {client}) used {show_share(way.sender_cpu, 0)} of a processor to send, and iperf3 sends "
-            "from one thread: what was measured may be its capacity and not the network's"
-        )
-        return [Warned(code="client-limited" if which == "the client" else "server-limited", text=text)]
-    return []
+        text = f"nothing of what {who} sent arrived, so that its loss is 100 % and there is no jitter"
+        yield Warned(code="nothing-arrived", text=text)
+    elif given.protocol == "udp" and given.rate is not None:
+        if way.sent.bits_per_second < (1 - SHORT) * given.rate:
+            offered, sent = show_unit(given.rate, "bit/s"), show_unit(way.sent.bits_per_second, "bit/s")
+            yield Warned(code="rate-not-reached", text=f"{who} offered {offered} and sent {sent}, with {used}")
+    elif way.sender_cpu > BUSY:
+        limits = "what was measured may be its capacity and not the network's"
+        code = "client-limited" if which == "the client" else "server-limited"
+        yield Warned(code=code, text=f"{who} used {used} to send, and iperf3 sends from one thread: {limits}")

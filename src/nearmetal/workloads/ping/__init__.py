@@ -1,7 +1,7 @@
 """Small packets from each client to its server and back: the round trip, what is lost, and how long each way takes."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Annotated, ClassVar
 
@@ -22,10 +22,8 @@ from nearmetal.model import (
     find_own_address,
 )
 from nearmetal.units import Seconds, show_duration
-from nearmetal.workloads._parameters import LONGEST, Time
-from nearmetal.workloads._serving import ended_within, stop_all
-from nearmetal.workloads._stage import last_words, require_success, uneven_start
-from nearmetal.workloads._words import as_time
+from nearmetal.workloads._parameters import LONGEST, Time, as_time
+from nearmetal.workloads._stage import ended_within, last_words, require_success, stop_all, uneven_start
 from nearmetal.workloads.ping.document import Delays, find_delays, got_nothing, parse
 
 PORT = 9123
@@ -119,21 +117,22 @@ class Ping:
         pairs = [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
         commands = [(client, self._make_command(client, server, given.count)) for client, server in pairs]
         ended = await stage.together(commands, self.limit)
-        return make_measurement(
-            [await self._read_delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)], ended
-        )
+        found = [await self._read_delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)]
+        return make_measurement(found, ended)
 
     async def _read_delays(self, stage: Stage, ended: Completed, client: Machine, server: Machine) -> Delays:
         """What a client saw. Nothing at all is a measurement where the link is told to lose frames, and the server
         still answers itself; of any other link something is wrong that nobody asked for."""
         if stage.link.loss and got_nothing(ended):
-            require_success(await self._ask_itself(server), f"nothing came back; {server.name} asked by itself", server)
+            asked = await self._ask_first(server, server)
+            require_success(asked, f"nothing came back; {server.name} asked by itself", server)
             return Delays(asked=self._parameters.count, answered=0)
         document = parse(require_success(ended, "clock ask", client).stdout, client.name)
         return find_delays(document, kernel.is_shared(client, server))
 
-    async def _ask_itself(self, server: Machine) -> Completed:
-        return await server.exec(self._make_command(server, server, 3), timeout=READY + 5 * self._parameters.timeout)
+    async def _ask_first(self, client: Machine, server: Machine) -> Completed:
+        """A few packets beside the measurement."""
+        return await client.exec(self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
 
     def _make_command(self, client: Machine, server: Machine, count: int) -> list[str]:
         given = self._parameters
@@ -145,19 +144,14 @@ class Ping:
         later, and until then packets wait, or are dropped by the kernel, beside those that the link loses. Of a link
         that loses all of them nothing comes, which is what is measured then."""
         for _ in range(_INTRODUCTIONS):
-            ended = await client.exec(
-                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
-            )
-            if ended.status == 0:
+            if (await self._ask_first(client, server)).status == 0:
                 return
 
     async def _wait_answered(self, client: Machine, server: Machine, index: int) -> None:
         """Return once the server has answered a client through the data network. ToolFailed when it does not."""
         until = time.monotonic() + READY
         while True:
-            ended = await client.exec(
-                self._make_command(client, server, 3), timeout=READY + 5 * self._parameters.timeout
-            )
+            ended = await self._ask_first(client, server)
             if ended.status == 0:
                 return
             ended_early = await ended_within(self._services[index], POLL)
@@ -195,23 +189,21 @@ def make_measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Mea
     )
 
 
-def _list_doubts(client: int, found: Delays) -> list[Warned]:
+def _list_doubts(client: int, found: Delays) -> Iterator[Warned]:
     """Why the delay of one way is not known as well as the round trip."""
-    warnings = []
     if found.forward_p50 is None or found.backward_p50 is None:
         text = f"client {client}: nothing came back, so that its loss is 100 % and there are no times"
-        return [Warned(code="nothing-came-back", text=text)]
-    if found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
+        yield Warned(code="nothing-came-back", text=text)
+    elif found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
         text = (
             f"client {client}: its clock and the server's were compared over the way itself, to "
             f"{show_duration(found.uncertainty)}: forward_p50 and backward_p50 may be off by as much, and only "
             "their sum is known better"
         )
-        warnings.append(Warned(code="one-way-uncertain", text=text))
+        yield Warned(code="one-way-uncertain", text=text)
     if found.doubts:
         text = f"client {client}: its clock and the server's cannot be compared: {'; '.join(found.doubts)}"
-        warnings.append(Warned(code="clocks-untrusted", text=text))
-    return warnings
+        yield Warned(code="clocks-untrusted", text=text)
 
 
 plugin = Ping

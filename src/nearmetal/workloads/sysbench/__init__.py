@@ -69,15 +69,11 @@ class Sysbench:
         kept = {"cache.json": self._cache.document} if self._cache else {}
         if self._cache and self._cache.problem:
             return Measurement(responses={}, events=0, artifacts=kept, invalid=self._cache.problem)
-        argv = (
-            self._make_cpu_command() if self._parameters.test == "cpu" else [*self._make_fileio_command(server), "run"]
-        )
-        (ended,) = await stage.together([(server, argv)], self._parameters.longest_seconds + SLACK)
-        found = self.make_measurement(require_success(ended, "sysbench", server))
         given = self._parameters
-        doubts = (
-            cache.list_warnings(server, stage.spec, given.cache, given.total_size) if given.test == "fileio" else []
-        )
+        argv = self._make_cpu_command() if given.test == "cpu" else [*self._make_fileio_command(server), "run"]
+        (ended,) = await stage.together([(server, argv)], given.longest_seconds + SLACK)
+        found = self.make_measurement(require_success(ended, "sysbench", server))
+        doubts = cache.list_warnings(server, stage.spec, given) if given.test == "fileio" else []
         return found.model_copy(update={"artifacts": {**found.artifacts, **kept}, "warnings": tuple(doubts)})
 
     def make_measurement(self, ended: Completed) -> Measurement:
@@ -92,14 +88,7 @@ class Sysbench:
     def _make_cpu_command(self) -> list[str]:
         given = self._parameters
         until = [f"--time={given.duration:.0f}"] if given.events is None else [f"--events={given.events}", "--time=0"]
-        return [
-            "sysbench",
-            "cpu",
-            f"--cpu-max-prime={given.max_prime}",
-            f"--threads={given.threads}",
-            *until,
-            "run",
-        ]
+        return ["sysbench", "cpu", f"--cpu-max-prime={given.max_prime}", f"--threads={given.threads}", *until, "run"]
 
     def _make_fileio_command(self, server: Machine) -> list[str]:
         given = self._parameters

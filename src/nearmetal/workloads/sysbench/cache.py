@@ -12,6 +12,7 @@ from nearmetal.lab.machines import kernel
 from nearmetal.model import Commands, Completed, Machine, MachineSpec, Warned
 from nearmetal.units import show_size
 from nearmetal.workloads._stage import last_words
+from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 
 REMAINS = 0.01
 """Share of the files. More than this still in memory is no dropped cache; single pages may be in use."""
@@ -78,14 +79,15 @@ class _StepFailure(Exception):
     """A step did not do what it was to do; its text says which, and why."""
 
 
-def list_warnings(server: Machine, spec: MachineSpec, cache: str, size: int) -> list[Warned]:
+def list_warnings(server: Machine, spec: MachineSpec, given: SysbenchParameters) -> list[Warned]:
     """What a reader should know of a run that goes to the disk of a virtual machine, and not to its memory alone."""
     if kernel.is_its_hosts(server) or spec.disk_cache in _PAST_THE_HOSTS:
         return []
-    if cache != "page":
+    if given.cache != "page":
         why = "a virtual machine passes by its own kernel's page cache"
-    elif size >= spec.memory:
-        why = f"a virtual machine's {show_size(spec.memory)} of memory cannot hold {show_size(size)} of files"
+    elif given.total_size >= spec.memory:
+        files = f"{show_size(given.total_size)} of files"
+        why = f"a virtual machine's {show_size(spec.memory)} of memory cannot hold {files}"
     else:
         return []
     text = (

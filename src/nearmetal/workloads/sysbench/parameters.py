@@ -73,14 +73,10 @@ class SysbenchParameters(Frozen):
 
     @model_validator(mode="after")
     def _go_together(self) -> "SysbenchParameters":
-        if self.test == "cpu":
-            for name in _FILEIO_ONLY:
-                if name in self.model_fields_set:
-                    raise ValueError(f'`{name}` needs test = "fileio": remove it, or change the test')
-        else:
-            for name in _CPU_ONLY:
-                if name in self.model_fields_set:
-                    raise ValueError(f'`{name}` needs test = "cpu": remove it, or change the test')
+        others, test = (_FILEIO_ONLY, "fileio") if self.test == "cpu" else (_CPU_ONLY, "cpu")
+        for name in others:
+            if name in self.model_fields_set:
+                raise ValueError(f'`{name}` needs test = "{test}": remove it, or change the test')
         if self.events is not None and "duration" in self.model_fields_set:
             raise ValueError("`duration` and `events` exclude each other: remove one")
         if self.total_size // self.files < self.block_size:

@@ -7,37 +7,18 @@ from nearmetal.workloads.sysbench import output
 from nearmetal.workloads.sysbench.output import Figures
 from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 
-_EVENTS = ResponseKind(
-    unit="1/s",
-    better="higher",
-    title="events",
-    clause="does {ratio} × the work of {reference}",
-)
-_ELAPSED = ResponseKind(
-    unit="s",
-    better="lower",
-    title="time taken",
-    clause="takes {ratio} × as long as {reference}",
-)
+_EVENTS = ResponseKind(unit="1/s", better="higher", title="events", clause="does {ratio} × the work of {reference}")
+_ELAPSED = ResponseKind(unit="s", better="lower", title="time taken", clause="takes {ratio} × as long as {reference}")
 _READ = ResponseKind(
-    unit="B/s",
-    better="higher",
-    title="read rate",
-    clause="reads {ratio} × the bytes per second of {reference}",
+    unit="B/s", better="higher", title="read rate", clause="reads {ratio} × the bytes per second of {reference}"
 )
 _WRITTEN = ResponseKind(
-    unit="B/s",
-    better="higher",
-    title="write rate",
-    clause="writes {ratio} × the bytes per second of {reference}",
+    unit="B/s", better="higher", title="write rate", clause="writes {ratio} × the bytes per second of {reference}"
 )
 _OPERATIONS = ResponseKind(unit="1/s", better="higher")
 _LATENCIES = {
     "latency_mean": ResponseKind(
-        unit="s",
-        better="lower",
-        title="mean latency",
-        clause="takes {ratio} × as long as {reference} on average",
+        unit="s", better="lower", title="mean latency", clause="takes {ratio} × as long as {reference} on average"
     ),
     "latency_p95": ResponseKind(unit="s", better="lower", title="95th percentile of latency"),
     "latency_max": ResponseKind(unit="s", better="lower", title="longest latency"),
