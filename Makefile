@@ -156,11 +156,14 @@ bytecode: .venv/python-test
 PARTS = build/parts
 part  = @mkdir -p $(dir $(PARTS)); began=$$(date +%s); { $(2); } && printf '%5d s  %s\n' $$(($$(date +%s) - began)) "$(1)" >>$(PARTS)
 
-# Run tests. One that fails beside others (1 is pytest's "some failed") is run once more, with nothing beside it: it must
-# pass then. It stands above by name, because what fails on a busy host is still to be mended.
-tests = $(PYTHON) -m pytest -q $(2) -m $(1) || { [ $$? = 1 ] && \
-  echo "== those that failed above, once more by themselves" && \
-  $(PYTHON) -m pytest -q -x --last-failed --last-failed-no-failures=none -m $(1); }
+# Run tests, and note whether some failed, which is pytest's 1.
+tests = { rm -rf build/$(1) build/$(1).failed; $(PYTHON) -m pytest -q -o cache_dir=build/$(1) -m $(2) $(3) || \
+  { [ $$? = 1 ] && touch build/$(1).failed; }; }
+
+# One that failed beside others is run once more, with nothing beside it: it must pass then. It stands above by name,
+# because what fails on a busy host is still to be mended.
+again = { [ ! -e build/$(1).failed ] || { echo "== those that failed above, once more by themselves" && \
+  $(PYTHON) -m pytest -q -x -o cache_dir=build/$(1) --last-failed --last-failed-no-failures=none -m $(2); }; }
 
 # The same for the probe's tests, whose runner names those that failed, indented, at its end.
 probe-tests = set -o pipefail; mkdir -p build && $(CARGO_STATIC) test $(CARGO_FLAGS) --no-fail-fast -- --test-threads=8 2>&1 | \
@@ -170,19 +173,30 @@ probe-tests = set -o pipefail; mkdir -p build && $(CARGO_STATIC) test $(CARGO_FL
   $(CARGO_STATIC) test $(CARGO_FLAGS) -- --test-threads=1 --exact $$failed; }
 
 # The tests that need the host to themselves come last. Live tests and the probe's wait as long as they compute, so more
-# of them run at once than there are CPUs: six, and eight. Few of the others wait, and each process takes ten seconds of a
-# CPU to find them: three run at once. Neighbours share expensive fixtures: worksteal keeps them together, and
-# tests/dealing.py live tests that share an engine or a guest. Tests start Python hundreds of times, which is faster with
-# bytecode.
+# of them run at once than there are CPUs: five, and eight. Beside the live tests, the others take what these leave of the
+# CPUs. Neighbours share expensive fixtures: worksteal keeps them together, and tests/dealing.py live tests that share an
+# engine or a guest. Tests start Python hundreds of times, which is faster with bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	@rm -f $(PARTS)
 	$(call part,check and the simulated vCenter,$(MAKE) --no-print-directory -j 4 --output-sync=target check vcenter bytecode)
 	$(call part,tests of the probe,$(probe-tests))
-	$(call part,tests that are not live,$(call tests,"not live and not long",-n 3 --dist worksteal))
-	$(call part,live tests,$(call tests,"live and not long and not alone",-n 6 --dist loadscope --durations=10))
-	$(call part,live tests alone on the host,$(call tests,"live and alone and not long",--durations=10))
+	$(call part,tests beside others,$(MAKE) --no-print-directory -j 2 test-live test-not-live && \
+	  $(call again,live,$(LIVE)) && $(call again,not-live,$(NOT_LIVE)))
+	$(call part,live tests alone on the host,$(call tests,alone,$(ALONE),--durations=10) && $(call again,alone,$(ALONE)))
 	@echo "== how long each part took"; cat $(PARTS); awk '{all += $$1} END {printf "%5d s  all\n", all}' $(PARTS)
+
+LIVE     := "live and not long and not alone"
+NOT_LIVE := "not live and not long"
+ALONE    := "live and alone and not long"
+
+test-live:
+	@$(call tests,live,$(LIVE),-n 5 --dist loadscope --durations=30)
+
+# What it prints comes at its end: the dots are the live tests'.
+test-not-live:
+	@$(call tests,not-live,$(NOT_LIVE),-n 2 --dist worksteal --durations=30) >build/not-live.log 2>&1; \
+	  ended=$$?; cat build/not-live.log; exit $$ended
 
 long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest -m "hypothesis and not live" --hypothesis-profile=exploring
@@ -247,4 +261,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup for-demo for-tests lock probe image demo check check-python check-probe check-advisories audit vcenter bytecode test long-test fuzz rig sizes runsc release docs bench clean
+.PHONY: help setup for-demo for-tests lock probe image demo check check-python check-probe check-advisories audit vcenter bytecode test test-live test-not-live long-test fuzz rig sizes runsc release docs bench clean

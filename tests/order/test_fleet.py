@@ -165,8 +165,8 @@ def no_spool_is_left() -> bool:
     return not (Path(os.environ["NEARMETAL_HOME"]) / "state" / "fleet").exists()
 
 
-async def test_twenty_kills_of_workers_and_controllers(tmp_path: Path) -> None:
-    await kill_at_random(20, tmp_path, seed=1)
+async def test_ten_kills_of_workers_and_controllers(tmp_path: Path) -> None:
+    await kill_at_random(10, tmp_path, seed=1)
 
 
 @pytest.mark.long

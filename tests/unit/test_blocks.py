@@ -74,10 +74,8 @@ def test_the_workloads_of_a_boot_change_places_too() -> None:
 
 
 def test_a_seed_decides_which_treatment_has_which_part_of_the_design() -> None:
-    firsts = Counter(boots(plan_block(planned(3, 6, seed=seed), 0))[0] for seed in range(300))
-    assert len(firsts) == 3 and min(firsts.values()) > 60
-    orders = Counter(tuple(boots(plan_block(planned(3, 6, seed=seed), 0))) for seed in range(300))
-    assert len(orders) == 6 and min(orders.values()) > 20
+    orders = Counter(tuple(boots(plan_block(planned(3, 6, seed=seed), 0))) for seed in range(150))
+    assert len(orders) == 6 and min(orders.values()) > 10
 
 
 def test_what_is_withdrawn_does_not_move_the_others() -> None:
