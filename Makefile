@@ -216,6 +216,7 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
 	set -o pipefail; $(PYTHON) validation/clocks.py | tee validation/results/clocks.txt
+	set -o pipefail; $(PYTHON) bench/alive.py mock host qemu --trials 10 | tee validation/results/alive.txt
 	$(MAKE) --no-print-directory rig
 
 # An ordinary Debian, emulated, with systemd, control groups of version 2 and KVM: see tests/rig. What was done is not
