@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import struct
@@ -162,9 +163,12 @@ class Ordinary:
         self.cut_power()
 
     def cut_power(self) -> None:
-        os.kill(int(self._process.read_text()), signal.SIGKILL)
-        while self.is_running():
-            time.sleep(0.1)
+        pid = int(self._process.read_text())
+        process = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        # Its files are closed by then, and what it locked is free.
+        select.select([process], [], [])
+        os.close(process)
 
     def exec(self, command: str, timeout: float = 600) -> Ended:
         """A command of the shell in it, as root."""
