@@ -256,7 +256,8 @@ async def _sysbench(call: Call) -> Completed:
 
 
 async def _probe(call: Call) -> Completed:
-    verb = _VERBS.get(call.argv[1]) if len(call.argv) > 1 else None
+    verbs = {"at": _at, "facts": _facts, "launch": _launch, "load": _load, "sample": _sample, "serve": serve}
+    verb = verbs.get(call.argv[1]) if len(call.argv) > 1 else None
     return await verb(call) if verb else _refused(f"the pretended probe has no verb {call.argv[1:2]}", 2)
 
 
@@ -367,8 +368,6 @@ def _option(words: Sequence[str], name: str) -> str | None:
     return words[words.index(name) + 1] if name in words else None
 
 
-_VERBS = {"at": _at, "facts": _facts, "launch": _launch, "load": _load, "sample": _sample, "serve": serve}
-"""Of the pretended probe."""
 PROGRAMS: Mapping[str, Program] = {
     "true": _true,
     "false": _false,
