@@ -211,7 +211,21 @@ async def test_a_machine_whose_maker_nothing_tells_is_told_and_left(fake: FakeVa
     assert told.value.remedy.endswith(f"cd {fake.folder} && vagrant destroy default")
     fake.machines(default="not_created")  # and what stood there is stale
     await plugin.destroy(before, LocalSite())
-    assert fake.calls == ["up default"]
+    assert fake.calls == ["up default", *["destroy --force default"] * 2]
+
+
+async def test_what_is_left_of_a_machine_that_is_not_there_is_removed(fake: FakeVagrant) -> None:
+    """Before it has an identity and after, its disk may be there. A Vagrant that is at work keeps its own."""
+    notes = Notes()
+    fake.answers("up", 1, stdout=REFUSED.format("VagrantError", "no such network"))
+    with pytest.raises(NotProvisioned):
+        await plugin.create(order(fake), LocalSite(), notes)
+    (before,) = notes.handles
+    busy = REFUSED.format("MachineLocked", "Vagrant can't use the requested machine")
+    fake.answers("destroy", 1, stdout=busy)
+    await plugin.destroy(before, LocalSite())
+    await plugin.destroy(before.knowing(data={"identity": "gone"}), LocalSite())
+    assert fake.calls == ["up default", *["destroy --force default"] * 2]
 
 
 async def test_what_another_vagrant_brings_up_at_the_same_time_is_not_ours(fake: FakeVagrant) -> None:
