@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from nearmetal.config import Limits
 from nearmetal.environments import vagrant
 from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned
 from nearmetal.lab.site import LocalSite
+from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.lab.vagrant.project import Project
@@ -363,6 +365,15 @@ async def test_another_vagrant_at_work_is_waited_for(fake: FakeVagrant, monkeypa
     fake.answers("destroy", 1, stdout=REFUSED.format("ProviderError", "no such pool"))
     with pytest.raises(HostCannot, match="no such pool"):
         await Project(str(fake.folder), LocalSite()).destroy("default")
+
+
+async def test_a_machine_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "LIMITS", Limits(command=0.2))
+    monkeypatch.setattr(ssh_login, "LIMITS", Limits(command=0.2))
+    async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        with pytest.raises(HostCannot, match=r"nothing answers by SSH: no answer within 0\.2 s"):
+            await login.way(VagrantLogin("127.0.0.1", port, "vagrant", (), by_command=False), None)
 
 
 def test_an_address_of_this_host_is_one_however_it_is_written() -> None:
