@@ -101,7 +101,8 @@ class Campaign:
             self.say(f"      by hand: {command}")
             # Somebody who types it is asked whether a machine is to go.
             sure = command.replace("vagrant destroy", "vagrant destroy --force")
-            subprocess.run(["sh", "-c", sure], env={**os.environ, **self.around.environment}, check=True)
+            environment = {**os.environ, **self.around.environment}
+            subprocess.run(["sh", "-c", sure], env=environment, check=True, stdout=subprocess.DEVNULL)
         if left := run.clean():
             raise Failed(f"clean left: {'; '.join(left)}")
         if found := after_a_moment(self._find_changes):
@@ -116,10 +117,11 @@ class Campaign:
         home, own = self.around.folder / "home", self.around.folder / "tmp"
         ours = [victim for victim in find_victims(home) if not victim.name.startswith("dockerd")]
         seen["processes of this home"] = [victim.name for victim in ours]
+        # Others' labs have groups on this host too, and may leave some.
+        seen["groups"] = [group for group in seen["groups"] if any(lab in group for lab in self.around.labs)]
         seen["temporary files"] = _list_files(own)
         seen["state"] = [one for one in _list_files(home / "state") if not one.endswith(_STAYS)]
         if namespaces.is_inside():
-            seen["groups"] = _leave_out(seen["groups"], namespaces.find_groups_of_others())
             seen["files of this host"] = _list_host(self.around.folder.parent)
         return seen | {name: look() for name, look in self.around.looks.items()}
 
@@ -128,19 +130,10 @@ def _list_files(folder: Path) -> list[str]:
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if not file.is_dir())
 
 
-def _leave_out(groups: list[str], others: set[str]) -> list[str]:
-    """Groups of version 1 or 2, by their paths, without those that others use and what these lie in."""
-    first = 4 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 5  # below a controller, in version 1
-    used = {str(Path(path)) for other in others for path in (Path(other), *Path(other).parents)}
-    return [group for group in groups if f"/{'/'.join(Path(group).parts[first:])}" not in used]
-
-
 def _list_host(own: Path) -> list[str]:
     """All files in this host's /run, /tmp and /var/tmp, but the campaign's own and what its engines leave."""
-    apart = (own, namespaces.OUTSIDE)
-    command = ["find", "/run", "/tmp", "/var/tmp", "-mindepth", "1"]
-    command += [word for folder in apart for word in ("-path", str(folder), "-prune", "-o")]
-    found = subprocess.run([*command, "-print"], capture_output=True, text=True).stdout.splitlines()
+    command = ["find", "/run", "/tmp", "/var/tmp", "-mindepth", "1", "-path", str(own), "-prune", "-o", "-print"]
+    found = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     return [file for file in found if not _OF_ENGINES.fullmatch(file)]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nearmetal.lab.changes.ledger import ledgers_folder
 from tests.live.far_host import FarHost
 from tests.live.two_hosts import Pair, kill_tree
 
@@ -49,6 +50,8 @@ class Surroundings:
     """What studies say of the machines that there are."""
     looks: dict[str, Callable[[], list[str]]] = field(default_factory=dict)
     """More that is compared with the state before, by its name."""
+    labs: set[str] = field(default_factory=set)
+    """By the tokens of their ledgers: all that there were when somebody was killed."""
     killed: Counter[str] = field(default_factory=Counter)
     """How often each helper was killed, by its name."""
 
@@ -89,6 +92,7 @@ class Killed:
             )
 
     def victims(self) -> list[Victim]:
+        self.around.labs |= {ledger.stem for ledger in ledgers_folder().glob("*.jsonl")}
         named = [one for service in self._services() for one in service.named]
         return list(find_victims(self.around.folder / "home", *named, firsts=[far.first for far in self._fars()]))
 
