@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,7 +101,8 @@ def serving(folder: Path, netns: str | None = None) -> Iterator[str]:
         yield f"qemu:///system?socket={socket}"
     finally:
         if (status := service.poll()) is not None:
-            print(f"libvirtd ended by itself, with {status}:\n{(folder / 'log/output').read_text()}")
+            said = (folder / "log/output").read_text()
+            print(f"libvirtd ended by itself, with {status}:\n{said}", file=sys.stderr)
         service.terminate()
         service.wait(_READY)
 
