@@ -7,8 +7,8 @@ host; a cable leads from the bridge to an address here.
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,14 +54,16 @@ def lacking() -> str:
 
 
 @contextmanager
-def libvirt_network(folder: Path) -> Iterator[LibvirtNetwork]:
-    """It ends with this process, but for the namespace, which carries its number."""
+def libvirt_network(
+    folder: Path, serve: Callable[[Path, str], AbstractContextManager[str]] = libvirt_service.libvirt_service
+) -> Iterator[LibvirtNetwork]:
+    """It ends with this process, but for the namespace, which carries its number. `serve` runs libvirt."""
     netns, cable = f"nml{os.getpid()}-guests", f"nml{os.getpid()}g"
     with ExitStack() as made:
         _ip("netns", "add", netns)
         made.callback(_ip, "netns", "delete", netns)
         _ip("-netns", netns, "link", "set", "lo", "up")
-        uri = made.enter_context(libvirt_service.libvirt_service(folder / "libvirt", netns))
+        uri = made.enter_context(serve(folder / "libvirt", netns))
         network = LibvirtNetwork(uri, folder, netns)
         (folder / "network.xml").write_text(_XML)
         network.virsh("net-define", str(folder / "network.xml"))

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -116,7 +117,8 @@ def _listening(folder: Path, starting: Sequence[str]) -> Iterator[Path]:
         yield socket
     finally:
         if (status := service.poll()) is not None:
-            print(f"libvirtd ended by itself, with {status}:\n{(folder / 'log/output').read_text()}")
+            said = (folder / "log/output").read_text()
+            print(f"libvirtd ended by itself, with {status}:\n{said}", file=sys.stderr)
         service.terminate()
         service.wait(_READY)
 

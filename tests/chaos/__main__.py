@@ -21,7 +21,7 @@ from tests.live.far_host import user
 from tests.live.two_hosts import joined
 from tests.podman_service import podman_service
 
-from . import namespaces
+from . import machines, namespaces
 from .campaign import Campaign, surroundings
 from .killed import Failed, Service, Surroundings
 from .places import PLACES
@@ -40,13 +40,21 @@ def everything(places: list[str]) -> Iterator[Surroundings]:
         made.callback(shutil.rmtree, base, ignore_errors=True)
         around = made.enter_context(surroundings(base / "work", SHARED_CACHE))
         for name in sorted({name for place in places for name in PLACES[place].services}):
-            service = made.enter_context(_serve(name, base, made))
-            around.environment[_FOUND_BY[name]] = service.url
-            around.services[name] = Service(service.folder, service.restart, _VICTIMS[name])
-        if "ssh" in places:
+            if name == "vagrant":
+                machines.serve_vagrant(around, base / name, made)
+            else:
+                service = made.enter_context(_serve(name, base, made))
+                around.environment[_FOUND_BY[name]] = service.url
+                around.services[name] = Service((str(service.folder),), service.restart, _VICTIMS[name])
+        if hosts := max(PLACES[place].hosts for place in places):
             patched.setenv("HOME", str(base / "user"))
             patched.delenv("SSH_AUTH_SOCK", raising=False)
-            around.pair = made.enter_context(joined(machine.image("lab"), base / "far", user(base / "user")))
+            image, login = machine.image("lab"), user(base / "user")
+            pair = made.enter_context(joined(image, base / "far", login, number=hosts))
+            around.pair, around.options["far"] = pair, pair.far.ssh
+            around.looks["there"] = lambda: machines.look_inside(pair.far.run)
+            if "vmware" in places:
+                machines.serve_vcenter(around, pair, base, made)
         # What runs beside them has another home, and is not killed.
         patched.setenv("NEARMETAL_HOME", str(around.folder / "home"))
         patched.setenv("NEARMETAL_LOCKS", str(base))
@@ -63,11 +71,13 @@ def _serve(name: str, base: Path, made: contextlib.ExitStack) -> KilledService:
 
 
 def _lacks(place: str) -> str:
-    """The programs that a place needs and this host lacks; "" for none."""
-    if place == "libvirt":
-        return libvirt_service.lacking()
-    needed = {"docker": "dockerd", "podman": "podman", "up": "dockerd"}.get(place)
-    return needed if needed and shutil.which(needed) is None else ""
+    """Why a place cannot be had on this host; "" if it can."""
+    if place == "vmware":
+        return machines.lacking_vcenter()
+    looks = {"libvirt": libvirt_service.lacking, "vagrant": machines.lacking_vagrant}
+    needed = {"docker": "dockerd", "podman": "podman", "up": "dockerd"}.get(place, "true")
+    lacking = looks[place]() if place in looks else needed if shutil.which(needed) is None else ""
+    return f"{lacking} is not installed" if lacking else ""
 
 
 def main() -> int:
@@ -77,12 +87,13 @@ def main() -> int:
     told.add_argument("--places", default=",".join(PLACES), help="of " + ", ".join(PLACES))
     told.add_argument("--minutes", type=float, help="kill nothing after so long")
     given = told.parse_args()
+    # The simulated vCenter is built here: no network leads out of the namespaces.
+    lacking = {name: _lacks(name) for name in given.places.split(",")}
     namespaces.enter("tests.chaos")
-    wanted = given.places.split(",")
-    for name in wanted:
-        if lacking := _lacks(name):
-            print(f"not in {name}: {lacking} is not installed", flush=True)
-    places = [name for name in wanted if not _lacks(name)]
+    for name, lacks in lacking.items():
+        if lacks:
+            print(f"not in {name}: {lacks}", flush=True)
+    places = [name for name, lacks in lacking.items() if not lacks]
     print(f"seed {given.seed}, {given.kills} kills in {', '.join(places)}", flush=True)
     with everything(places) as around:
         campaign = Campaign(around, given.seed, lambda line: print(line, flush=True))

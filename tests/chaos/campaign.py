@@ -4,7 +4,7 @@ What is random comes from one seed: which environment, how many kills a run gets
 """
 
 import contextlib
-import json
+import os
 import random
 import re
 import subprocess
@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.live.far_host import FarHost
 from tests.live.remains import after_a_moment
 from tests.live.snapshot import changed, snapshot
 
 from . import namespaces
-from .killed import PATIENCE, Failed, Killed, Surroundings
+from .killed import Failed, Killed, Surroundings
 from .killed_keeper import KilledKeeper
 from .killed_run import KilledRun
 from .places import PLACES, Place
@@ -38,6 +37,10 @@ may come and go meanwhile."""
 _OF_ENGINES = re.compile(r"/tmp/(runc-process\d+|containerd\.\d+\.stacks\.log)")
 """What a containerd leaves that is killed or no longer answers: a description for runc, and the stacks that dockerd
 has it write."""
+
+
+_BY_HAND = re.compile(r"cd \S+ && vagrant (halt|destroy) \S+$")
+"""What `clean` tells to type for a machine of which the ledger does not say whose it is."""
 
 
 @dataclass
@@ -84,7 +87,7 @@ class Campaign:
         finally:
             run.give_up()
         self.finished += run.trials
-        self._check_nothing_is_left(run.command)
+        self._check_nothing_is_left(run)
         self.say(f"      run {self.runs:2d} came to its end after {run.kills} kills: nothing lost, run twice or left")
 
     def _note(self, place: Place, what: str) -> None:
@@ -92,11 +95,16 @@ class Campaign:
         seconds = time.monotonic() - self.began
         self.say(f"{self.kills:4d}  {seconds:7.1f} s  run {self.runs:2d}  {place.name:7s} {what}")
 
-    def _check_nothing_is_left(self, command: Callable[..., "subprocess.Popen[str]"]) -> None:
-        process = command("clean", "--json")
-        stdout, _ = process.communicate(timeout=PATIENCE)
-        if process.returncode != 0 or json.loads(stdout)["left"]:
-            raise Failed(f"clean ended with {process.returncode}: {stdout}")
+    def _check_nothing_is_left(self, run: Killed) -> None:
+        typed = [match[0] for match in map(_BY_HAND.search, run.clean()) if match]
+        for command in typed:
+            self.say(f"      by hand: {command}")
+            # Somebody who types it is asked whether a machine is to go.
+            sure = command.replace("vagrant destroy", "vagrant destroy --force")
+            environment = {**os.environ, **self.around.environment}
+            subprocess.run(["sh", "-c", sure], env=environment, check=True, stdout=subprocess.DEVNULL)
+        if left := run.clean():
+            raise Failed(f"clean left: {'; '.join(left)}")
         if found := after_a_moment(self._find_changes):
             raise Failed(f"{len(found)} things are not as before: " + "; ".join(found[:20]))
 
@@ -109,44 +117,24 @@ class Campaign:
         home, own = self.around.folder / "home", self.around.folder / "tmp"
         ours = [victim for victim in find_victims(home) if not victim.name.startswith("dockerd")]
         seen["processes of this home"] = [victim.name for victim in ours]
+        # Others' labs have groups on this host too, and may leave some.
+        seen["groups"] = [group for group in seen["groups"] if any(lab in group for lab in self.around.labs)]
         seen["temporary files"] = _list_files(own)
         seen["state"] = [one for one in _list_files(home / "state") if not one.endswith(_STAYS)]
         if namespaces.is_inside():
-            seen["groups"] = _leave_out(seen["groups"], namespaces.find_groups_of_others())
             seen["files of this host"] = _list_host(self.around.folder.parent)
-        if self.around.pair is not None:
-            seen["there"] = _look_there(self.around.pair.far)
-        return seen
+        return seen | {name: look() for name, look in self.around.looks.items()}
 
 
 def _list_files(folder: Path) -> list[str]:
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if not file.is_dir())
 
 
-def _leave_out(groups: list[str], others: set[str]) -> list[str]:
-    """Groups of version 1 or 2, by their paths, without those that others use and what these lie in."""
-    first = 4 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 5  # below a controller, in version 1
-    used = {str(Path(path)) for other in others for path in (Path(other), *Path(other).parents)}
-    return [group for group in groups if f"/{'/'.join(Path(group).parts[first:])}" not in used]
-
-
 def _list_host(own: Path) -> list[str]:
     """All files in this host's /run, /tmp and /var/tmp, but the campaign's own and what its engines leave."""
-    apart = (own, namespaces.OUTSIDE)
-    command = ["find", "/run", "/tmp", "/var/tmp", "-mindepth", "1"]
-    command += [word for folder in apart for word in ("-path", str(folder), "-prune", "-o")]
-    found = subprocess.run([*command, "-print"], capture_output=True, text=True).stdout.splitlines()
+    command = ["find", "/run", "/tmp", "/var/tmp", "-mindepth", "1", "-path", str(own), "-prune", "-o", "-print"]
+    found = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     return [file for file in found if not _OF_ENGINES.fullmatch(file)]
-
-
-def _look_there(far: FarHost) -> list[str]:
-    """Files, processes, links and namespaces of the machine that SSH leads to."""
-    files = far.run("find", "/run", "/tmp", "/var/tmp", "/root", "-mindepth", "1").splitlines()
-    processes = far.run("ps", "-eo", "args").splitlines()
-    links = [line.split()[0] for line in far.run("ip", "-brief", "link").splitlines()]
-    # Sessions of SSH end in their own time; what looks is no part of what it sees.
-    kept = [line for line in processes if not line.startswith(("ps ", "sshd: "))]
-    return [*files, *kept, *links, *far.run("ip", "netns", "list").splitlines()]
 
 
 @contextlib.contextmanager

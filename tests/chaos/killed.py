@@ -1,22 +1,22 @@
 """What is killed at random moments, and what a campaign gives it."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nearmetal.lab.changes.ledger import ledgers_folder
+from tests.live.far_host import FarHost
 from tests.live.two_hosts import Pair, kill_tree
 
 from .places import Place
 from .victims import Victim, find_victims
-
-PATIENCE = 280.0
-"""Seconds for a command that nobody kills any more."""
 
 
 class Failed(AssertionError):
@@ -27,8 +27,8 @@ class Failed(AssertionError):
 class Service:
     """Of the campaign's own: its processes may be killed too."""
 
-    folder: Path
-    """Its processes name it."""
+    named: tuple[str, ...]
+    """Its processes have one of these in their command lines."""
     restart: Callable[[], None]
     """Once one of `victims` was killed."""
     victims: tuple[str, ...]
@@ -46,6 +46,12 @@ class Surroundings:
     services: dict[str, Service] = field(default_factory=dict)
     """By the place that they are of."""
     pair: Pair | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    """What studies say of the machines that there are."""
+    looks: dict[str, Callable[[], list[str]]] = field(default_factory=dict)
+    """More that is compared with the state before, by its name."""
+    labs: set[str] = field(default_factory=set)
+    """By the tokens of their ledgers: all that there were when somebody was killed."""
     killed: Counter[str] = field(default_factory=Counter)
     """How often each helper was killed, by its name."""
 
@@ -72,8 +78,8 @@ class Killed:
 
     def command(self, *words: str) -> "subprocess.Popen[str]":
         """Start a command. What `clean` and `ls` print can be read; all else goes to a log."""
-        far = self.around.pair if self.place.name == "ssh" else None
-        near = ["nsenter", f"--net=/run/netns/{far.near}", "--"] if far else []
+        pair = self.around.pair if self.place.hosts else None
+        near = ["nsenter", f"--net=/run/netns/{pair.near}", "--"] if pair else []
         with self.folder.with_suffix(".log").open("ab") as log:
             return subprocess.Popen(
                 [*near, *self.around.program, *words],
@@ -86,9 +92,15 @@ class Killed:
             )
 
     def victims(self) -> list[Victim]:
-        folders = [self.around.services[name].folder for name in self.place.services if name in self.around.services]
-        first = self.around.pair.far.first if self.around.pair and self.place.name == "ssh" else None
-        return list(find_victims(self.around.folder / "home", *folders, first=first))
+        self.around.labs |= {ledger.stem for ledger in ledgers_folder().glob("*.jsonl")}
+        named = [one for service in self._services() for one in service.named]
+        return list(find_victims(self.around.folder / "home", *named, firsts=[far.first for far in self._fars()]))
+
+    def _fars(self) -> Sequence[FarHost]:
+        return self.around.pair.fars[: self.place.hosts] if self.around.pair else ()
+
+    def _services(self) -> list[Service]:
+        return [self.around.services[name] for name in self.place.services if name in self.around.services]
 
     def kill_some_of(self, process: "subprocess.Popen[str]") -> str | None:
         """One of all, by its name; None if it ended by itself just then."""
@@ -129,17 +141,21 @@ class Killed:
 
     def restart_services(self, what: str) -> None:
         """Those that the death of this one ended."""
-        for service in self.around.services.values():
+        for service in self._services():
             if what in service.victims:
                 service.restart()
         if what == "sshd":
-            self._restart_sshd()
+            for far in self._fars():
+                _restart_sshd(far)
 
-    def _restart_sshd(self) -> None:
-        """If it was the one that listens."""
-        pair = self.around.pair
-        if pair is not None and "sshd_config" not in pair.far.run("ps", "-eo", "args"):
-            pair.far.run("/usr/sbin/sshd", "-f", "/etc/far/sshd_config")
+    def clean(self) -> list[str]:
+        """What it says is left."""
+        process = self.command("clean", "--json")
+        stdout, _ = process.communicate(timeout=self.place.patience)
+        left: list[str] = json.loads(stdout)["left"]
+        if bool(process.returncode) != bool(left):
+            raise Failed(f"clean ended with {process.returncode}: {stdout}")
+        return left
 
     def last_words(self) -> str:
         return self.folder.with_suffix(".log").read_text()[-600:]
@@ -155,3 +171,9 @@ class Killed:
     def give_up(self) -> None:
         """Kill what still runs of it."""
         raise NotImplementedError
+
+
+def _restart_sshd(far: FarHost) -> None:
+    """If it was the one that listens."""
+    if "sshd_config" not in far.run("ps", "-eo", "args"):
+        far.run("/usr/sbin/sshd", "-f", "/etc/far/sshd_config")

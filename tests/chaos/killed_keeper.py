@@ -6,7 +6,7 @@ import subprocess
 
 from tests.waiting import wait_until
 
-from .killed import PATIENCE, Failed, Killed
+from .killed import Failed, Killed
 
 _KINDS = ("host", "host", "docker", "qemu")
 _NAME = "chaos"
@@ -29,7 +29,7 @@ class KilledKeeper(Killed):
             what: str | None = self._kill_agent()
         else:
             what = self.kill_some_of(process)
-        process.wait(PATIENCE)
+        process.wait(self.place.patience)
         if what is not None:
             self.restart_services(what)
         wait_until(lambda: not self._is_beginning())
@@ -38,7 +38,7 @@ class KilledKeeper(Killed):
     def _kill_agent(self) -> str:
         """In the guest, where no process of the host's shows it. The command that does so loses its answer by it."""
         killing = self.command("exec", _NAME, "--", "pkill", "-KILL", "nearmetal-probe")
-        killing.communicate(timeout=PATIENCE)
+        killing.communicate(timeout=self.place.patience)
         if killing.returncode == 0:
             raise Failed(f"the guest's agent lives: {self.last_words()}")
         return self.count_kill("agent", "in the guest")
@@ -64,7 +64,7 @@ class KilledKeeper(Killed):
 
     def _must(self, *words: str) -> str:
         process = self.command(*words)
-        stdout, _ = process.communicate(timeout=PATIENCE)
+        stdout, _ = process.communicate(timeout=self.place.patience)
         if process.returncode != 0:
             raise Failed(f"{' '.join(words)} ended with {process.returncode}: {stdout or ''} {self.last_words()}")
         return stdout or ""

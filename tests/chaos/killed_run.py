@@ -12,7 +12,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from tests.live.two_hosts import kill_tree
 
-from .killed import PATIENCE, Failed, Killed, Surroundings
+from .killed import Failed, Killed, Surroundings
 from .places import Place, write_study
 
 
@@ -31,7 +31,7 @@ class KilledRun(Killed):
         """Records of trials by their ids."""
         self._process: subprocess.Popen[str] | None = None
         self._study = folder.with_suffix(".toml")
-        self._study.write_text(write_study(place, around.pair.far.ssh if around.pair else ""))
+        self._study.write_text(write_study(place, around.options))
 
     def _started(self) -> "subprocess.Popen[str]":
         """The run or its going on, once it is at work or over."""
@@ -39,7 +39,7 @@ class KilledRun(Killed):
             is_begun = (self.folder / "manifest.json").exists()
             words = ("resume", str(self.folder)) if is_begun else ("run", str(self._study), "-o", str(self.folder))
             self._process = self.command(*words)
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + self.place.patience
             while not self._at_work() and self._process.poll() is None and time.monotonic() < until:
                 time.sleep(0.02)
         return self._process
@@ -57,7 +57,7 @@ class KilledRun(Killed):
         if what is None:
             return
         if what in ("controller", "group", "all of it"):
-            process.wait(PATIENCE)
+            process.wait(self.place.patience)
             self._process = None
             self._check_journal()
         self.restart_services(what)
@@ -85,9 +85,9 @@ class KilledRun(Killed):
             if not self.is_over:
                 process = self._started()
                 try:
-                    self._ended(process.wait(PATIENCE))
+                    self._ended(process.wait(self.place.patience))
                 except subprocess.TimeoutExpired:
-                    raise Failed(f"{self.folder.name} did not end within {PATIENCE:.0f} s") from None
+                    raise Failed(f"{self.folder.name} did not end within {self.place.patience:.0f} s") from None
         if not self.is_over:
             raise Failed(f"{self.folder.name} did not end: {self.last_words()}")
         self._check_whole()

@@ -6,11 +6,8 @@ Other people's programs make and remove files in /tmp, links and processes meanw
 
 import os
 import sys
-from pathlib import Path
 
 _INSIDE = "NEARMETAL_CHAOS_INSIDE"
-OUTSIDE = Path("/var/tmp/processes-of-the-host")
-"""The host's /proc, inside."""
 
 # The shell is process 1 there: it waits for whatever has lost its parent.
 _ENTER = """
@@ -18,8 +15,7 @@ set -e
 # What others have mounted there would be covered, and still be seen to go.
 findmnt --raw --noheadings --output TARGET | grep -E '^/(run|tmp|var/tmp)/' | sort -r | xargs -r umount --lazy
 mount -t tmpfs -o mode=1777 none /var/tmp
-mkdir "$1" /var/tmp/groups
-mount --rbind /proc "$1"
+mkdir /var/tmp/groups
 mount -t proc none /proc
 mount --rbind /sys/fs/cgroup /var/tmp/groups
 mount -t sysfs none /sys
@@ -34,7 +30,6 @@ ip netns add first
 ip netns delete first
 mkdir -m 700 /run/runc
 ip link set lo up
-shift
 "$@"
 """
 
@@ -47,35 +42,10 @@ def enter(module: str) -> None:
     unshare = ["unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child"]
     os.execvpe(
         "unshare",
-        [*unshare, "sh", "-c", _ENTER, "enter", str(OUTSIDE), *command],
+        [*unshare, "sh", "-c", _ENTER, "enter", *command],
         {**os.environ, _INSIDE: "1", "TMPDIR": "/tmp"},
     )
 
 
 def is_inside() -> bool:
     return _INSIDE in os.environ
-
-
-def find_groups_of_others() -> set[str]:
-    """Paths of control groups, below each hierarchy, that have a process of the host's which is none of ours."""
-    ours = {_namespace(process) for process in Path("/proc").glob("[0-9]*")}
-    return {
-        line.split(":", 2)[2]
-        for process in OUTSIDE.glob("[0-9]*")
-        if _namespace(process) not in ours
-        for line in _read_lines(process / "cgroup")
-    }
-
-
-def _namespace(process: Path) -> str:
-    try:
-        return str((process / "ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-def _read_lines(file: Path) -> list[str]:
-    try:
-        return file.read_text().splitlines()
-    except OSError:
-        return []

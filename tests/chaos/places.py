@@ -1,6 +1,8 @@
 """Studies that a campaign kills, by the environment that they are in, with what must run beside them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 _HEAD = """
 name = "chaos"
@@ -24,6 +26,8 @@ kind = "http"
 workers = 2
 warmup = "0.1s"
 duration = "0.5s"
+"""
+_FILES = """
 [[workloads]]
 name = "files"
 kind = "sysbench"
@@ -42,8 +46,51 @@ duration = "1s"
 _TABLES = {
     "mock": '[environments.base]\nkind = "mock"\n[environments.slow]\nkind = "mock"\nspeed = 0.5\n',
     "ssh": '[environments.metal]\nkind = "ssh"\naddress = "{far}"\nprovision = "reuse"\n',
+    "vagrant": """
+[environments.new]
+kind = "vagrant"
+folder = "{vagrant}"
+machine = "new"
+[environments.off]
+kind = "vagrant"
+folder = "{vagrant}"
+machine = "off"
+provision = "reuse"
+[environments.theirs]
+kind = "vagrant"
+folder = "{vagrant}"
+machine = "theirs"
+provision = "reuse"
+""",
+    "vmware": """
+[environments.off]
+kind = "vmware"
+server = "{vcenter}"
+user = "{user}"
+ca_file = "{certificate}"
+vm = "off"
+[environments.clone]
+kind = "vmware"
+server = "{vcenter}"
+user = "{user}"
+ca_file = "{certificate}"
+template = "golden"
+[environments.theirs]
+kind = "vmware"
+server = "{vcenter}"
+user = "{user}"
+ca_file = "{certificate}"
+vm = "theirs"
+provision = "reuse"
+""",
 }
-_NAMES = {"mock": ("base", "slow"), "host": ("host",), "ssh": ("metal",)}
+_NAMES = {
+    "mock": ("base", "slow"),
+    "host": ("host",),
+    "ssh": ("metal",),
+    "vagrant": ("new", "off", "theirs"),
+    "vmware": ("off", "clone", "theirs"),
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +104,10 @@ class Place:
     """How often it is chosen, among all."""
     services: tuple[str, ...] = ()
     """What must run beside it, whose processes may be killed too."""
+    hosts: int = 0
+    """On so many of the hosts that SSH leads to it is, whose processes may be killed too."""
+    patience: float = 280.0
+    """Seconds for a command that nobody kills any more."""
 
 
 PLACES = {
@@ -68,19 +119,23 @@ PLACES = {
         Place("podman", 6.0, 2, 3, ("podman",)),
         Place("qemu", 20.0, 1, 3),
         Place("libvirt", 20.0, 1, 3, ("libvirt",)),
-        Place("ssh", 5.0, 3, 4),
+        Place("ssh", 5.0, 3, 4, hosts=1),
+        Place("vagrant", 40.0, 1, 1, ("vagrant",), patience=900.0),
+        Place("vmware", 8.0, 1, 3, hosts=2),
         Place("up", 4.0, 0, 4, ("docker",)),
     )
 }
 
 
-def write_study(place: Place, far: str = "") -> str:
-    """As TOML; `far` is where SSH leads."""
+def write_study(place: Place, options: Mapping[str, str] = MappingProxyType({})) -> str:
+    """As TOML; `options` are those of the machines that there are."""
     names = _NAMES.get(place.name, ("host", place.name))
     head = _HEAD.format(
         reference=names[0],
-        environments=_TABLES.get(place.name, "").format(far=far),
+        environments=_TABLES.get(place.name, "").format(**options),
         names=", ".join(f'"{name}"' for name in names),
         blocks=place.blocks,
     )
-    return head + (_MOCK if place.name == "mock" else _WORK)
+    # Each trial of Vagrant's takes a boot of a minute.
+    works = {"mock": _MOCK, "vagrant": _WORK}
+    return head + works.get(place.name, _WORK + _FILES)

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ _NAMES = {
     "sshd": "sshd",
     "libvirtd": "libvirtd",
     "virtqemud": "libvirtd",
+    "vagrant": "vagrant",
     "nm-keeper": "keeper",
 }
 """By what the kernel calls a process, at most 15 characters."""
@@ -35,14 +36,13 @@ class Victim:
     pid: int
 
 
-def find_victims(home: Path, *folders: Path, first: int | None = None) -> Iterator[Victim]:
-    """Processes with this home, of one of its labs by group or host name, that name one of these folders, or in the
-    process namespace of `first`: nobody else's."""
+def find_victims(home: Path, *named: str, firsts: Sequence[int] = ()) -> Iterator[Victim]:
+    """Processes with this home, of one of its labs by group or host name, that name one of these, or in the process
+    namespace of one of `firsts`: nobody else's."""
     mine = f"NEARMETAL_HOME={home}".encode()
     names = [f"nm-{ledger.stem}".encode() for ledger in ledgers_folder().glob("*.jsonl")]
     labs = [b"nearmetal-" + name for name in names]
-    places = [os.fsencode(folder) for folder in folders]
-    namespace = _namespace(first) if first else None
+    namespaces = [_namespace(first) for first in firsts]
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             name = _NAMES.get((process / "comm").read_text().strip())
@@ -56,8 +56,8 @@ def find_victims(home: Path, *folders: Path, first: int | None = None) -> Iterat
                 mine in environment.split(b"\0")
                 or any(b"=" + name in environment for name in names)
                 or any(lab in group for lab in labs)
-                or any(place in words for place in places)
-                or (namespace is not None and _namespace(pid) == namespace and pid != first)
+                or any(os.fsencode(one) in words for one in named)
+                or (firsts and _namespace(pid) in namespaces and pid not in firsts)
             )
             if is_ours:
                 verb = b"".join(words.split(b"\0")[1:2]).decode() if name == "probe" else ""

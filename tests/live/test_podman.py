@@ -3,11 +3,15 @@
 What conformance tests ask of it too is in `test_podman_alike.py`.
 """
 
+import asyncio
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from nearmetal.environments.podman import PodmanEnvironment
+from nearmetal.lab.containers.api import PODMAN, ContainerEngine
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
@@ -61,6 +65,24 @@ async def test_another_runtime_than_the_services_is_told(environment: PodmanEnvi
     (bad,) = [finding for finding in await environment.check(spec, MachineSpec(), site) if not finding.ok]
     assert (bad.what, bad.detail) == ("runtime crun", "the engine knows runc")
     assert "podman --runtime" in bad.remedy
+
+
+async def test_of_one_that_was_never_started_nothing_is_left(
+    engine: str, environment: PodmanEnvironment, site: LocalSite
+) -> None:
+    """As when the program that is about to start it is killed."""
+
+    def run_podman(*words: str) -> str:
+        return subprocess.run(["podman", "--url", engine, *words], capture_output=True, text=True, check=True).stdout
+
+    await environment.prepare(EnvironmentSpec(kind="podman"), MachineSpec(), site)
+    image = run_podman("images", "--quiet").split()[0]
+    container = run_podman("create", "--network", "none", image, "true").strip()
+    run_podman("init", container)
+    await (await ContainerEngine.connect(engine, PODMAN)).remove_container(container)
+    assert container not in run_podman("ps", "--all", "--quiet", "--no-trunc")
+    await asyncio.sleep(0.5)  # its monitor writes after it has gone
+    assert container not in [file.name for file in Path("/run/libpod/exits").iterdir()]
 
 
 async def test_without_a_service_check_says_so(environment: PodmanEnvironment, site: LocalSite) -> None:

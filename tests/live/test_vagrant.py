@@ -158,3 +158,15 @@ async def test_what_cannot_be_provisioned_is_told_and_removed(vagrant: Vagrant, 
     (handle,) = notes.handles.values()
     await plugin.destroy(handle, site)
     assert domains(vagrant, folder) == []
+
+
+async def test_the_disk_of_a_machine_that_never_came_to_be_is_removed(vagrant: Vagrant, notes: Notes) -> None:
+    """As after a kill between the two; vagrant-libvirt brings up nothing over such a disk."""
+    impossible = '  config.vm.provider(:libvirt) { |libvirt| libvirt.machine_type = "no such" }\n'
+    folder, site = vagrant.project("half", impossible), LocalSite()
+    with pytest.raises(NotProvisioned):
+        await plugin.create(order(folder, "boot"), site, notes)
+    (handle,) = notes.handles.values()
+    assert handle.data["identity"] is None and "half_default.img" in vagrant.network.virsh("vol-list", "default")
+    await plugin.destroy(handle, site)
+    assert "half_default.img" not in vagrant.network.virsh("vol-list", "default")

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from nearmetal.config import Limits
 from nearmetal.environments import vagrant
 from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned
 from nearmetal.lab.site import LocalSite
+from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.lab.vagrant.project import Project
@@ -211,7 +213,21 @@ async def test_a_machine_whose_maker_nothing_tells_is_told_and_left(fake: FakeVa
     assert told.value.remedy.endswith(f"cd {fake.folder} && vagrant destroy default")
     fake.machines(default="not_created")  # and what stood there is stale
     await plugin.destroy(before, LocalSite())
-    assert fake.calls == ["up default"]
+    assert fake.calls == ["up default", *["destroy --force default"] * 2]
+
+
+async def test_what_is_left_of_a_machine_that_is_not_there_is_removed(fake: FakeVagrant) -> None:
+    """Before it has an identity and after, its disk may be there. A Vagrant that is at work keeps its own."""
+    notes = Notes()
+    fake.answers("up", 1, stdout=REFUSED.format("VagrantError", "no such network"))
+    with pytest.raises(NotProvisioned):
+        await plugin.create(order(fake), LocalSite(), notes)
+    (before,) = notes.handles
+    busy = REFUSED.format("MachineLocked", "Vagrant can't use the requested machine")
+    fake.answers("destroy", 1, stdout=busy)
+    await plugin.destroy(before, LocalSite())
+    await plugin.destroy(before.knowing(data={"identity": "gone"}), LocalSite())
+    assert fake.calls == ["up default", *["destroy --force default"] * 2]
 
 
 async def test_what_another_vagrant_brings_up_at_the_same_time_is_not_ours(fake: FakeVagrant) -> None:
@@ -349,6 +365,15 @@ async def test_another_vagrant_at_work_is_waited_for(fake: FakeVagrant, monkeypa
     fake.answers("destroy", 1, stdout=REFUSED.format("ProviderError", "no such pool"))
     with pytest.raises(HostCannot, match="no such pool"):
         await Project(str(fake.folder), LocalSite()).destroy("default")
+
+
+async def test_a_machine_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "LIMITS", Limits(command=0.2))
+    monkeypatch.setattr(ssh_login, "LIMITS", Limits(command=0.2))
+    async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        with pytest.raises(HostCannot, match=r"nothing answers by SSH: no answer within 0\.2 s"):
+            await login.way(VagrantLogin("127.0.0.1", port, "vagrant", (), by_command=False), None)
 
 
 def test_an_address_of_this_host_is_one_however_it_is_written() -> None:

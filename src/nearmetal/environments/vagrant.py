@@ -170,15 +170,15 @@ class VagrantEnvironment:
         HostCannot where that cannot be told apart.
         """
         place, name, found = Project(handle.data["folder"], site), handle.data["machine"], handle.data["found"]
-        there = place.identity(name, handle.data["provider"])
-        is_the_same = there is not None and there == handle.data["identity"]
+        there, ours = place.identity(name, handle.data["provider"]), handle.data["identity"]
+        is_the_same = there is not None and there == ours
         if is_the_same and found == _RUNS:
             await self._leave_machine(handle, place)
         await self._guests.let_go(handle)
         if found == _NEW and is_the_same:
             await place.destroy(name)
-        elif found == _NEW and there and handle.data["identity"] is None:
-            await _refuse_unknown(place, name)
+        elif found == _NEW and (ours is None or (ours and there is None)):
+            await _remove_unfinished(place, name, is_known=ours is not None)
         elif found in _OFF and is_the_same and await self._is_our_boot(handle, place):
             await self._guests.try_to_leave(handle)
             await place.halt(name)
@@ -245,10 +245,15 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
     return known
 
 
-async def _refuse_unknown(place: Project, name: str) -> None:
-    """HostCannot where a machine has come to be and nothing says by whom."""
+async def _remove_unfinished(place: Project, name: str, is_known: bool) -> None:
+    """Remove what was made for a machine that is not there. `is_known`: the ledger has its identity.
+
+    HostCannot where a machine has come to be and nothing says by whom.
+    """
     known = (await place.machines_when_free()).get(name)
-    if known is not None and known.state != _NEW:
+    if known is not None and known.state == _NEW:
+        await place.discard(name)
+    elif known is not None and not is_known:
         why = "whether it was made for a study cannot be known: its start was interrupted"
         remedy = f"if it is none of yours, remove it: {place.by_hand('destroy', name)}"
         raise HostCannot(f"{name} is there ({known.state}), and {why}", place.folder, remedy)

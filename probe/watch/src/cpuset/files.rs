@@ -25,12 +25,16 @@ pub fn write(kernel: &Kernel, path: &str, value: &str) -> io::Result<()> {
 }
 
 /// Process or thread ids of a file that lists them; none where it is gone.
+///
+/// A process that ends while it is listed, or is of another namespace, stands there as 0. Written to a group, 0 would
+/// mean whoever writes it.
 pub fn read_ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
     kernel
         .read_text(path)
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.parse().ok())
+        .filter(|&id| id != 0)
         .collect()
 }
 
@@ -168,5 +172,19 @@ pub fn remove_group(kernel: &Kernel, group: &str) -> io::Result<()> {
             }
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample_kernel::Laid;
+
+    #[test]
+    fn a_process_that_has_no_id_here_is_not_listed() {
+        let laid = Laid::create_empty("without-id");
+        laid.write("/sys/fs/cgroup/a/cgroup.procs", "12\n0\n7\n0\n");
+        let found = read_ids(&laid.kernel_view(), "/sys/fs/cgroup/a/cgroup.procs");
+        assert_eq!(found, BTreeSet::from([7, 12]));
     }
 }

@@ -19,6 +19,7 @@ from nearmetal.lab.machines import scratch
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh.commands import SshCommands
+from nearmetal.lab.ssh.login import describe_error
 from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.lab.ssh.ssh_site import SshSite
@@ -173,7 +174,8 @@ class BorrowedMachine(SshCommands):
             await must(self.there, "sh", "-c", _JOIN, "join", str(far_end), *self._group.folders)
         except (NearmetalError, asyncssh.Error, OSError, ValueError) as error:
             self.close()
-            raise NotProvisioned(f"what runs on it cannot be confined: {error}", self.name) from None
+            said = describe_error(error)
+            raise NotProvisioned(f"what runs on it cannot be confined: {said}", self.name) from None
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         return lab_machine.launch_on(self.there, argv, env)

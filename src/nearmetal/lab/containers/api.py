@@ -5,6 +5,7 @@ two requests are made here instead.
 """
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -207,6 +208,10 @@ class ContainerEngine:
 
     async def remove_container(self, container: str) -> None:
         """Kill and remove one, by its name or number; nothing if it is gone. EngineRefusal if it stays."""
+        if self.brand is PODMAN:
+            # Podman 4.3 leaves /run/libpod/exits/ID of one that was made ready and never started, if it is not stopped.
+            with contextlib.suppress(EngineRefusal):
+                await self.call(self.client.stop, container, timeout=0)
         try:
             await self.call_until_ready(self.client.remove_container, container, force=True, v=True)
         except EngineRefusal as error:

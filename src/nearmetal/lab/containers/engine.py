@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -175,21 +174,8 @@ async def _sweep(folder: Path, name: str) -> None:
     """Kill and remove what is left of an engine, but not its data. Its mounts go with its last process."""
     site = LocalSite()
     await cgroup.remove(name, site)
-    for group in (*cgroup.ROOT.glob(_containers(name)), *cgroup.ROOT.glob(f"*/{_containers(name)}")):
-        await _remove_groups(group)
+    groups = [*cgroup.ROOT.glob(_containers(name)), *cgroup.ROOT.glob(f"*/{_containers(name)}")]
+    await site.exec(["sh", "-c", cgroup.REMOVE, "remove", *map(str, groups)])
     for leftover in (folder / _SOCKET, folder / "docker.pid"):
         leftover.unlink(missing_ok=True)
     await asyncio.to_thread(shutil.rmtree, folder / "exec", ignore_errors=True)
-
-
-async def _remove_groups(top: Path) -> None:
-    """Kill what is left in containers' groups and remove them, innermost first."""
-    for _ in range(100):
-        for folder, _, _ in os.walk(top, topdown=False):
-            with contextlib.suppress(OSError):  # a process in it is still ending
-                for pid in (Path(folder) / "cgroup.procs").read_text().split():
-                    os.kill(int(pid), signal.SIGKILL)
-                Path(folder).rmdir()
-        if not top.exists():
-            break
-        await asyncio.sleep(0.02)

@@ -86,6 +86,11 @@ async def log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
         raise _unreachable(spec, where, f"no answer within {LIMITS.command:g} s") from None
 
 
+def describe_error(error: BaseException) -> str:
+    """Why something over SSH failed within the limit of a command, which says nothing by itself."""
+    return str(error) or f"no answer within {LIMITS.command:g} s"
+
+
 async def _log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
     """By way of its jump hosts, one after the other; what the configuration says of a jump host's own is not heard."""
     way = await asyncio.to_thread(_find_way, spec, where)

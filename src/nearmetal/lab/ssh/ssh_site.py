@@ -21,6 +21,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.site import must, short_path
 from nearmetal.lab.ssh.commands import SshCommands, begun
+from nearmetal.lab.ssh.login import describe_error
 from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.lab.ssh_library import asyncssh
@@ -108,8 +109,7 @@ class SshSite(SshCommands):
             async with asyncio.timeout(LIMITS.command):
                 out, err = await ask_shell(self.connection, _IDENTITY)
         except (asyncssh.Error, OSError, TimeoutError) as error:
-            said = str(error) or f"no answer within {LIMITS.command:g} s"
-            raise Unreachable(f"it lets us in, and runs no command: {said}", self.where) from None
+            raise Unreachable(f"it lets us in, and runs no command: {describe_error(error)}", self.where) from None
         except ToolFailed as error:
             raise HostCannot(f"it lets us in, and {error.what}", self.where, error.remedy) from None
         words = out.split()

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab.ssh.login import log_in
+from nearmetal.lab.ssh.login import describe_error, log_in
 from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.lab.vagrant.output import VagrantLogin
@@ -53,7 +53,7 @@ async def boot_id(way: HostSpec) -> str:
         async with asyncio.timeout(LIMITS.command):
             out, err = await ask_shell(connection, "cat /proc/sys/kernel/random/boot_id")
     except (asyncssh.Error, OSError, TimeoutError, ToolFailed) as error:
-        raise HostCannot(f"it does not say which boot it is in: {error or 'not in time'}", way.ssh) from None
+        raise HostCannot(f"it does not say which boot it is in: {describe_error(error)}", way.ssh) from None
     finally:
         connection.abort()
     found = out.strip()
@@ -77,7 +77,7 @@ async def _shown(login: VagrantLogin) -> str:
         async with asyncio.timeout(LIMITS.command):
             key = await asyncssh.get_server_host_key(login.host, login.port, config=None)
     except (asyncssh.Error, OSError, TimeoutError) as error:
-        raise HostCannot(f"nothing answers by SSH: {error or 'not in time'}", where, "see: vagrant ssh") from None
+        raise HostCannot(f"nothing answers by SSH: {describe_error(error)}", where, "see: vagrant ssh") from None
     if key is None:
         raise HostCannot("it shows no host key", where, "see: vagrant ssh")
     return key.export_public_key().decode().strip()

@@ -87,6 +87,16 @@ class Project:
     async def destroy(self, machine: str) -> None:
         await self._run_when_free("destroy", "--force", machine, limit=DOWN)
 
+    async def discard(self, machine: str) -> None:
+        """Remove what an interrupted Vagrant left of a machine that is not there: vagrant-libvirt makes its disk first,
+        removes it last, and brings up no other over it. If another Vagrant is at work, that is its own.
+        """
+        try:
+            await self._run("destroy", "--force", machine, limit=DOWN)
+        except VagrantError as error:
+            if not error.is_busy:
+                raise
+
     def identity(self, machine: str, provider: str) -> str | None:
         """Which machine it is, as its provider calls it; None where there is none."""
         kept = os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant"
