@@ -52,9 +52,6 @@ from nearmetal.model import (
     Site,
 )
 
-_TICK = 100
-"""Ticks of a second, in which /proc/PID/stat counts on every architecture (USER_HZ)."""
-
 
 class OwnDomains:
     def __init__(self) -> None:
@@ -189,12 +186,11 @@ class DomainMachine(guests.QemuMachine):
         """Its memory is its control group's, as of any guest. Its time is QEMU's, which is all that runs in there: in
         which of the hierarchies the group is counted, if in any, is libvirt's own affair."""
         await self._first.require(self.site, self.name)
-        stat = (await self.site.get(f"/proc/{self._first.pid}/stat")).decode("utf-8", "replace")
-        fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
-        seconds = (int(fields[11]) + int(fields[12])) / _TICK
+        seconds = await self._first.read_cpu_time(self.site)
         if not self._has_own_group:
             return Cost(cpu_seconds=seconds, memory_bytes=None)
         try:
+            assert self._group is not None
             of_group = await cgroup.cost(self._group, self.site)
         except HostCannot:
             await self._first.require(self.site, self.name)

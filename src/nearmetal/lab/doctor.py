@@ -13,9 +13,9 @@ from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
 from nearmetal.in_short import in_short
-from nearmetal.lab import clean, image, probe
+from nearmetal.lab import clean, image, probe, rootless
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
-from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.findings import program, provided
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
@@ -105,7 +105,7 @@ def _built_image() -> Image | None:
 async def _findings(asked: Sequence[str]) -> list[Finding]:
     site = LocalSite()
     findings = [
-        finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
+        rootless.find_root(str(os.geteuid()), "machines cannot be made"),
         provided("probe", probe.path),
         await _namespaces(site),
         _space(),

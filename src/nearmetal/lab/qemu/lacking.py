@@ -6,7 +6,7 @@ import difflib
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe
+from nearmetal.lab import probe, rootless
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
 from nearmetal.lab.image import Recipe
@@ -37,7 +37,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
         layout.usable(machine, site),
     )
     found = [
-        finding("root", user.strip() == b"0", "taps and control groups take root", "run nearmetal as root"),
+        rootless.find_root(user.decode().strip(), "machines cannot be made"),
         *tools,
         provided("probe", probe.path),
         lab_machine.image_found(proving(machine)),

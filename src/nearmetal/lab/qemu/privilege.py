@@ -29,7 +29,8 @@ _FILTERED: Final = "2"
 class Privilege:
     """What a guest's QEMU is left with."""
 
-    users: range = WIDE
+    users: range | None = WIDE
+    """None: it runs as an ordinary user's nearmetal does, with what power that has in its namespaces."""
     groups: tuple[int, ...] = ()
     """Besides the user's own."""
     kept: tuple[str, ...] = ()
@@ -39,6 +40,8 @@ class Privilege:
 
     def user(self, name: str) -> int:
         """The user of the machine of that name, and its group."""
+        if self.users is None:
+            return 0
         number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
         return self.users[number % len(self.users)]
 
@@ -49,6 +52,8 @@ class Privilege:
 
     def launched(self, name: str) -> list[str]:
         """Options of the probe's verb `launch`."""
+        if self.users is None:
+            return []
         return [
             *("--as", self.owner(name)),
             *(word for group in self.groups for word in ("--group", str(group))),
@@ -65,7 +70,7 @@ class Privilege:
         capabilities = sum(1 << _BITS[one] for one in self.kept)
         holds = {
             "runs as another user": set(status["Uid"].split()) == {str(self.user(name))},
-            "has other capabilities": int(status["CapEff"], 16) == capabilities,
+            "has other capabilities": self.users is None or int(status["CapEff"], 16) == capabilities,
             "makes system calls without a filter": not self.sandbox or status["Seccomp"] == _FILTERED,
         }
         return next((sentence for sentence, is_so in holds.items() if not is_so), None)
@@ -79,14 +84,19 @@ def read_status(text: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
 
 
-def describe_status(status: Mapping[str, str]) -> str:
-    """What a program may do, for the record: such as "as a user of its own, system calls filtered"."""
+def describe_status(status: Mapping[str, str], *, is_ordinary: bool = False) -> str:
+    """What a program may do, for the record: such as "as a user of its own, system calls filtered".
+
+    `is_ordinary`: it runs as an ordinary user, who is root of a namespace alone.
+    """
+    filtered = "system calls filtered" if status["Seccomp"] == _FILTERED else "system calls not filtered"
+    if is_ordinary:
+        return f"as the user of nearmetal, {filtered}"
     user = "as root" if "0" in status["Uid"].split() else "as a user of its own"
     effective = int(status["CapEff"], 16)
     may = [words for one, words in _MAY.items() if effective >> _BITS[one] & 1]
     others = effective & ~sum(1 << bit for bit in _BITS.values())
     held = ["has all else of root's" if others else "", *may]
-    filtered = "system calls filtered" if status["Seccomp"] == _FILTERED else "system calls not filtered"
     return ", ".join([user, *(one for one in held if one), filtered])
 
 

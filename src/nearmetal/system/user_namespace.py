@@ -1,0 +1,237 @@
+"""Root without root: a user namespace of an ordinary user's own, in which this process is root, and its mounts.
+
+The kernel lets root of such a namespace make network namespaces, links, taps and mounts within. All of them vanish with
+the last process in it. This process stays in its host's network, and its files belong to the user who runs it.
+
+A child makes the namespaces, and this process joins them if all went well: what the host forbids is found out there.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import pwd
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+from nearmetal.config import Paths
+from nearmetal.errors import HostCannot
+
+_NEW_MOUNTS, _NEW_USER = 0x0002_0000, 0x1000_0000
+"""Flags of unshare(2)."""
+_OPEN_TREE, _MOVE_MOUNT = 428, 429
+"""System calls since Linux 5.2, which the C library need not know."""
+_CLONE, _WHOLE, _FROM_DESCRIPTOR, _HERE = 1, 0x8000, 4, -100
+"""Their flags OPEN_TREE_CLONE, AT_RECURSIVE, MOVE_MOUNT_F_EMPTY_PATH, and AT_FDCWD."""
+_RUN: Final = Path("/run")
+"""`ip netns` keeps its namespaces there, in a folder that only root of the host can make or change."""
+_COVERED: Final = ".host"
+"""In `_RUN`, all that was there before."""
+_OWN: Final = "netns"
+"""In `_RUN`, what is not its host's."""
+_USER: Final = "NEARMETAL_USER"
+"""In the environment of this process and its children, the user's number on the host."""
+_FORBIDS: Final = {
+    "/proc/sys/kernel/unprivileged_userns_clone": "0",
+    "/proc/sys/user/max_user_namespaces": "0",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",
+}
+"""Settings of kernels, each with the value by which it forbids user namespaces: Debian's, everybody's, Ubuntu's."""
+
+_refused: list[HostCannot] = []
+"""Why this process could not enter."""
+
+
+def enter() -> None:
+    """Be root, unless this process is already, in namespaces of its own or those of this user's machines that are up.
+
+    Idempotent. If the host forbids it, this process stays as it is, and `require` says why. To be called before a
+    thread begins: the kernel lets no process enter that has several.
+    """
+    if os.geteuid() == 0 or _refused:
+        return
+    user, folder = os.geteuid(), Path.cwd()
+    # Where root's files lie is the host's; the user's stay at home.
+    for name, at_home in (("XDG_CACHE_HOME", ".cache"), ("XDG_STATE_HOME", ".local/state")):
+        os.environ.setdefault(name, str(Path.home() / at_home))
+    try:
+        if not _join_machines():
+            _make_and_join()
+    except OSError as error:
+        _refused.append(_explain(error))
+        return
+    os.environ[_USER] = str(user)
+    os.chdir(folder)  # who joins mounts is at their root
+
+
+def is_entered() -> bool:
+    """Whether this process is root in such a namespace alone, and not on its host."""
+    return os.geteuid() == 0 and _USER in os.environ
+
+
+def user() -> int:
+    """The number of the user, on the host, who runs nearmetal."""
+    return int(os.environ[_USER]) if is_entered() else os.geteuid()
+
+
+def has_other_users() -> bool:
+    """Whether there are users in the namespace besides its root."""
+    return sum(int(line.split()[2]) for line in Path("/proc/self/uid_map").read_text().splitlines()) > 1
+
+
+def explain_refusal() -> HostCannot:
+    """What an ordinary user is told who lacks the power of root."""
+    return _refused[0] if _refused else HostCannot("this takes root", remedy="run nearmetal as root")
+
+
+def _explain(error: OSError) -> HostCannot:
+    """With the setting that forbids it, if one does."""
+    for file, forbidding in _FORBIDS.items():
+        with suppress(OSError):
+            if Path(file).read_text().strip() == forbidding:
+                name, value = file.removeprefix("/proc/sys/").replace("/", "."), "0" if forbidding == "1" else "1"
+                value = "10000" if name.startswith("user.") else value
+                return HostCannot(
+                    f"this host lets no ordinary user make a user namespace ({name} = {forbidding})",
+                    remedy=f"sudo sysctl -w {name}={value}; or run nearmetal as root",
+                )
+    what = f"no user namespace can be made here, as in many containers: {error.strerror or error}"
+    return HostCannot(what, remedy="run nearmetal as root")
+
+
+# ── Joining ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _join_machines() -> bool:
+    """Join the namespaces in which machines of this user's are up; whether there are any."""
+    for file in Paths.default().state.glob("up/*.json"):
+        with suppress(OSError, ValueError, KeyError):
+            keeper = int(json.loads(file.read_bytes())["keeper"])
+            its, ours = (Path(f"/proc/{process}/ns/user") for process in (keeper, "self"))
+            if not its.samefile(ours):
+                _join(keeper)
+                return True
+    return False
+
+
+def _join(process: int) -> None:
+    """Join the user and the mounts of a process. OSError."""
+    with ExitStack() as opened:
+        namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("user", "mnt")]
+        for one in namespaces:
+            opened.callback(os.close, one)
+        for one in namespaces:
+            _call(_libc.setns, one, 0)
+
+
+# ── Making ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _make_and_join() -> None:
+    """OSError with what the kernel refused."""
+    ours, its = socket.socketpair()
+    with ours:
+        child = os.fork()
+        if child == 0:
+            ours.close()
+            _be_maker(its)
+        its.close()
+        try:
+            if _is_well(ours):
+                ours.sendall(b"m" if _map_users(child) else b" ")
+            if _is_well(ours):
+                _join(child)
+        finally:
+            ours.close()
+            os.waitpid(child, 0)
+
+
+def _is_well(maker: socket.socket) -> bool:
+    """Whether the maker's step succeeded. OSError if not."""
+    told = maker.recv(4)
+    number = int.from_bytes(told) if told else errno.EPERM
+    if number:
+        raise OSError(number, os.strerror(number))
+    return True
+
+
+def _be_maker(controller: socket.socket) -> NoReturn:
+    """Make the namespaces, in two steps whose errors the controller hears, and live until it has joined."""
+    try:
+        user, group = os.geteuid(), os.getegid()
+        _call(_libc.unshare, _NEW_USER | _NEW_MOUNTS)
+        controller.sendall(bytes(4))
+        if controller.recv(1) == b" ":
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+            Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+        _cover_run()
+        controller.sendall(bytes(4))
+        controller.recv(1)
+    except OSError as error:
+        with suppress(OSError):
+            controller.sendall((error.errno or errno.EPERM).to_bytes(4))
+    finally:
+        os._exit(0)
+
+
+def _cover_run() -> None:
+    """Have a folder of our own for network namespaces; all else of `_RUN` is as it was."""
+    run = bytes(_RUN)
+    names = [path.name for path in _RUN.iterdir()]
+    before = _call(_libc.syscall, _OPEN_TREE, _HERE, run, _CLONE | _WHOLE | os.O_CLOEXEC)
+    _call(_libc.mount, b"tmpfs", run, b"tmpfs", ctypes.c_ulong(0), b"mode=755")
+    (covered := _RUN / _COVERED).mkdir()
+    _call(_libc.syscall, _MOVE_MOUNT, before, b"", _HERE, bytes(covered), _FROM_DESCRIPTOR)
+    os.close(before)
+    for name in names:
+        if name != _OWN:
+            (_RUN / name).symlink_to(f"{_COVERED}/{name}")
+
+
+def _map_users(child: int) -> bool:
+    """Give a process's namespace the user as root, and the users that the host has set aside for that user (subuid(5)).
+
+    False if there are none, or no programs to do it: then root has to be the only one.
+    """
+    users, groups = (_find_range(Path(file)) for file in ("/etc/subuid", "/etc/subgid"))
+    if users is None or groups is None:
+        return False
+    maps = (("newuidmap", os.geteuid(), users), ("newgidmap", os.getegid(), groups))
+    try:
+        for program, own, (first, count) in maps:
+            words = map(str, (child, 0, own, 1, 1, first, count))
+            subprocess.run([program, *words], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        # Whatever was mapped by now stays so, and the child's own attempt says why that is not enough.
+        return False
+    return True
+
+
+def _find_range(file: Path) -> tuple[int, int] | None:
+    """The largest range of a user's in a file like subuid(5): the first number, and how many."""
+    names = {str(os.geteuid())}
+    with suppress(KeyError):
+        names.add(pwd.getpwuid(os.geteuid()).pw_name)
+    try:
+        lines = [line.strip().split(":") for line in file.read_text().splitlines()]
+        ranges = [(int(line[1]), int(line[2])) for line in lines if len(line) == 3 and line[0] in names]
+    except (OSError, ValueError):
+        return None
+    return max(ranges, key=lambda one: one[1], default=None)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(function: Callable[..., int], *arguments: object) -> int:
+    """OSError."""
+    result = function(*arguments)
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
