@@ -108,7 +108,7 @@ class HostEnvironment:
         first = await held.find_first_process(holder, order.name, site)
         if order.port:
             await network.plug_veth(order.port, first.pid, site)
-        whole = handle.knowing(life=first.life, data={"group": asdict(group)})
+        whole = handle.knowing(life=first.life, is_limited=group.version != 0, data={"group": asdict(group)})
         ledger.creating(whole)
         return whole
 

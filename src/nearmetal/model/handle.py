@@ -155,6 +155,8 @@ class Handle(Frozen):
     """The machine's place on the lab's switch."""
     shared: SharedNetwork | None = None
     """Its place in its site's own network, if it has that one instead."""
+    is_limited: bool = True
+    """Whether it is kept to its memory: not without a control group, as of an ordinary user."""
     network: str | None = None
     """How a container hangs on the switch, by the kernel's word; None of any other machine."""
     own_address: str | None = None
