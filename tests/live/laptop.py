@@ -1,4 +1,4 @@
-"""An ordinary user of this host, as on a laptop: without root, with or without users set aside for it (subuid(5)).
+"""An ordinary user of this host, as on a laptop: without root, with users that are set aside for it (subuid(5)).
 
 Seen in mounts of the test's own: an account, a home, `/dev/net/tun` as udev leaves it, and a Python that root may keep
 to itself.
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from nearmetal.lab import probe
 from nearmetal.lab.image import Image
@@ -23,11 +23,12 @@ _FIRST, _COUNT = 700_000_000, 65_536
 _HOME: Final = Path("/mnt/home")
 _CODE: Final = Path(__file__).parents[2]
 
-# Its words: the user, the home, a folder for etc, "yes" if users are set aside, what root hides that is needed, and,
-# after "--", the command.
+Lacking = Literal["namespaces", "users"]
+
+# Its words: the home, a folder for files of /etc, what root hides that is needed, and the command.
 _SCRIPT: Final = """
-user=$1 home=$2 etc=$3 others=$4 hidden=$5
-shift 6
+home=$1 etc=$2 hidden=$3
+shift 3
 mount -t tmpfs -o mode=755 tmpfs /mnt
 mkdir /mnt/home /mnt/hidden
 mount --bind "$home" /mnt/home
@@ -44,29 +45,30 @@ cd /mnt/home
 exec "$@"
 """
 # This host's own setting is left alone: that of a namespace above the user's forbids as well.
-_FORBIDDING: Final = (
-    *("unshare", "--user", "--map-users=0,0,100000", "--map-groups=0,0,100000", "sh", "-c"),
-    *('echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"', "forbid"),
-)
+_FORBID: Final = """
+mkfifo /mnt/mapped
+unshare --user sh -ec 'read -r word </mnt/mapped; exec sh -ec "$@"' mapped '
+echo 0 >/proc/sys/user/max_user_namespaces
+exec "$@"' forbid "$@" &
+while [ /proc/$!/ns/user -ef /proc/self/ns/user ]; do sleep 0.01; done
+for map in uid_map gid_map; do echo "0 0 100000" >/proc/$!/$map; done
+echo >/mnt/mapped
+wait $!
+"""
 
 
 @dataclass(frozen=True)
 class LaptopUser:
     home: Path
-    has_others: bool
 
-    @property
-    def runs(self) -> Path:
-        return self.home / "runs"
-
-    def start(self, *words: str, is_forbidden: bool = False) -> "subprocess.Popen[str]":
-        """`nearmetal WORDS`, with one picture in its reports. `is_forbidden`: its host lets it make no namespace."""
+    def start(self, *words: str, lacks: Lacking | None = None) -> "subprocess.Popen[str]":
+        """`nearmetal WORDS`, with one picture in its reports, on a host that has or `lacks` what it takes."""
         etc = self.home.parent / "etc"
         etc.mkdir(exist_ok=True)
         account = f"someone:x:{USER}:{USER}::{_HOME}:/bin/sh\n"
         (etc / "passwd").write_text(Path("/etc/passwd").read_text() + account)
         for name in ("subuid", "subgid"):
-            (etc / name).write_text(f"someone:{_FIRST}:{_COUNT}\n" if self.has_others else "")
+            (etc / name).write_text("" if lacks == "users" else f"someone:{_FIRST}:{_COUNT}\n")
         python = Path(sys.base_prefix)
         environment = {
             "HOME": str(_HOME),
@@ -80,17 +82,19 @@ class LaptopUser:
             "NEARMETAL_PATIENCE": os.environ.get("NEARMETAL_PATIENCE", "1"),
         }
         command = [
-            *("unshare", "--mount", "--propagation", "private", "sh", "-ec", _SCRIPT, "laptop", str(USER)),
-            *(str(self.home), str(etc), "", str(python) if python.is_relative_to("/root") else "", "--"),
-            *(_FORBIDDING if is_forbidden else ()),
+            *("unshare", "--mount", "--propagation", "private", "sh", "-ec", _SCRIPT, "laptop"),
+            *(str(self.home), str(etc), str(python) if python.is_relative_to("/root") else ""),
+            *(("sh", "-ec", _FORBID, "laptop") if lacks == "namespaces" else ()),
             *("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--"),
             *("env", "-i", *(f"{name}={value}" for name, value in environment.items())),
             *(*one_picture.COMMAND, *words),
         ]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *words: str, patience: float = 120, is_forbidden: bool = False) -> "subprocess.CompletedProcess[str]":
-        process = self.start(*words, is_forbidden=is_forbidden)
+    def run(
+        self, *words: str, patience: float = 120, lacks: Lacking | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        process = self.start(*words, lacks=lacks)
         try:
             out, err = process.communicate(timeout=patience)
         except BaseException:
@@ -115,7 +119,7 @@ class LaptopUser:
                 yield f"process {process.name}: {words[:200]}"
 
 
-def make_user(folder: Path, image: Image, has_others: bool) -> LaptopUser:
+def make_user(folder: Path, image: Image) -> LaptopUser:
     """With the lab image, as it would have built it."""
     home = folder / "home"
     built = home / ".cache/nearmetal/images" / image.folder.name
@@ -124,21 +128,17 @@ def make_user(folder: Path, image: Image, has_others: bool) -> LaptopUser:
     subprocess.run(["cp", "-a", str(image.folder), str(built)], check=True)
     for parent, folders, files in os.walk(home):
         for name in (".", *folders, *files):
-            _give(Path(parent, name), has_others)
-    return LaptopUser(home, has_others)
+            _give(Path(parent, name))
+    return LaptopUser(home)
 
 
-def _give(path: Path, has_others: bool) -> None:
+def _give(path: Path) -> None:
     """With whose numbers a file of root's, or of another user's in the image, is the same in the user's namespace."""
     found = path.lstat()
-    user, group = (_find_number(number, has_others) for number in (found.st_uid, found.st_gid))
+    user, group = (_FIRST + number - 1 if number else USER for number in (found.st_uid, found.st_gid))
     os.chown(path, user, group, follow_symlinks=False)
     if not path.is_symlink():
         path.chmod(found.st_mode & 0o7777)  # who is given away loses set-user-ID
-
-
-def _find_number(inside: int, has_others: bool) -> int:
-    return _FIRST + inside - 1 if has_others and inside else USER
 
 
 def remove_user(user: LaptopUser) -> None:

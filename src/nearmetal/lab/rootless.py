@@ -10,21 +10,16 @@ from nearmetal.lab.findings import finding
 from nearmetal.model import Finding, MachineSpec, Site
 from nearmetal.system import user_namespace
 
-_ALWAYS: Final = (
+_LACKING: Final = (
     "no control group limits the memory of machines of kind host, or tells how much machines take",
     "CPUs are given by affinity alone, which programs can change",
 )
-_ONE_USER: Final = "the machines have no user but root, and QEMU runs as the user of nearmetal"
-
-
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def find_lacking() -> tuple[str, ...]:
     """What machines lack that this process makes on this host; nothing if it is root there."""
-    if not user_namespace.is_entered():
-        return ()
-    return _ALWAYS if user_namespace.has_other_users() else (*_ALWAYS, _ONE_USER)
+    return _LACKING if user_namespace.is_entered() else ()
 
 
 def lacks_groups(site: Site) -> bool:

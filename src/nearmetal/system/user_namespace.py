@@ -42,6 +42,15 @@ _FORBIDS: Final = {
 }
 """Settings of kernels, each with the value by which it forbids user namespaces: Debian's, everybody's, Ubuntu's."""
 
+_SET_ASIDE: Final = (
+    "apt-get install uidmap, and sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER; or run "
+    "nearmetal as root"
+)
+_GO_ON: Final = b"."
+
+Range = tuple[int, int]
+"""The first number, and how many."""
+
 _refused: list[HostCannot] = []
 """Why this process could not enter."""
 
@@ -49,18 +58,22 @@ _refused: list[HostCannot] = []
 def enter() -> None:
     """Be root, unless this process is already, in namespaces of its own or those of this user's machines that are up.
 
-    Idempotent. If the host forbids it, this process stays as it is, and `require` says why. To be called before a
-    thread begins: the kernel lets no process enter that has several.
+    Idempotent. If the host forbids it, this process stays as it is, and `explain_refusal` says why. To be called before
+    a thread begins: the kernel lets no process enter that has several.
     """
     if os.geteuid() == 0 or _refused:
         return
-    user, folder = os.geteuid(), Path.cwd()
+    user = os.geteuid()
     # Where root's files lie is the host's; the user's stay at home.
     for name, at_home in (("XDG_CACHE_HOME", ".cache"), ("XDG_STATE_HOME", ".local/state")):
         os.environ.setdefault(name, str(Path.home() / at_home))
     try:
+        folder = Path.cwd()
         if not _join_machines():
-            _make_and_join()
+            _make_and_join(_find_range(Path("/etc/subuid")), _find_range(Path("/etc/subgid")))
+    except HostCannot as error:
+        _refused.append(error)
+        return
     except OSError as error:
         _refused.append(_explain(error))
         return
@@ -71,16 +84,6 @@ def enter() -> None:
 def is_entered() -> bool:
     """Whether this process is root in such a namespace alone, and not on its host."""
     return os.geteuid() == 0 and _USER in os.environ
-
-
-def user() -> int:
-    """The number of the user, on the host, who runs nearmetal."""
-    return int(os.environ[_USER]) if is_entered() else os.geteuid()
-
-
-def has_other_users() -> bool:
-    """Whether there are users in the namespace besides its root."""
-    return sum(int(line.split()[2]) for line in Path("/proc/self/uid_map").read_text().splitlines()) > 1
 
 
 def explain_refusal() -> HostCannot:
@@ -110,18 +113,19 @@ def _join_machines() -> bool:
     """Join the namespaces in which machines of this user's are up; whether there are any."""
     for file in Paths.default().state.glob("up/*.json"):
         with suppress(OSError, ValueError, KeyError):
-            keeper = int(json.loads(file.read_bytes())["keeper"])
-            its, ours = (Path(f"/proc/{process}/ns/user") for process in (keeper, "self"))
-            if not its.samefile(ours):
+            kept = json.loads(file.read_bytes())
+            keeper = Path(f"/proc/{int(kept['keeper'])}")
+            started = int((keeper / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
+            if started == kept["keeper_started"]:  # else its number is another process's by now
                 _join(keeper)
                 return True
     return False
 
 
-def _join(process: int) -> None:
-    """Join the user and the mounts of a process. OSError."""
+def _join(process: Path) -> None:
+    """Join the user and the mounts of a process, which is a folder of /proc. OSError."""
     with ExitStack() as opened:
-        namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("user", "mnt")]
+        namespaces = [os.open(process / "ns" / name, os.O_RDONLY | os.O_CLOEXEC) for name in ("user", "mnt")]
         for one in namespaces:
             opened.callback(os.close, one)
         for one in namespaces:
@@ -131,8 +135,8 @@ def _join(process: int) -> None:
 # ── Making ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _make_and_join() -> None:
-    """OSError with what the kernel refused."""
+def _make_and_join(users: Range, groups: Range) -> None:
+    """HostCannot, or OSError with what the kernel refused."""
     ours, its = socket.socketpair()
     with ours:
         child = os.fork()
@@ -141,40 +145,37 @@ def _make_and_join() -> None:
             _be_maker(its)
         its.close()
         try:
-            if _is_well(ours):
-                ours.sendall(b"m" if _map_users(child) else b" ")
-            if _is_well(ours):
-                _join(child)
+            _hear(ours)
+            _map("newuidmap", child, os.geteuid(), users)
+            _map("newgidmap", child, os.getegid(), groups)
+            ours.sendall(_GO_ON)
+            _hear(ours)
+            _join(Path(f"/proc/{child}"))
         finally:
             ours.close()
             os.waitpid(child, 0)
 
 
-def _is_well(maker: socket.socket) -> bool:
-    """Whether the maker's step succeeded. OSError if not."""
+def _hear(maker: socket.socket) -> None:
+    """Wait until the maker's step succeeded. OSError if it did not."""
     told = maker.recv(4)
-    number = int.from_bytes(told) if told else errno.EPERM
+    number = int.from_bytes(told, "big") if told else errno.EPERM
     if number:
         raise OSError(number, os.strerror(number))
-    return True
 
 
 def _be_maker(controller: socket.socket) -> NoReturn:
     """Make the namespaces, in two steps whose errors the controller hears, and live until it has joined."""
     try:
-        user, group = os.geteuid(), os.getegid()
         _call(_libc.unshare, _NEW_USER | _NEW_MOUNTS)
         controller.sendall(bytes(4))
-        if controller.recv(1) == b" ":
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-            Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-        _cover_run()
+        if controller.recv(1) == _GO_ON:
+            _cover_run()
         controller.sendall(bytes(4))
         controller.recv(1)
     except OSError as error:
         with suppress(OSError):
-            controller.sendall((error.errno or errno.EPERM).to_bytes(4))
+            controller.sendall((error.errno or errno.EPERM).to_bytes(4, "big"))
     finally:
         os._exit(0)
 
@@ -193,36 +194,32 @@ def _cover_run() -> None:
             (_RUN / name).symlink_to(f"{_COVERED}/{name}")
 
 
-def _map_users(child: int) -> bool:
-    """Give a process's namespace the user as root, and the users that the host has set aside for that user (subuid(5)).
-
-    False if there are none, or no programs to do it: then root has to be the only one.
-    """
-    users, groups = (_find_range(Path(file)) for file in ("/etc/subuid", "/etc/subgid"))
-    if users is None or groups is None:
-        return False
-    maps = (("newuidmap", os.geteuid(), users), ("newgidmap", os.getegid(), groups))
+def _map(program: str, child: int, own: int, others: Range) -> None:
+    """Have a user of ours be root in a process's namespace, and others be there beside it. HostCannot."""
+    first, count = others
+    words = map(str, (child, 0, own, 1, 1, first, count))
     try:
-        for program, own, (first, count) in maps:
-            words = map(str, (child, 0, own, 1, 1, first, count))
-            subprocess.run([program, *words], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        # Whatever was mapped by now stays so, and the child's own attempt says why that is not enough.
-        return False
-    return True
+        ended = subprocess.run([program, *words], check=False, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise HostCannot(f"there is no program {program!r}", remedy="apt-get install uidmap") from None
+    if ended.returncode != 0:
+        raise HostCannot(f"{program} failed: {ended.stderr.strip()}", remedy=_SET_ASIDE)
 
 
-def _find_range(file: Path) -> tuple[int, int] | None:
-    """The largest range of a user's in a file like subuid(5): the first number, and how many."""
+def _find_range(file: Path) -> Range:
+    """The largest in a file like subuid(5) that is set aside for this user. HostCannot if there is none."""
     names = {str(os.geteuid())}
     with suppress(KeyError):
         names.add(pwd.getpwuid(os.geteuid()).pw_name)
-    try:
-        lines = [line.strip().split(":") for line in file.read_text().splitlines()]
-        ranges = [(int(line[1]), int(line[2])) for line in lines if len(line) == 3 and line[0] in names]
-    except (OSError, ValueError):
-        return None
-    return max(ranges, key=lambda one: one[1], default=None)
+    ranges: list[Range] = []
+    with suppress(OSError, ValueError):
+        for line in file.read_text().splitlines():
+            name, *numbers = line.strip().split(":")
+            if name in names and len(numbers) == 2:
+                ranges.append((int(numbers[0]), int(numbers[1])))
+    if not ranges:
+        raise HostCannot(f"no users are set aside for you in {file}, and machines have several", remedy=_SET_ASIDE)
+    return max(ranges, key=lambda one: one[1])
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

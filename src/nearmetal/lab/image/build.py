@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.system import system_errors, user_namespace
+from nearmetal.system import system_errors
 
 from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
 from .image import ROOTS_ALONE, SCHEMA, Image, read
@@ -45,12 +45,6 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
         return image
     if os.geteuid() != 0:
         raise HostCannot("building an image needs root: its files belong to root", remedy="run nearmetal as root")
-    if user_namespace.is_entered() and not user_namespace.has_other_users():
-        raise HostCannot(
-            "the files of an image belong to several users, and no others are set aside for you",
-            "/etc/subuid",
-            "apt-get install uidmap, and: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 NAME",
-        )
     tools.require()
     async with store.lock(cache, progress):
         if image := read(target):
