@@ -60,6 +60,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
             'set machine.disk_format = "qcow2", or provision = "boot"',
         ),
         *await shares.findings(machine, site),
+        *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
     ]
     if not all(one.ok for one in found):
         return found
