@@ -15,7 +15,7 @@ from nearmetal.errors import BadInput, NearmetalError, message_of
 from nearmetal.in_short import in_short
 from nearmetal.lab import clean, image, probe, rootless
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
-from nearmetal.lab.findings import program, provided
+from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
@@ -323,7 +323,8 @@ async def _accelerators(lab: Image) -> list[Finding]:
             findings.append(_refused(what, error, fatal=False))
         else:
             instead = "" if proof.works or accel == "tcg" else "; guests are emulated by tcg instead"
-            remedy = "" if proof.works else 'use accel = "tcg", or mend nested virtualization'
+            mend = rootless.find_kvm_remedy(proof.detail) or 'use accel = "tcg", or mend nested virtualization'
+            remedy = "" if proof.works else mend
             told = Finding(what=what, ok=proof.works, fatal=False, detail=proof.detail + instead, remedy=remedy)
             findings.append(told)
     return findings

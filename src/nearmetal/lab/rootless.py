@@ -34,6 +34,13 @@ def find_root(user: str, detail: str, *, of_host: bool = False) -> Finding:
     return finding("root", is_root, detail if of_host else f"{detail}: {refused.what}", refused.remedy)
 
 
+def find_kvm_remedy(detail: str) -> str:
+    """What helps an ordinary user for whom KVM failed so; "" if that is another matter."""
+    if not user_namespace.is_entered() or "Permission denied" not in detail:
+        return ""
+    return "sudo adduser $USER kvm, and log in again: KVM is for the group of /dev/kvm"
+
+
 def find_quota(machine: MachineSpec) -> Finding:
     """Whether a machine is to have part of a CPU's time, which only control groups give."""
     detail = "only root has the control groups that give part of a CPU's time"

@@ -163,5 +163,5 @@ async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
 
 def _as_finding(proof: BootProof, *, fatal: bool) -> Finding:
     fallback = 'set machine.accel = "auto", which falls back to tcg (emulation)' if fatal else "tcg (emulation) is used"
-    what, remedy = f"{proof.accel} boots a guest", "" if proof.works else fallback
-    return Finding(what=what, ok=proof.works, detail=proof.detail, remedy=remedy, fatal=fatal)
+    remedy = "" if proof.works else rootless.find_kvm_remedy(proof.detail) or fallback
+    return Finding(what=f"{proof.accel} boots a guest", ok=proof.works, detail=proof.detail, remedy=remedy, fatal=fatal)
