@@ -93,3 +93,7 @@ def test_a_host_that_lacks_what_it_takes_refuses_and_says_what_helps(
     assert said in ended.stderr
     assert remedy in ended.stderr
     assert not (user.home / "none").exists()
+    planned = json.loads(user.run("plan", "quickstart", "--json", lacks=lacks).stdout)
+    lacking = [one for one in planned["missing"] if one["what"] == "root"]
+    assert [one["treatment"]["environment"] for one in lacking] == ["host", "qemu"]
+    assert all(said in one["detail"] and remedy in one["remedy"] for one in lacking)

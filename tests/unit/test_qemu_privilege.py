@@ -92,9 +92,10 @@ async def test_without_root_a_qemu_for_which_only_the_users_groups_will_do_runs_
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert (await Host({}, users=SMALL).find(accel="kvm")).users == NARROW
     power = await Host({"write /dev/kvm": ()}, users=SMALL).find(accel="kvm")
-    assert (power.launched("nm-a-1"), power.owner("nm-a-1")) == ([], "0:0")
-    status = {"Uid": "0\t0\t0\t0", "CapEff": "000001ffffffffff", "Seccomp": "2"}
+    assert (power.launched("nm-a-1")[:2], power.owner("nm-a-1")) == (["--", "setpriv"], "0:0")
+    status = {"Uid": "0\t0\t0\t0", "CapEff": "0000000000000000", "Seccomp": "2"}
     assert power.find_difference("nm-a-1", status) is None
+    assert power.find_difference("nm-a-1", {**status, "CapEff": "1"}) == "has other capabilities"
     assert privilege.describe_status(status, is_ordinary=True) == "as the user of nearmetal, system calls filtered"
 
 

@@ -21,6 +21,11 @@ LOCK_MEMORY: Final = "ipc_lock"
 _BITS: Final = {WRITE_ALL: 1, READ_ALL: 2, LOCK_MEMORY: 14}
 """Their numbers in linux/capability.h."""
 _MAY: Final = {WRITE_ALL: "writes any file", READ_ALL: "reads any file", LOCK_MEMORY: "locks memory"}
+_WITHOUT_CAPABILITIES: Final = (
+    *("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"),
+    "--securebits=+noroot,+noroot_locked",
+)
+"""Root of a namespace alone gives up what is root's there."""
 _FILTERED: Final = "2"
 """As /proc/PID/status has it: by a program that was given (seccomp(2))."""
 
@@ -30,7 +35,7 @@ class Privilege:
     """What a guest's QEMU is left with."""
 
     users: range | None = WIDE
-    """None: it runs as an ordinary user's nearmetal does, with what power that has in its namespaces."""
+    """None: it runs as the ordinary user who runs nearmetal, in all groups of that user's."""
     groups: tuple[int, ...] = ()
     """Besides the user's own."""
     kept: tuple[str, ...] = ()
@@ -51,9 +56,9 @@ class Privilege:
         return f"{user}:{user}"
 
     def launched(self, name: str) -> list[str]:
-        """Options of the probe's verb `launch`."""
+        """Options of the probe's verb `launch`, or words of a program that it is to start first."""
         if self.users is None:
-            return []
+            return ["--", *_WITHOUT_CAPABILITIES]
         return [
             *("--as", self.owner(name)),
             *(word for group in self.groups for word in ("--group", str(group))),
@@ -70,7 +75,7 @@ class Privilege:
         capabilities = sum(1 << _BITS[one] for one in self.kept)
         holds = {
             "runs as another user": set(status["Uid"].split()) == {str(self.user(name))},
-            "has other capabilities": self.users is None or int(status["CapEff"], 16) == capabilities,
+            "has other capabilities": int(status["CapEff"], 16) == capabilities,
             "makes system calls without a filter": not self.sandbox or status["Seccomp"] == _FILTERED,
         }
         return next((sentence for sentence, is_so in holds.items() if not is_so), None)
