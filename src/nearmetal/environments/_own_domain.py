@@ -20,7 +20,7 @@ from qemu.qmp import QMPClient
 from nearmetal import plugins
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup
+from nearmetal.lab import cgroup, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.findings import find_manager_there, finding, programs
 from nearmetal.lab.image import placed
@@ -70,6 +70,7 @@ class OwnDomains:
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
         found = [
+            rootless.find_root_of_host("0", "putting a domain on the switch takes root", site),
             *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
             finding(
                 "a domain that is there already",

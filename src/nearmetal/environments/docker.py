@@ -113,7 +113,7 @@ class DockerEnvironment:
         user = (await must(site, "id", "-u")).decode().strip()
         return [
             *await self._check_engine(spec.options, machine, site),
-            rootless.find_root(user, "putting a container on the switch takes root", of_host=True),
+            rootless.find_root_of_host(user, "putting a container on the switch takes root", site),
             *await programs(site, await self._list_tools(machine, site)),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),

@@ -27,11 +27,15 @@ def lacks_groups(site: Site) -> bool:
     return site.spec is None and user_namespace.is_entered()
 
 
-def find_root(user: str, detail: str, *, of_host: bool = False) -> Finding:
-    """Whether this process, which is `user` by its number, has the power of root; `of_host`: beyond its namespaces."""
-    is_root = user == "0" and not (of_host and user_namespace.is_entered())
+def find_root(user: str, detail: str) -> Finding:
+    """Whether this process, which is `user` by its number, has the power of root, be it in namespaces alone."""
     refused = user_namespace.explain_refusal()
-    return finding("root", is_root, detail if of_host else f"{detail}: {refused.what}", refused.remedy)
+    return finding("root", user == "0", f"{detail}: {refused.what}", refused.remedy)
+
+
+def find_root_of_host(user: str, detail: str, site: Site) -> Finding:
+    """Whether this process, which is `user` of a site, has that power beyond namespaces of its own."""
+    return finding("root", user == "0" and not lacks_groups(site), detail, "run nearmetal as root")
 
 
 def find_kvm_remedy(detail: str) -> str:
