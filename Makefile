@@ -11,7 +11,7 @@ SOURCES    := Cargo.toml Cargo.lock $(shell find probe -path probe/fuzz -prune -
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
               zstd lz4 procps kmod util-linux ca-certificates python3-venv gcc libc6-dev
 # The programs that tests drive.
-TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo fish tcsh \
+TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo uidmap fish tcsh \
               libvirt-daemon libvirt-clients dnsmasq-base groff-base strace
 # Tools that no registry of Debian has, at versions that were tried.
 RUNSC       := v0.0.0-20260905035102-160fafc42237

@@ -161,8 +161,8 @@ class Place:
 
 
 def _run_try(place: Place) -> None:
-    without_root = (DOCS / "how-to" / "without-root.md").read_text("utf-8")
-    (text,) = re.findall(r"^```toml\n(.*?)^```", without_root, re.DOTALL | re.MULTILINE)
+    page = (DOCS / "how-to" / "try-a-design.md").read_text("utf-8")
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     place.write("try.toml", text)
     place.call(["run", "try.toml", "-o", "first"])
 

@@ -23,6 +23,10 @@ def main() -> None:
     try:
         pipes.be_patient()
         search_path.widen_path()
+        if os.geteuid() != 0 and sys.argv[1:2] and sys.argv[1] in _OF_ROOT:
+            from nearmetal.system import user_namespace
+
+            user_namespace.enter()
         status = _carried_out()
     except Exception as error:
         if _is_of_interruption(error):
@@ -109,6 +113,12 @@ def _print_complaint(text: str) -> None:
         text = fold_text(text)
     click.echo(text, err=True)
 
+
+_OF_ROOT = (
+    *("plan", "run", "resume", "demo", "calibrate", "image", "doctor", "clean"),
+    *("up", "exec", "ssh", "cp", "down"),
+)
+"""Commands that make machines, see them or remove them: an ordinary user is root in a namespace meanwhile."""
 
 _SECTIONS = {
     "Studies": (studies.studies, studies.plan, studies.run, studies.resume, studies.demo, studies.worker),

@@ -145,6 +145,41 @@ def measure_their_domain(machine: Ordinary) -> str:
     return _test(machine, tests, "NEARMETAL_TEST_ACCEL=kvm")
 
 
+def measure_without_root(machine: Ordinary) -> str:
+    """The study quickstart on the host and in a KVM guest, by an ordinary user; nothing is left."""
+    prepare = f"""set -e
+id laptop >/dev/null 2>&1 || useradd --create-home --shell /bin/sh --groups kvm laptop
+grep '^laptop:' /etc/subuid /etc/subgid; command -v newuidmap
+mkdir -p {RUNS}; ln -sfn /home/laptop/rootless {RUNS}/rootless
+runuser -l laptop <<'END'
+mkdir -p .cache/nearmetal/images; cd .cache/nearmetal/images
+exec /opt/nearmetal/bin/python - <<'CODE'
+import os
+from nearmetal.system import user_namespace
+user_namespace.enter()
+# Only root of the host makes devices, and a machine has its own.
+os.execlp("tar", "tar", "--numeric-owner", "--exclude=*/root/dev/*", "-xf", "{PAYLOAD}/image.tar")
+CODE
+END"""
+    _must(machine, prepare, _LONG)
+    before = _must(machine, STATE)
+    said = _must(
+        machine,
+        f"""runuser -l laptop <<'END'
+rm -rf rootless
+{PROGRAM} run quickstart --blocks 1 --set machine.accel=kvm {_levels("qemu")} -o rootless
+END""",
+        _LONG,
+    )
+    records = _records(machine, "rootless")
+    _all_ok(records, 4)
+    after = _must(machine, STATE)
+    left = _must(machine, "ls ~laptop/.local/state/nearmetal/machines 2>/dev/null || true")
+    if after != before or left:
+        raise StepFailed(f"{said}\nbefore:\n{before}\nafter:\n{after}\n{left}")
+    return f"{_describe_monitors(records)}\n{said}\nthe host is as it was"
+
+
 def isolate_cpu(machine: Ordinary) -> str:
     """CPU 1 is kept free, a program runs there, and everything is as it was.
 
@@ -266,6 +301,7 @@ STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "libvirt": measure_by_libvirt,
     "domain": measure_their_domain,
     "tcg": measure_by_tcg,
+    "rootless": measure_without_root,
 }
 """The first is what all others rest on."""
 

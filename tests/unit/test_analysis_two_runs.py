@@ -131,6 +131,18 @@ def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
     }
 
 
+def test_a_run_of_root_and_one_without_are_told_apart() -> None:
+    root = ran(steady)
+    ordinary = StoredRun(root.manifest.model_copy(update={"rootless": ("no limit", "no count")}), root.records)
+    found = compare(root, ordinary)
+    assert [(row.fact, dict(row.values)) for row in found.apart] == [
+        ("without root", {"before": "no", "after": "no limit; no count"})
+    ]
+    told = [(one.run, one.text) for one in found.warnings if one.code == "rootless"]
+    assert told == [("after", "host and docker ran without root: no limit; no count")]
+    assert list(apart(ordinary.manifest, ordinary.manifest)) == []
+
+
 def test_what_is_the_same_is_not_among_what_is_not() -> None:
     known = RunFolder.open(GOLDEN).read_manifest()
     programs = {"binaries": {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}}

@@ -85,6 +85,20 @@ async def test_a_container_with_few_users_has_few_for_guests() -> None:
     assert 60578 <= Privilege(users=NARROW).user("nm-a-1") <= 61183
 
 
+async def test_without_root_a_qemu_for_which_only_the_users_groups_will_do_runs_as_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NEARMETAL_USER", "1000")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (await Host({}, users=SMALL).find(accel="kvm")).users == NARROW
+    power = await Host({"write /dev/kvm": ()}, users=SMALL).find(accel="kvm")
+    assert (power.launched("nm-a-1")[:2], power.owner("nm-a-1")) == (["--", "setpriv"], "0:0")
+    status = {"Uid": "0\t0\t0\t0", "CapEff": "0000000000000000", "Seccomp": "2"}
+    assert power.find_difference("nm-a-1", status) is None
+    assert power.find_difference("nm-a-1", {**status, "CapEff": "1"}) == "has other capabilities"
+    assert privilege.describe_status(status, is_ordinary=True) == "as the user of nearmetal, system calls filtered"
+
+
 async def test_a_qemu_without_the_filter_runs_without_and_the_studys_own_goes_first() -> None:
     assert (await Host({}, takes_sandbox=False).find()).sandbox == ""
     assert (await Host({}).find("-sandbox", "on")).sandbox == ""

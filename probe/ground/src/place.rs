@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::thread;
 
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -238,15 +239,16 @@ pub fn enter_netns(path: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// Do something inside the network namespace at `path` and come back.
-pub fn in_netns<T>(path: &Path, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let home = fs::File::open("/proc/thread-self/ns/net")
-        .context("cannot open the own network namespace")?;
-    enter_netns(path)?;
-    let result = work();
-    move_into_link_name_space(home.as_fd(), Some(LinkNameSpaceType::Network))
-        .context("cannot return to the own network namespace")?;
-    result
+/// Do something inside the network namespace at `path`.
+///
+/// On a thread, which alone is there: to come back to its host's network takes root of the host.
+pub fn in_netns<T: Send>(
+    path: &Path,
+    work: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    let inside = || enter_netns(path).and_then(|()| work());
+    thread::scope(|threads| threads.spawn(inside).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Let this process be killed when its parent dies; refuse to go on when it is dead already.

@@ -91,12 +91,25 @@ pub struct Usage {
 
 impl Usage {
     pub fn of_this_process() -> Usage {
-        // SAFETY: all zeroes is a valid rusage, which the call then fills in; with this argument it cannot fail.
+        Usage::read(libc::RUSAGE_SELF)
+    }
+
+    /// Of the children that were waited for, and those that they waited for.
+    pub fn of_children() -> Usage {
+        Usage::read(libc::RUSAGE_CHILDREN)
+    }
+
+    fn read(whose: libc::c_int) -> Usage {
+        // SAFETY: all zeroes is a valid rusage, which the call then fills in; with these arguments it cannot fail.
         unsafe {
             let mut usage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+            libc::getrusage(whose, &mut usage);
             Usage::from(&usage)
         }
+    }
+
+    pub fn cpu_ns(&self) -> i64 {
+        self.user_ns + self.system_ns
     }
 
     /// What was used after `before` was read. The largest resident set stays as it is.

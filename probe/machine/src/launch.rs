@@ -1,6 +1,8 @@
 //! `launch`: become another program, in the place where it must run.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use crate::program::{OWN_FAILURE, Program, User};
 use crate::tap::{self, TapName};
 use ground::output;
 use ground::place::{self, Place, WatchedProcess};
-use ground::process::{self, Signals};
+use ground::process::{self, Signals, Usage};
 
 /// Start a program where and how it must run.
 ///
@@ -43,6 +45,10 @@ pub struct Args {
     /// without --netns, its network
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     enter: Option<i32>,
+    /// With --enter: add a line to this file, when the program has ended, with the ns of CPU time that it and the
+    /// children it waited for have had. For a machine without a control group, which would count them
+    #[arg(long, value_name = "FILE", requires = "enter")]
+    spent: Option<PathBuf>,
     /// Set this environment variable. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     env: Vec<(String, String)>,
@@ -148,8 +154,9 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
         None => program.execute_program(),
         Some(pid) => {
             let watched = WatchedProcess::this_process()?;
+            let spent = args.spent.as_deref().map(open_to_append).transpose()?;
             enter_namespaces(pid, args.place.netns.is_some())?;
-            supervise_program(&program, &watched)
+            supervise_program(&program, &watched, spent)
         }
     }
 }
@@ -158,6 +165,11 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
 fn open_inherited(path: &Path) -> anyhow::Result<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty())
         .with_context(|| format!("cannot open {}", path.display()))
+}
+
+fn open_to_append(path: &Path) -> anyhow::Result<File> {
+    let opened = File::options().append(true).create(true).open(path);
+    opened.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Replace each `{KINDn}` in a word of the command by the number of that descriptor.
@@ -235,12 +247,21 @@ fn enter_namespaces(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
 ///
 /// Two processes: this one, outside, is what the caller knows. A keeper inside hears of this one's death, which a
 /// SIGKILL would otherwise hide, and takes the program's whole process group along.
-fn supervise_program(program: &Errand, launcher: &WatchedProcess) -> anyhow::Result<u8> {
+fn supervise_program(
+    program: &Errand,
+    launcher: &WatchedProcess,
+    spent: Option<File>,
+) -> anyhow::Result<u8> {
     let signals = Signals::block_signals(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
     match process::fork_process()? {
         Some(keeper) => {
             let pass_on = |signal| process::signal_one(keeper, signal);
-            Ok(process::supervise_child(keeper, &signals, pass_on).shell_status())
+            let status = process::supervise_child(keeper, &signals, pass_on).shell_status();
+            if let Some(mut file) = spent {
+                writeln!(file, "{}", Usage::of_children().cpu_ns())
+                    .context("cannot write what the program spent")?;
+            }
+            Ok(status)
         }
         None => keep_program(program, launcher, &signals),
     }

@@ -357,6 +357,27 @@ fn entering_a_machine_shows_the_machine() {
 }
 
 #[test]
+fn what_programs_in_a_machine_spent_is_written_down() {
+    if !can_make_machines("what_programs_in_a_machine_spent_is_written_down") {
+        return;
+    }
+    let directory = Directory::new();
+    let root = busybox_root(&directory);
+    let held = Held::start(&["--root", root.to_str().unwrap()]);
+    let (pid, file) = (held.pid.to_string(), directory.join("spent"));
+    let work = "(i=0; while [ $i -lt $0 ]; do i=$((i+1)); done); exit 3";
+    for rounds in ["1", "200000"] {
+        let spent = ["--enter", &pid, "--spent", file.to_str().unwrap()];
+        let output = launch(&[&spent[..], &["--", "sh", "-c", work, rounds]].concat());
+        assert_eq!(output.status.code(), Some(3));
+    }
+    let told = fs::read_to_string(file).unwrap();
+    let spent: Vec<i64> = told.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(spent.len(), 2, "{told}");
+    assert!(spent[1] > spent[0] + 10_000_000, "its child's too: {told}");
+}
+
+#[test]
 fn the_whole_process_group_goes_with_launch() {
     if !can_make_machines("the_whole_process_group_goes_with_launch") {
         return;

@@ -23,6 +23,7 @@ def apart(before: Manifest, after: Manifest) -> Iterable[FairnessRow]:
     """What was not the same, beside the time."""
     yield from _rows("study", _measured(before), _measured(after))
     yield from _rows("software", before.versions, after.versions)
+    yield from _rows("host", *({"without root": "; ".join(one.rootless) or "no"} for one in (before, after)))
     yield from _facts(before.host, after.host, "")
     known = {(key_of(facts.treatment), facts.role): facts for facts in before.fairness}
     seen: set[str] = set()

@@ -23,6 +23,7 @@ NESTED: Final = (
 def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     yield from _emulated(manifest, records)
     yield from _pretended(manifest.plan, records)
+    yield from _rootless(manifest)
     if name_hypervisor(manifest.host) is not None:
         yield Warned(code="nested", text=NESTED)
 
@@ -78,6 +79,22 @@ def _pretended(plan: Plan, records: Sequence[TrialRecord]) -> Iterable[Warned]:
             code="pretended",
             text=f"{listed}: a pretended machine (mock), whose figures say nothing of any real one",
         )
+
+
+def _rootless(manifest: Manifest) -> Iterable[Warned]:
+    """Machines of this host without what only its root could give them, and whether they stand beside others."""
+    if not manifest.rootless:
+        return
+    made: dict[str, bool] = {}
+    for one in manifest.plan.resolved:
+        is_ours = one.server.host == "local" and one.environment.description.is_on_switch
+        made[str(one.environment.level)] = is_ours
+    names, others = ([name for name, is_so in made.items() if is_so is wanted] for wanted in (True, False))
+    if not names:
+        return
+    beside = f"; {' and '.join(others)} had root, so that a comparison of both is one of that too" if others else ""
+    lacked = "; ".join(manifest.rootless)
+    yield Warned(code="rootless", text=f"{' and '.join(names)} ran without root: {lacked}{beside}")
 
 
 def _environments(records: Iterable[TrialRecord]) -> list[str]:

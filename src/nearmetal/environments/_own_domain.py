@@ -20,7 +20,7 @@ from qemu.qmp import QMPClient
 from nearmetal import plugins
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup
+from nearmetal.lab import cgroup, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.findings import find_manager_there, finding, programs
 from nearmetal.lab.image import placed
@@ -52,9 +52,6 @@ from nearmetal.model import (
     Site,
 )
 
-_TICK = 100
-"""Ticks of a second, in which /proc/PID/stat counts on every architecture (USER_HZ)."""
-
 
 class OwnDomains:
     def __init__(self) -> None:
@@ -73,6 +70,7 @@ class OwnDomains:
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
         found = [
+            rootless.find_root_of_host("0", "putting a domain on the switch takes root", site),
             *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
             finding(
                 "a domain that is there already",
@@ -189,12 +187,11 @@ class DomainMachine(guests.QemuMachine):
         """Its memory is its control group's, as of any guest. Its time is QEMU's, which is all that runs in there: in
         which of the hierarchies the group is counted, if in any, is libvirt's own affair."""
         await self._first.require(self.site, self.name)
-        stat = (await self.site.get(f"/proc/{self._first.pid}/stat")).decode("utf-8", "replace")
-        fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
-        seconds = (int(fields[11]) + int(fields[12])) / _TICK
+        seconds = await self._first.read_cpu_time(self.site)
         if not self._has_own_group:
             return Cost(cpu_seconds=seconds, memory_bytes=None)
         try:
+            assert self._group is not None
             of_group = await cgroup.cost(self._group, self.site)
         except HostCannot:
             await self._first.require(self.site, self.name)

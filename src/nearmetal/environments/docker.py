@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe
+from nearmetal.lab import probe, rootless
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
@@ -113,7 +113,7 @@ class DockerEnvironment:
         user = (await must(site, "id", "-u")).decode().strip()
         return [
             *await self._check_engine(spec.options, machine, site),
-            finding("root", user == "0", "putting a container on the switch takes root", "run nearmetal as root"),
+            rootless.find_root_of_host(user, "putting a container on the switch takes root", site),
             *await programs(site, await self._list_tools(machine, site)),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),

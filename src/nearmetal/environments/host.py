@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, probe
+from nearmetal.lab import cgroup, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cpus.limits import limits_found
-from nearmetal.lab.findings import finding, programs, provided
+from nearmetal.lab.findings import programs, provided
 from nearmetal.lab.image import placed
 from nearmetal.lab.machines import held
 from nearmetal.lab.machines import share as shares
@@ -75,7 +75,7 @@ class HostEnvironment:
         user = (await must(site, "id", "-u")).decode().strip()
         packages = {**network.TOOLS, "unshare": "util-linux", "tar": "tar"}
         return [
-            finding("root", user == "0", "namespaces and control groups take root", "run nearmetal as root"),
+            rootless.find_root(user, "machines cannot be made"),
             *await programs(site, packages),
             provided("probe", probe.path),
             lab_machine.image_found(machine.image),
@@ -108,7 +108,7 @@ class HostEnvironment:
         first = await held.find_first_process(holder, order.name, site)
         if order.port:
             await network.plug_veth(order.port, first.pid, site)
-        whole = handle.knowing(life=first.life, data={"group": asdict(group)})
+        whole = handle.knowing(life=first.life, is_limited=group.version != 0, data={"group": asdict(group)})
         ledger.creating(whole)
         return whole
 
@@ -127,7 +127,8 @@ class HostEnvironment:
         if holder:
             # One that ended with its connection cannot tell.
             with contextlib.suppress(MachineLost):
-                await holder.wait(LIMITS.stop)
+                # Without a control group, nothing has ended it yet.
+                await (holder.stop() if rootless.lacks_groups(site) else holder.wait(LIMITS.stop))
         await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"], timeout=_REMOVING)
 

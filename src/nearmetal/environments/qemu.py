@@ -23,10 +23,12 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import (
     arguments,
@@ -65,6 +67,7 @@ from nearmetal.model import (
     Monitoring,
     Order,
     Port,
+    ProcessId,
     Provision,
     Recorder,
     Running,
@@ -169,10 +172,11 @@ class QemuEnvironment:
         self._monitors[order.name] = await site.spawn(command)
         try:
             hardware, ports = await self._begin_guest(order, start, folder, group, site)
+            life = group if group.version else await _find_process(self._monitors[order.name], site)
         except NotProvisioned as error:
             raise NotProvisioned(error.what, order.name) from None
         login = Login(ssh_port=ports["ssh_port"]) if order.logins or handle.image.brings_kernel else None
-        whole = handle.knowing(life=group, hardware=hardware, login=login, data=ports)
+        whole = handle.knowing(life=life, hardware=hardware, login=login, data=ports)
         ledger.creating(whole)
         return whole
 
@@ -226,6 +230,15 @@ class QemuEnvironment:
         await guests.withdraw(handle, site)
         await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
+
+
+async def _find_process(running: Running, site: Site) -> ProcessId:
+    """What a guest lives by that has no control group. NotProvisioned."""
+    assert isinstance(running, LocalProcess)
+    found = await FirstProcess.of(running.pid, site)
+    if found is None:
+        raise NotProvisioned("QEMU has ended")
+    return found.life
 
 
 # ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
@@ -282,7 +295,7 @@ async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: S
         program=program,
         version=await qemu.version(),
         board=board,
-        power=privilege.describe_status(status),
+        power=privilege.describe_status(status, is_ordinary=guest.privilege.users is None),
         unlike=tuple(sentence for sentence, holds in unlike.items() if holds),
     )
 

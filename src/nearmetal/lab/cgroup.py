@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import rootless
 from nearmetal.lab.site import must
 from nearmetal.model import ControlGroup, Cost, MachineSpec, Site
 
@@ -149,6 +150,8 @@ async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_m
     A virtual machine has its memory from its monitor, whose own needs must not be taken out of the guest's.
     HostCannot with what the kernel said, for example to CPUs that are not there.
     """
+    if rootless.lacks_groups(site):
+        return ControlGroup("", "", "", 0, cpus=cpus, spent=f"{site.state}/machines/{name}/spent")
     limits = (cpus, str(spec.memory) if limit_memory else "", str(microseconds(spec) or ""), str(PERIOD))
     ended = await site.exec(["sh", "-c", _CREATE, "create", str(ROOT), _folder_name(name), *limits])
     if ended.status != 0:
@@ -183,8 +186,12 @@ async def cost(group: ControlGroup, site: Site, first: int | None = None) -> Cos
 
     Memory is the proportional set size of all its processes and the kernel's memory on their behalf, page cache that
     nobody has mapped apart: what its host would get back, should it go. None where one of them cannot be told.
-    `first` is a process in it whose parent, if it is a container engine's shim, goes with the group.
+    `first` is a process in it whose parent, if it is a container engine's shim, goes with the group. Without a group
+    (version 0), it is the machine's first process, and memory is unknown.
     """
+    if group.version == 0:
+        assert first is not None
+        return Cost(cpu_seconds=rootless.count_cpu_time(first, Path(group.spent)), memory_bytes=None)
     stat = "cpu.stat" if group.version == 2 else "cpuacct.usage"
     words = (f"{group.cpuacct}/{stat}", group.memory, "" if first is None else str(first))
     spent, _, held = (await must(site, "sh", "-c", _COST, "cost", *words)).decode().partition("\nmemory\n")

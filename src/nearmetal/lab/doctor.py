@@ -13,7 +13,7 @@ from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
 from nearmetal.in_short import in_short
-from nearmetal.lab import clean, image, probe
+from nearmetal.lab import clean, image, probe, rootless
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
@@ -105,7 +105,7 @@ def _built_image() -> Image | None:
 async def _findings(asked: Sequence[str]) -> list[Finding]:
     site = LocalSite()
     findings = [
-        finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
+        rootless.find_root(str(os.geteuid()), "machines cannot be made"),
         provided("probe", probe.path),
         await _namespaces(site),
         _space(),
@@ -323,7 +323,8 @@ async def _accelerators(lab: Image) -> list[Finding]:
             findings.append(_refused(what, error, fatal=False))
         else:
             instead = "" if proof.works or accel == "tcg" else "; guests are emulated by tcg instead"
-            remedy = "" if proof.works else 'use accel = "tcg", or mend nested virtualization'
+            mend = rootless.find_kvm_remedy(proof.detail) or 'use accel = "tcg", or mend nested virtualization'
+            remedy = "" if proof.works else mend
             told = Finding(what=what, ok=proof.works, fatal=False, detail=proof.detail + instead, remedy=remedy)
             findings.append(told)
     return findings

@@ -148,7 +148,8 @@ def launch_on(
     controller, however that ends.
     """
     entered = () if inside is None else ("--enter", str(inside))
-    return launch(site.probe, argv, env, *site.bound, *entered, *(group.joined if group else ()))
+    spent = ("--spent", group.spent) if entered and group and group.spent else ()
+    return launch(site.probe, argv, env, *site.bound, *entered, *spent, *(group.joined if group else ()))
 
 
 def by_env(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:

@@ -16,12 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.model import Warned
+from nearmetal.system import user_namespace
 from nearmetal.system.files import closing_descriptor
 
 _FILE = "nearmetal-measuring"
 """Not the lock of a machine that is measured by SSH (`nearmetal.lab.host_lock`)."""
 _FLOCK = "hhqqi4x"
 """The kernel's `struct flock`: type, whence, start, length (0: to the end), process."""
+_NOBODY = "65534"
+"""As what the kernel shows users who are not in a namespace (/proc/sys/kernel/overflowuid)."""
 _PIDS = 1 << 22
 """No process id is as large."""
 
@@ -107,7 +110,8 @@ def _locked(descriptor: int, start: int, length: int) -> int | None:
 
 def _holders(descriptor: int, own: int) -> Iterator[int]:
     """The processes that lock a byte of theirs, as their own namespace counts them."""
-    users = {"0", str(os.geteuid())}
+    # In a namespace of an ordinary user's, root of the host looks like all others who are not in it.
+    users = {"0", str(os.geteuid()), *([_NOBODY] if user_namespace.is_entered() else ())}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, KeyError):
             if b"nearmetal" not in (process / "cmdline").read_bytes():

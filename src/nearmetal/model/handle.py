@@ -43,7 +43,10 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """The folders of one control group: one per controller on version 1, the same one for all on version 2."""
+    """The folders of one control group: one per controller on version 1, the same one for all on version 2.
+
+    Version 0 is none, for a machine that an ordinary user makes: its programs have their CPUs by affinity.
+    """
 
     cpuset: str
     cpuacct: str
@@ -51,6 +54,10 @@ class ControlGroup:
     version: int
     cpu: str = ""
     """Where a quota is; "" on version 1 for a machine of ours without one, whose processes are nobody's equals."""
+    cpus: str = ""
+    """Of version 0, if its CPUs are not all."""
+    spent: str = ""
+    """Of version 0, the file with the CPU time of programs that were started in the machine and have ended."""
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -58,8 +65,9 @@ class ControlGroup:
 
     @property
     def joined(self) -> list[str]:
-        """Options of the probe's `launch` and `hold` by which a program is in the group."""
-        return [word for folder in self.folders for word in ("--cgroup", folder)]
+        """Options of the probe's `launch` and `hold` by which a program is in the group, or on its CPUs."""
+        affinity = ["--cpus", self.cpus] if self.cpus else []
+        return [*affinity, *(word for folder in self.folders for word in ("--cgroup", folder))]
 
 
 class CpuModel(Frozen):
@@ -147,6 +155,8 @@ class Handle(Frozen):
     """The machine's place on the lab's switch."""
     shared: SharedNetwork | None = None
     """Its place in its site's own network, if it has that one instead."""
+    is_limited: bool = True
+    """Whether it is kept to its memory: not without a control group, as of an ordinary user."""
     network: str | None = None
     """How a container hangs on the switch, by the kernel's word; None of any other machine."""
     own_address: str | None = None

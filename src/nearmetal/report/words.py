@@ -17,7 +17,16 @@ from nearmetal.report.blocks import Badge, Tone
 from nearmetal.store import version_1
 from nearmetal.study.levels import format_level, is_same_level
 
-FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated", "nested")
+FIRST = (
+    "withdrawn",
+    "nothing-to-compare",
+    "unfinished",
+    "versions-changed",
+    "pretended",
+    "emulated",
+    "rootless",
+    "nested",
+)
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
 
 SAME = "the same in all blocks"

@@ -160,7 +160,8 @@ async def _read_inside(stage: Stage, handles: Mapping[str, Handle]) -> tuple[Vit
 
 def _find_first_processes(machines: Sequence[Machine], handles: Mapping[str, Handle]) -> dict[str, int]:
     """By name, of those that share their host's kernel."""
-    lives = {machine.name: handles[machine.name].life for machine in machines if machine.name in handles}
+    known = [handles[machine.name] for machine in machines if machine.name in handles]
+    lives = {handle.name: handle.life for handle in known if handle.hardware is None}
     return {name: life.pid for name, life in lives.items() if isinstance(life, ProcessId)}
 
 

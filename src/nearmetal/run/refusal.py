@@ -14,7 +14,7 @@ from nearmetal.run.preparing import makes_machines
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import factors as words
-from nearmetal.system import files
+from nearmetal.system import files, user_namespace
 
 _NAMED = 3
 """Treatments that lack the same are named up to here."""
@@ -83,7 +83,8 @@ def _what_to_do_with(run: Path, state: runs.State | None) -> str:
 def must_be_able_to_make(study: Study) -> None:
     """HostCannot before minutes are spent on an image: what is found out of each environment later needs one."""
     if os.geteuid() != 0 and makes_machines(study):
-        raise HostCannot("only root may make machines", study.name, "run nearmetal as root")
+        refused = user_namespace.explain_refusal()
+        raise HostCannot(f"machines cannot be made: {refused.what}", study.name, refused.remedy)
 
 
 def make_refusal(study: Study, missing: Missing) -> HostCannot:

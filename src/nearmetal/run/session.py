@@ -16,7 +16,7 @@ from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
-from nearmetal.lab import clean, host_lock, others
+from nearmetal.lab import clean, host_lock, others, rootless
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.lock import measuring
@@ -348,6 +348,7 @@ async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_si
         packages={name: image.packages for name, image in images.items() if image.packages},
         host=await host_facts(),
         kept_free=await _kept_free(),
+        rootless=rootless.find_lacking(),
         sizing=request.sizing,
         gates=request.gates,
     )

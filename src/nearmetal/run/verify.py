@@ -1,5 +1,6 @@
 """Is a machine what was asked for? Read back from inside it, by the probe's facts. Pure."""
 
+import math
 import re
 from collections.abc import Mapping, Set
 from typing import Any
@@ -69,6 +70,8 @@ def verify_resources(
     if cpus != spec.vcpus:
         problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
     found_memory, (least, most) = (memory, MEMORY_SHARE) if ram is None else (ram, RAM_SHARE)
+    if not handle.is_limited:
+        values["limited"], most = False, math.inf
     if not least * spec.memory <= found_memory <= most * spec.memory:
         problems.append(f"it has {found_memory} bytes of memory instead of {spec.memory}")
     if not _is_quota(quota, spec):

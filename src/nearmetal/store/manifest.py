@@ -307,6 +307,8 @@ class Manifest(Document):
     """The probe's `facts.v1` of the host."""
     kept_free: str = ""
     """CPUs of the host that `nearmetal isolate` kept from the run when it began, in the kernel's notation."""
+    rootless: tuple[str, ...] = ()
+    """What machines of ours lacked on this host because an ordinary user made them, in words; nothing if root did."""
     sizing: Sizing | None = None
     """How the number of blocks was fixed, of a study that said `blocks = "auto"`."""
     gates: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
     mount_bind, mount_change, move_mount, open_tree, unmount,
@@ -92,7 +93,7 @@ const MOUNTS: [Mount; 7] = [
         kind: "devpts",
         at: "/dev/pts",
         flags: MountFlags::NOSUID.union(MountFlags::NOEXEC),
-        options: "newinstance,ptmxmode=0666,mode=0620,gid=5",
+        options: "newinstance,ptmxmode=0666,mode=0620,gid=5", // ends in TTY_GROUP
     },
     Mount {
         kind: "tmpfs",
@@ -113,6 +114,8 @@ const MOUNTS: [Mount; 7] = [
         options: "mode=1777",
     },
 ];
+
+const TTY_GROUP: &str = ",gid=5";
 
 const LINKS: [(&str, &str); 5] = [
     ("/proc/self/fd", "/dev/fd"),
@@ -146,6 +149,7 @@ pub fn enter_root(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow
     let devices: Vec<_> = DEVICES
         .iter()
         .filter(|(path, ..)| is_device(Path::new(path)))
+        .map(|device| (device, clone_tree(Path::new(device.0)).ok()))
         .collect();
     let trees = binds
         .iter()
@@ -163,16 +167,35 @@ pub fn enter_root(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow
             mount_bind(&root, &root).with_context(|| format!("cannot mount {}", root.display()))?
         }
     }
+    let is_whole = has_all_users()?;
     change_root(&root)?;
-
     let guard = Guard {
         unchangeable: scratch.is_none().then(|| device_of("/")).transpose()?,
     };
-    for mount in &MOUNTS {
+    // A user namespace may mount them only while it sees the host's, whose root still lies on ours.
+    let (of_kernel, others) = MOUNTS.split_at(if is_whole { 0 } else { 2 });
+    for mount in of_kernel {
         guard.mount_inside(mount)?;
     }
-    for (path, major, minor) in devices {
-        make_device(Path::new(path), *major, *minor)?;
+    leave_old_root(&root)?;
+    for mount in others {
+        guard.mount_inside(mount)?;
+    }
+    for ((path, major, minor), of_host) in devices {
+        match make_device(Path::new(path), *major, *minor) {
+            // Only root of the host makes devices; root of a user namespace can show its host's.
+            Err(error) if is_forbidden(&error) && of_host.is_some() => {
+                let bind = Bind {
+                    host: path.into(),
+                    machine: path.into(),
+                    is_read_only: false,
+                };
+                of_host
+                    .iter()
+                    .try_for_each(|tree| guard.attach(tree, &bind))?;
+            }
+            result => result?,
+        }
     }
     for (target, link) in LINKS {
         symlink(target, link).with_context(|| format!("cannot make {link} in the machine"))?;
@@ -181,6 +204,10 @@ pub fn enter_root(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow
         .iter()
         .zip(&trees)
         .try_for_each(|(bind, tree)| guard.attach(tree, bind))
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Errno>() == Some(&Errno::PERM)
 }
 
 fn is_device(path: &Path) -> bool {
@@ -256,6 +283,10 @@ fn mount_overlay(root: &Path, scratch: &Path) -> anyhow::Result<()> {
     options.extend(escape_option(&layer("upper")?));
     options.extend(b",workdir=");
     options.extend(escape_option(&layer("work")?));
+    if !has_all_users()? {
+        // Else it would keep what it hides in attributes that only root of the host may set (Linux 5.11).
+        options.extend(b",userxattr");
+    }
     mount("overlay", root, "overlay", MountFlags::empty(), CString::new(options)?.as_c_str()).with_context(|| {
         format!(
             "cannot mount an overlay of {} with its changes in {}; the latter must be on a file system that is no overlay itself, and used by one machine",
@@ -263,6 +294,13 @@ fn mount_overlay(root: &Path, scratch: &Path) -> anyhow::Result<()> {
             scratch.display()
         )
     })
+}
+
+/// Whether this is the namespace with all users, and not one of an ordinary user or a container.
+fn has_all_users() -> anyhow::Result<bool> {
+    const MAP: &str = "/proc/self/uid_map";
+    let map = fs::read_to_string(MAP).with_context(|| format!("cannot read {MAP}"))?;
+    Ok(map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
 /// The overlay's options end at a comma, and its lower directories at a colon, unless a backslash stands before it.
@@ -279,14 +317,20 @@ fn change_root(root: &Path) -> anyhow::Result<()> {
     // With both arguments the same, the old root lies on the new one's mount point, and is taken off from there.
     rustix::process::chdir(root)
         .and_then(|()| rustix::process::pivot_root(".", "."))
-        .and_then(|()| unmount(".", UnmountFlags::DETACH))
+        .with_context(|| describe_bad_root(root))
+}
+
+fn leave_old_root(root: &Path) -> anyhow::Result<()> {
+    unmount(".", UnmountFlags::DETACH)
         .and_then(|()| rustix::process::chdir("/"))
-        .with_context(|| {
-            format!(
-                "cannot make {} the root; a host that runs from its initramfs cannot do that",
-                root.display()
-            )
-        })
+        .with_context(|| describe_bad_root(root))
+}
+
+fn describe_bad_root(root: &Path) -> String {
+    format!(
+        "cannot make {} the root; a host that runs from its initramfs cannot do that",
+        root.display()
+    )
 }
 
 fn make_device(path: &Path, major: u32, minor: u32) -> anyhow::Result<()> {
@@ -318,15 +362,24 @@ struct Guard {
 impl Guard {
     fn mount_inside(&self, entry: &Mount) -> anyhow::Result<()> {
         self.make_directory(Path::new(entry.at))?;
-        let options = CString::new(entry.options)?;
-        mount(
-            entry.kind,
-            entry.at,
-            entry.kind,
-            entry.flags,
-            options.as_c_str(),
-        )
-        .with_context(|| format!("cannot mount {} at {} in the machine", entry.kind, entry.at))
+        let mount_with = |options: &str| -> anyhow::Result<()> {
+            let options = CString::new(options)?;
+            mount(
+                entry.kind,
+                entry.at,
+                entry.kind,
+                entry.flags,
+                options.as_c_str(),
+            )?;
+            Ok(())
+        };
+        mount_with(entry.options)
+            .or_else(|error| match entry.options.strip_suffix(TTY_GROUP) {
+                // A user namespace need not have that group.
+                Some(options) => mount_with(options),
+                None => Err(error),
+            })
+            .with_context(|| format!("cannot mount {} at {} in the machine", entry.kind, entry.at))
     }
 
     fn attach(&self, tree: &OwnedFd, bind: &Bind) -> anyhow::Result<()> {

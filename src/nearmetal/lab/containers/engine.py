@@ -23,6 +23,7 @@ from nearmetal.lab.lock import exclusive
 from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle, MachineSpec
+from nearmetal.system import user_namespace
 
 KIND = "engine"
 """Of its handle in the ledger; see `lab.remove`."""
@@ -55,6 +56,8 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
     socket = folder / _SOCKET
     if len(os.fsencode(folder / _LONGEST)) > _SOCKET_LIMIT:
         raise BadInput("the path is too long for the sockets in it", str(folder), "choose a shorter folder")
+    if user_namespace.is_entered():
+        raise HostCannot("a Docker engine takes root of this host", remedy="run nearmetal as root")
     if shutil.which("dockerd") is None:
         raise HostCannot("there is no Docker engine to start", remedy=describe_install(find_manager(), "docker.io"))
     name = _name(folder)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nearmetal.lab import cgroup
+from nearmetal.lab import cgroup, rootless
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding
 from nearmetal.model import Finding, MachineSpec, Site
@@ -11,6 +11,8 @@ from nearmetal.model import Finding, MachineSpec, Site
 async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether a machine's CPUs and memory can be limited on a site."""
     usable = enough_cpus(machine.vcpus, len(await layout.usable(machine, site)))
+    if rootless.lacks_groups(site):
+        return [usable, rootless.find_quota(machine)]
     parents = [str(Path(folder).parent) for folder in cgroup.named("x", await cgroup.version(site)).folders]
     has_groups = all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])
     detail = f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory"

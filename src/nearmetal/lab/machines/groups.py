@@ -1,6 +1,6 @@
 """Where a machine's control groups lie on its site, whoever made them."""
 
-from nearmetal.lab import cgroup
+from nearmetal.lab import cgroup, rootless
 from nearmetal.lab.machines.identity import ContainedMachine
 from nearmetal.model import Machine, Site
 
@@ -17,6 +17,8 @@ done
 async def folders(machine: Machine) -> list[str]:
     """The machine's own groups; none where it has none, such as a machine that is not ours."""
     site = machine.site
+    if rootless.lacks_groups(site):
+        return []  # that of whoever runs nearmetal is no machine's own
     version = await cgroup.version(site)
     named = cgroup.named(machine.name, version)
     own = await _existing((named.cpuacct, named.memory), site)

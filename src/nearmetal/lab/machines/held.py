@@ -84,6 +84,8 @@ async def find_first_process(holder: SiteRunning, name: str, site: Site) -> Firs
 
 def _show_groups(folder: str, group: ControlGroup) -> list[str]:
     """Binds that show a machine its own control group where programs look for their limits, and no other."""
+    if group.version == 0:
+        return []
     if group.version == 2:
         return [f"{group.memory}:{cgroup.ROOT}"]
     shown = {"cpuset": group.cpuset, "cpuacct": group.cpuacct, "memory": group.memory, "cpu": group.cpu}

@@ -13,6 +13,7 @@ _EXITING = 0x4
 """PF_EXITING in the flags of /proc/PID/stat: on its way out, whatever its state says."""
 _KILLED = 128 + 9
 _LAUNCH_FAILED = 125
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,12 @@ class FirstProcess:
             await asyncio.Event().wait()
         while await self.is_alive(site):
             await wait_end_of(self.pid)
+
+    async def read_cpu_time(self, site: Site) -> float:
+        """CPU seconds that all its threads have had. ToolFailed."""
+        stat = (await site.get(f"/proc/{self.pid}/stat")).decode("utf-8", "replace")
+        fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
+        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     async def outlived(self, status: int, site: Site, machine: str) -> None:
         """MachineLost where a program ended with this status because its machine did."""

@@ -16,6 +16,7 @@ from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvision
 from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.stops import Stops
 from nearmetal.lab.networks import network
 from nearmetal.lab.reached import agent
@@ -91,7 +92,11 @@ class Guest(ReachedMachine):
             **reach,
         )
         self.accel = hardware.accel
-        self._group = handle.life if isinstance(handle.life, ControlGroup) else ControlGroup(**handle.data["group"])
+        self._group = handle.life if isinstance(handle.life, ControlGroup) else None
+        if "group" in handle.data:
+            self._group = ControlGroup(**handle.data["group"])
+        self._process = None if self._group else FirstProcess.in_ledger(handle)
+        """Its QEMU, if it has no control group."""
         self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
         self._mtu = port.mtu if port else network.MTU
         self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
@@ -135,7 +140,9 @@ class Guest(ReachedMachine):
     async def _is_running(self) -> bool:
         if self.site.spec is not None and self._running is not None:
             return await template.last_words(self._running) is None  # costs nothing there
-        for folder in self._group.folders:
+        if self._process:
+            return await self._process.is_alive(self.site)
+        for folder in self._group.folders if self._group else ():
             with contextlib.suppress(ToolFailed):
                 if await self.site.get(f"{folder}/cgroup.procs"):
                     return True
@@ -215,6 +222,9 @@ class Guest(ReachedMachine):
             with contextlib.suppress(HostCannot):
                 await self._console.bound()
         try:
+            if self._process:
+                return Cost(cpu_seconds=await self._process.read_cpu_time(self.site), memory_bytes=None)
+            assert self._group is not None
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
             if not await self._is_running():

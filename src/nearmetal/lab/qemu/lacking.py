@@ -6,7 +6,7 @@ import difflib
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe
+from nearmetal.lab import probe, rootless
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
 from nearmetal.lab.image import Recipe
@@ -37,7 +37,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
         layout.usable(machine, site),
     )
     found = [
-        finding("root", user.strip() == b"0", "taps and control groups take root", "run nearmetal as root"),
+        rootless.find_root(user.decode().strip(), "machines cannot be made"),
         *tools,
         provided("probe", probe.path),
         lab_machine.image_found(proving(machine)),
@@ -60,6 +60,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
             'set machine.disk_format = "qcow2", or provision = "boot"',
         ),
         *await shares.findings(machine, site),
+        *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
     ]
     if not all(one.ok for one in found):
         return found
@@ -162,5 +163,5 @@ async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
 
 def _as_finding(proof: BootProof, *, fatal: bool) -> Finding:
     fallback = 'set machine.accel = "auto", which falls back to tcg (emulation)' if fatal else "tcg (emulation) is used"
-    what, remedy = f"{proof.accel} boots a guest", "" if proof.works else fallback
-    return Finding(what=what, ok=proof.works, detail=proof.detail, remedy=remedy, fatal=fatal)
+    remedy = "" if proof.works else rootless.find_kvm_remedy(proof.detail) or fallback
+    return Finding(what=f"{proof.accel} boots a guest", ok=proof.works, detail=proof.detail, remedy=remedy, fatal=fatal)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from nearmetal.lab.site import must
 from nearmetal.model import SharedFolder, Site
+from nearmetal.system import user_namespace
 
 from . import privilege
 from .privilege import LOCK_MEMORY, NARROW, READ_ALL, SANDBOX, WIDE, WRITE_ALL, Privilege
@@ -42,11 +43,16 @@ async def _find(program: str, accel: str, site: Site, more: Sequence[str], share
         told = await site.exec(["stat", "-c", "%g", KVM])
         groups = tuple(int(group) for group in told.text.split() if group != "0")
     bare = Privilege(users=await _users(site), groups=groups, sandbox=await _sandbox(program, site, more))
+    if bare.users is None:
+        return bare
     # A share shows files whoever owns them: guests saw them all before, too.
     levels = _LEVELS[1:] if share else _LEVELS
     lacking = [await _lacking(bare, levels[0], [program, *read, "--", *written], site)]
     if lacking[0]:
         lacking += [await _lacking(bare, one, [program, *read, "--", *written], site) for one in levels[1:]]
+    if lacking[-1] and user_namespace.is_entered():
+        # Another user is not in this user's groups, such as that of /dev/kvm.
+        return Privilege(users=None, sandbox=bare.sandbox)
     # What nobody has is not had by more power either.
     kept = next(level for level, found in zip(levels, lacking, strict=False) if found == lacking[-1])
     locks = any("mem-lock=on" in word.split(",") for word in more)
@@ -58,12 +64,14 @@ async def _lacking(bare: Privilege, kept: tuple[str, ...], words: Sequence[str],
     return await must(site, site.probe, "launch", *launched, "--", "sh", "-c", _LACKING, "lacking", *words)
 
 
-async def _users(site: Site) -> range:
-    """A range that is there: a container may have few users."""
+async def _users(site: Site) -> range | None:
+    """A range that is there: a container may have few users, and a namespace of an ordinary user's one."""
     lines = (await site.get("/proc/self/uid_map")).decode().splitlines()
     mapped = [(int(first), int(size)) for first, _, size in (line.split() for line in lines)]
-    is_wide = any(first <= WIDE.start and WIDE.stop <= first + size for first, size in mapped)
-    return WIDE if is_wide else NARROW
+    for users in (WIDE, NARROW):
+        if any(first <= users.start and users.stop <= first + size for first, size in mapped):
+            return users
+    return None if user_namespace.is_entered() else NARROW
 
 
 async def _sandbox(program: str, site: Site, more: Sequence[str]) -> str:

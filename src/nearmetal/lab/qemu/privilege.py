@@ -21,6 +21,11 @@ LOCK_MEMORY: Final = "ipc_lock"
 _BITS: Final = {WRITE_ALL: 1, READ_ALL: 2, LOCK_MEMORY: 14}
 """Their numbers in linux/capability.h."""
 _MAY: Final = {WRITE_ALL: "writes any file", READ_ALL: "reads any file", LOCK_MEMORY: "locks memory"}
+_WITHOUT_CAPABILITIES: Final = (
+    *("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"),
+    "--securebits=+noroot,+noroot_locked",
+)
+"""Root of a namespace alone gives up what is root's there."""
 _FILTERED: Final = "2"
 """As /proc/PID/status has it: by a program that was given (seccomp(2))."""
 
@@ -29,7 +34,8 @@ _FILTERED: Final = "2"
 class Privilege:
     """What a guest's QEMU is left with."""
 
-    users: range = WIDE
+    users: range | None = WIDE
+    """None: it runs as the ordinary user who runs nearmetal, in all groups of that user's."""
     groups: tuple[int, ...] = ()
     """Besides the user's own."""
     kept: tuple[str, ...] = ()
@@ -39,6 +45,8 @@ class Privilege:
 
     def user(self, name: str) -> int:
         """The user of the machine of that name, and its group."""
+        if self.users is None:
+            return 0
         number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
         return self.users[number % len(self.users)]
 
@@ -48,7 +56,9 @@ class Privilege:
         return f"{user}:{user}"
 
     def launched(self, name: str) -> list[str]:
-        """Options of the probe's verb `launch`."""
+        """Options of the probe's verb `launch`, or words of a program that it is to start first."""
+        if self.users is None:
+            return ["--", *_WITHOUT_CAPABILITIES]
         return [
             *("--as", self.owner(name)),
             *(word for group in self.groups for word in ("--group", str(group))),
@@ -79,14 +89,19 @@ def read_status(text: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
 
 
-def describe_status(status: Mapping[str, str]) -> str:
-    """What a program may do, for the record: such as "as a user of its own, system calls filtered"."""
+def describe_status(status: Mapping[str, str], *, is_ordinary: bool = False) -> str:
+    """What a program may do, for the record: such as "as a user of its own, system calls filtered".
+
+    `is_ordinary`: it runs as an ordinary user, who is root of a namespace alone.
+    """
+    filtered = "system calls filtered" if status["Seccomp"] == _FILTERED else "system calls not filtered"
+    if is_ordinary:
+        return f"as the user of nearmetal, {filtered}"
     user = "as root" if "0" in status["Uid"].split() else "as a user of its own"
     effective = int(status["CapEff"], 16)
     may = [words for one, words in _MAY.items() if effective >> _BITS[one] & 1]
     others = effective & ~sum(1 << bit for bit in _BITS.values())
     held = ["has all else of root's" if others else "", *may]
-    filtered = "system calls filtered" if status["Seccomp"] == _FILTERED else "system calls not filtered"
     return ", ".join([user, *(one for one in held if one), filtered])
 
 
