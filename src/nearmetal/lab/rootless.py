@@ -24,7 +24,7 @@ def find_lacking() -> tuple[str, ...]:
 
 def lacks_groups(site: Site) -> bool:
     """Whether control groups of this site cannot be made, because they belong to its root."""
-    return site.spec is None and user_namespace.is_entered()
+    return user_namespace.is_entered() and site.spec is None
 
 
 def find_root(user: str, detail: str) -> Finding:

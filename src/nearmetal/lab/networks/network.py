@@ -53,7 +53,7 @@ async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
 
 
 def _make_namespace(name: str, site: Site) -> list[str]:
-    if site.spec is None and user_namespace.is_entered():
+    if user_namespace.is_entered() and site.spec is None:
         # `ip netns add` returns to the network that it came from, which only root of the host may.
         return ["unshare", "--net", "sh", "-c", 'exec ip netns attach "$0" $$', name]
     return ["ip", "netns", "add", name]
