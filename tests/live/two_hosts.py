@@ -12,6 +12,7 @@ from pathlib import Path
 
 import asyncssh
 
+from nearmetal.config import read_patience
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
@@ -60,7 +61,7 @@ class Pair:
         )
         reading = asyncio.ensure_future(process.communicate())
         try:
-            async with asyncio.timeout(limit) as until:
+            async with asyncio.timeout(limit * read_patience(os.environ)) as until:
                 if kill_after is not None:
                     await asyncio.wait([reading, begun], return_when=asyncio.FIRST_COMPLETED)
                     until.reschedule(asyncio.get_running_loop().time() + kill_after)
@@ -102,12 +103,16 @@ class Pair:
             ip("-netns", self.near, "-brief", "link"),
             *(far.run("ip", "-brief", "link") for far in self.fars),
         ):
-            found += [line for line in links.splitlines() if not line.startswith(("lo ", "cable"))]
+            found += [line for line in links.splitlines() if not line.startswith(("lo ", "cable", *_OF_KERNELS))]
         for far in self.fars:
             found += [line for line in far.run("ps", "-eo", "args").splitlines() if "nm-" in line]
             found += far.run("ip", "netns", "list").split()
             found += map(str, (far.folder / "state").glob("machines/*"))
         return [*found, *self.files()]
+
+
+_OF_KERNELS = ("gre0@", "gretap0@", "erspan0@")
+"""Links that a kernel makes in every namespace once it has loaded its module of GRE."""
 
 
 def kill_tree(process: int) -> None:
