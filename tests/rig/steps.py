@@ -272,7 +272,7 @@ def cut_power(machine: Ordinary) -> str:
     after = _records(machine, "power")
     if (kept := after[: len(before)]) != before or not before:
         raise StepFailed(f"before: {before}\nafter: {kept}")
-    cleaned = _must(machine, f"mount {PAYLOAD}; {PROGRAM} clean; {STATE}", _LONG)
+    cleaned = _must(machine, f"{PROGRAM} clean; {STATE}", _LONG)
     resumed = _must(machine, f"cd {RUNS}; {PROGRAM} resume power", _LONG)
     _all_ok(_records(machine, "power"), 8)
     return f"{len(before)} records before and after\n{cleaned}\n{_last(resumed)}"
