@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nearmetal import plugins
 from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
 from nearmetal.isolate import standing
 from nearmetal.lab import clean, host_lock, others
 from nearmetal.lab.image.pinned import pinned
@@ -116,6 +116,17 @@ class OnThisHost:
             yield run_blocks
 
 
+@asynccontextmanager
+async def _refuse_lost_host() -> AsyncIterator[None]:
+    """Unreachable if a host is lost outside of any trial, of which none is bad by that."""
+    try:
+        yield
+    except MachineLost as error:
+        remedy = error.remedy or "see whether it answers; a run that has begun goes on with: nearmetal resume"
+        raise Unreachable(error.what, error.where, remedy) from None
+
+
+@_refuse_lost_host()
 async def start(request: Request, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
     request = request.draw_seed()
@@ -193,6 +204,7 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
         say(f"{warning.code}: {warning.text}")
 
 
+@_refuse_lost_host()
 async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
     manifest = folder.read_manifest()
