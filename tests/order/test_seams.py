@@ -6,13 +6,16 @@ import pytest
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
+from nearmetal.errors import ExitCode, MachineLost, Unreachable
+from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
-from nearmetal.run import block_child, runner, session
+from nearmetal.run import block_child, preparing, runner, session
 from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
+from nearmetal.store.manifest import Manifest
 from nearmetal.study.resolve import resolve_treatments
 from tests.order import mock_run
 from tests.order.in_process import InProcess
@@ -220,3 +223,20 @@ async def test_machines_on_two_sites(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = list(read_records(folder.journal))
     assert {record.site for record in found} == {"far"}
     assert all(record.status is TrialStatus.OK for record in found)
+
+
+async def test_a_host_that_is_lost_before_any_trial_ends_the_command_and_blames_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose_host(manifest: Manifest, open_site: OpenSite) -> None:
+        raise MachineLost("its SSH connection is gone", "far")
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(preparing, "prepare_environments", lose_host)
+        for again in (mock_run.run, mock_run.resume):
+            with pytest.raises(Unreachable, match="far: its SSH connection is gone") as told:
+                await again(folder)
+            assert told.value.exit_code == ExitCode.HOST_CANNOT and "nearmetal resume" in told.value.remedy
+    _, records = await mock_run.resume(folder)
+    assert [record.status for record in records] == [TrialStatus.OK] * 4

@@ -15,8 +15,7 @@ import pytest
 from nearmetal import cli
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView
-from nearmetal.errors import BadInput, HostCannot, MachineLost
-from nearmetal.run import preparing
+from nearmetal.errors import BadInput
 from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store import runs
 from nearmetal.store.claim import hold_journal
@@ -248,22 +247,3 @@ def test_one_that_may_only_be_read_says_the_same_and_where_to_write(folder: RunF
     status, words = read_only(folder, "resume", folder.path)
     assert status == 3
     assert f"{folder.journal}: the run's journal cannot be written: Read-only file system\n  remedy: a run is" in words
-
-
-async def test_what_dies_while_it_is_only_asked_spoils_no_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run cannot go on now (3), which is not that trials of it are bad (1)."""
-
-    async def lose(*_: object) -> None:
-        raise MachineLost("its SSH connection is gone", "metal")
-
-    monkeypatch.setattr(preparing, "prepare_environments", lose)
-    with pytest.raises(HostCannot, match="metal: its SSH connection is gone") as begun:
-        await mock_run.run(tmp_path / "run")
-    with pytest.raises(HostCannot) as resumed:
-        await mock_run.resume(tmp_path / "run")
-    assert begun.value.remedy and resumed.value.remedy
-    monkeypatch.undo()
-    _, records = await mock_run.resume(tmp_path / "run")
-    assert {record.status for record in records} == {"ok"}

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nearmetal import plugins
 from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, HostCannot, MachineError
+from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
 from nearmetal.isolate import standing
 from nearmetal.lab import clean, host_lock, others, rootless
 from nearmetal.lab.image.pinned import pinned
@@ -34,7 +34,7 @@ from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
 from nearmetal.run.shape import list_hosts
 from nearmetal.run.versions import collect_versions, other_versions
-from nearmetal.say import Say, ignore_text
+from nearmetal.say import Say
 from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
 from nearmetal.store.claim import hold_journal
@@ -116,6 +116,17 @@ class OnThisHost:
             yield run_blocks
 
 
+@asynccontextmanager
+async def _refuse_lost_host() -> AsyncIterator[None]:
+    """Unreachable if a host is lost outside of any trial, of which none is bad by that."""
+    try:
+        yield
+    except MachineLost as error:
+        remedy = error.remedy or "see whether it answers; a run that has begun goes on with: nearmetal resume"
+        raise Unreachable(error.what, error.where, remedy) from None
+
+
+@_refuse_lost_host()
 async def start(request: Request, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
     request = request.draw_seed()
@@ -132,7 +143,7 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
             if missing and not request.available:
                 raise make_refusal(request.study, missing)
         await preparing.build_image(request.study, say)
-        async with _reach_hosts(hosts, say) as open_site:
+        async with aclosing(opener(hosts, say)) as open_site:
             folder = await open_folder(request, resolved, open_site, reader)
             _say_if_too_few(folder.read_manifest(), say)
             with _at_work(folder):
@@ -142,25 +153,15 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
             return await run_blocks(folder, hosts, listeners, {})
 
 
-@asynccontextmanager
-async def _reach_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> AsyncIterator[OpenSite]:
-    """Sites to be asked before anything is measured: what dies meanwhile spoils no trial, and can be tried again."""
-    async with aclosing(opener(hosts, say)) as open_site:
-        try:
-            yield open_site
-        except MachineError as error:
-            raise HostCannot(error.what, error.where, error.remedy or "once it answers, go on") from error
-
-
 async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing:
     """What cannot run, asked on sites that are opened for it alone."""
-    async with _reach_hosts(collect_hosts(study)) as open_site:
+    async with aclosing(opener(collect_hosts(study))) as open_site:
         return await cannot_run(study, resolved, open_site)
 
 
 async def foresee_missing(study: Study, resolved: Iterable[Resolved]) -> tuple[Missing, tuple[str, ...]]:
     """What cannot run, as far as this host tells by itself, and what would have to be asked for the rest."""
-    async with _reach_hosts(collect_hosts(study)) as open_site:
+    async with aclosing(opener(collect_hosts(study))) as open_site:
         return await foresee_locally(study, resolved, open_site)
 
 
@@ -203,6 +204,7 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
         say(f"{warning.code}: {warning.text}")
 
 
+@_refuse_lost_host()
 async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
     """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
     manifest = folder.read_manifest()
@@ -222,7 +224,7 @@ async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: 
 
 async def _prepare_again(manifest: Manifest, hosts: Mapping[str, HostSpec], say: Say) -> Mapping[str, tuple[str, str]]:
     """Have ready what blocks need; what is another version than when the run began."""
-    async with _reach_hosts(hosts, say) as open_site:
+    async with aclosing(opener(hosts, say)) as open_site:
         await preparing.build_image(manifest.study, say)
         now = await collect_versions(manifest.study, manifest.plan, open_site)
         changed = {**other_versions(manifest.versions, now), **find_other_plugins(manifest)}
