@@ -8,9 +8,10 @@ _SHARED = {
     "domain": re.compile(r"test_existing_domain\.py"),
     "libvirt": re.compile(r"test_libvirt\.py"),
     "own service": re.compile(r"test_own_service\.py"),
+    "ordinary user": re.compile(r"test_rootless\.py"),
     "third party": re.compile(r"third_party/test_third_party\.py"),
 }
-"""What each process would start or build anew, and by what those tests are known that use it."""
+"""What each process would start or build anew, or has for itself alone, and by what those tests are known that use it."""
 _CONFORMANCE = re.compile(r"conformance/.*\[([a-z]+(?:-(?:restored|restarted|existing))*)")
 
 
