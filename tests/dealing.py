@@ -11,7 +11,7 @@ _SHARED = {
     "ordinary user": re.compile(r"test_rootless\.py"),
     "third party": re.compile(r"third_party/test_third_party\.py"),
 }
-"""What each process would start or build anew, or has for itself alone, and by what those tests are known that use it."""
+"""What each process would start or build anew, or is there once, and by what those tests are known that use it."""
 _CONFORMANCE = re.compile(r"conformance/.*\[([a-z]+(?:-(?:restored|restarted|existing))*)")
 
 
