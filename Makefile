@@ -216,6 +216,8 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
 	set -o pipefail; $(PYTHON) validation/clocks.py | tee validation/results/clocks.txt
+	set -o pipefail; $(PYTHON) bench/load --only accuracy | tee validation/results/pacing.txt
+	set -o pipefail; $(PYTHON) bench/dashboard_events.py | tee validation/results/dashboard.txt
 	set -o pipefail; $(PYTHON) bench/alive.py mock host qemu --trials 10 | tee validation/results/alive.txt
 	$(MAKE) --no-print-directory rig
 
