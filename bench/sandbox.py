@@ -1,18 +1,19 @@
 """What it costs that QEMU runs as a user of its own, with a filter of system calls: sandboxed against not.
 
-    sudo .venv/bin/python bench/sandbox.py [--rounds 12] [--json]
+    sudo .venv/bin/python bench/sandbox.py [--rounds 30] [--json]
 
-In each round a guest of either kind (tcg, one vCPU), in turns the first, boots and does the same work twice:
-`network`, 16 MiB from the guest to its controller, for which QEMU makes a system call every few KiB; `disk`, 16 MiB
-written past the guest's cache in pieces of 64 KiB; `copy`, 256 MiB within the guest, for which it makes none. Per round
-the ratio of the host's CPU seconds, sandboxed / as root: pseudomedian, its 90 % interval by the signed ranks, and
-whether that lies within 2 % (two one-sided tests at 5 %).
+In each round a guest of either kind (tcg, one vCPU), in turns the first, boots, and both do the same work in turns:
+`network`, 4 MiB from the guest to its controller, for which QEMU makes a system call every few KiB; `disk`, 16 MiB
+written past the guest's cache in pieces of 64 KiB; `copy`, 256 MiB within the guest, for which it makes none. A turn's
+ratio is of the host's CPU seconds, sandboxed / as root, and a round's the median of its turns'. Of the rounds:
+pseudomedian, its 90 % interval by the signed ranks, and whether that lies within 2 % (two one-sided tests at 5 %).
 """
 
 import math
+import statistics
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 from in_rounds import main
@@ -25,14 +26,15 @@ from nearmetal.lab.qemu import needs
 from nearmetal.lab.qemu.privilege import Privilege
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
-from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
+from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
 MARGIN = 0.02
 _LEVEL = 0.1
-_TIMES = 2
+# Turns for each work; before them QEMU translates what the guest is about to execute.
+_TURNS, _WARMING = 20, 1
 _WORK = {
-    "network": "dd if=/dev/zero bs=1M count=16 status=none",
+    "network": "dd if=/dev/zero bs=1M count=4 status=none",
     "disk": "dd if=/dev/zero of=/root/written bs=64k count=256 oflag=direct status=none",
     "copy": "dd if=/dev/zero of=/dev/null bs=1M count=256 status=none",
 }
@@ -74,19 +76,38 @@ async def seconds(machine: Machine) -> float:
     return cost.cpu_seconds
 
 
-async def once(lab: Lab) -> dict[str, float]:
-    """Seconds of the host's CPU for the boot, and for each work."""
+async def boot(lab: Lab) -> tuple[Handle, Machine]:
     spec, site = MachineSpec(accel="tcg"), await lab.site("local")
     handle = await lab.create(resolve_alone(EnvironmentSpec(kind="qemu"), spec), spec, "server", "", site)
-    machine = await lab.attach(handle)
-    took = {"boot": await seconds(machine)} | dict.fromkeys(_WORK, 0.0)
-    for _ in range(_TIMES):
-        for name, script in _WORK.items():
-            before = await seconds(machine)
-            await must(machine, "sh", "-c", script)
-            took[name] += await seconds(machine) - before
-    await lab.destroy(handle)
-    return took
+    return handle, await lab.attach(handle)
+
+
+async def compare(lab: Lab, first: bool) -> dict[str, float]:
+    """Sandboxed / as root, for the boot and for each work: of two guests that run at once and work in turns.
+
+    So close together the processor has one speed for both. `first`: the one as root boots first.
+    """
+    order = (True, False) if first else (False, True)
+    guests: dict[bool, tuple[Handle, Machine]] = {}
+    for bare in order:
+        with as_root() if bare else nullcontext():
+            guests[bare] = await boot(lab)
+    booting = {bare: await seconds(machine) for bare, (_, machine) in guests.items()}
+    found = {"boot": booting[False] / booting[True]}
+    for name, script in _WORK.items():
+        ratios = []
+        for turn in range(_WARMING + _TURNS):
+            took = {}
+            for bare in order if turn % 2 else order[::-1]:
+                machine = guests[bare][1]
+                before = await seconds(machine)
+                await must(machine, "sh", "-c", script)
+                took[bare] = await seconds(machine) - before
+            ratios.append(took[False] / took[True])
+        found[name] = statistics.median(ratios[_WARMING:])
+    for handle, _ in guests.values():
+        await lab.destroy(handle)
+    return found
 
 
 async def run(rounds: int) -> Rounds:
@@ -96,15 +117,8 @@ async def run(rounds: int) -> Rounds:
         lab = Lab(token, ledger, opener({}))
         try:
             for number in range(rounds):
-                pair: dict[bool, dict[str, float]] = {}
-                for bare in (number % 2 == 0, number % 2 != 0):
-                    if bare:
-                        with as_root():
-                            pair[bare] = await once(lab)
-                    else:
-                        pair[bare] = await once(lab)
-                for name, sandboxed in pair[False].items():
-                    found.setdefault(name, []).append(sandboxed / pair[True][name])
+                for name, ratio in (await compare(lab, number % 2 == 0)).items():
+                    found.setdefault(name, []).append(ratio)
                 # A measurement that is cut short has said what it found by then.
                 last = "  ".join(f"{name} {ratios[-1]:.4f}" for name, ratios in found.items())
                 print(f"round {number + 1}: {last}", file=sys.stderr, flush=True)
