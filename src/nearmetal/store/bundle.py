@@ -13,10 +13,9 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -25,6 +24,7 @@ from pydantic import Field, ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Frozen
+from nearmetal.system.temporary import temporary_folder
 
 LIST = "ro-crate-metadata.json"
 _LONGEST_LIST = 64 * 2**20
@@ -145,11 +145,11 @@ def is_bundle(path: Path) -> bool:
 
 
 def unpack_bundle(path: Path) -> Path:
-    """The run's folder that a bundle holds, among temporary files until this process ends. BadInput of one that is
+    """The run's folder that a bundle holds, in a temporary folder until this process ends. BadInput of one that is
     damaged, holds what no run has, or takes more than there is room for; OSError."""
-    temporary = Path(tempfile.mkdtemp(prefix="nearmetal-bundle-"))
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    place = temporary / "run"  # runs that lie beside it would count as earlier ones
+    held = ExitStack()
+    atexit.register(held.close)
+    place = held.enter_context(temporary_folder()) / "run"  # runs that lie beside it would count as earlier ones
     place.mkdir()
     try:
         with gzip.open(path) as file:
