@@ -8,8 +8,6 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-mod schema;
-
 use ground::refusal::Refusal;
 use ground::{output, usage};
 use load::serve;
@@ -40,7 +38,6 @@ enum Verb {
     Link(link::Args),
     Noise(noise::Args),
     Sample(sample::Args),
-    Schema(schema::Args),
     Trace(trace::Args),
 }
 
@@ -69,7 +66,6 @@ fn main() -> ExitCode {
         Verb::Link(args) => link::run(args),
         Verb::Noise(args) => noise::run(args),
         Verb::Sample(args) => sample::run(args),
-        Verb::Schema(args) => schema::run(args),
         Verb::Trace(args) => trace::run(args),
     };
     result.unwrap_or_else(|error| print_refusal(&error))

@@ -2,7 +2,7 @@
 
     python -m nearmetal.schemas FOLDER      write them, each as NAME.json
 
-Those of the probe's documents are the probe's own: `nearmetal-probe schema --all FOLDER`.
+Those of the probe's documents are made by a test of the probe's, probe/tests/it/schemas.rs.
 """
 
 import json

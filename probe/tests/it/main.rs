@@ -15,6 +15,7 @@ mod load_support;
 mod noise;
 mod output;
 mod sample;
+mod schemas;
 mod serve_behaviour;
 mod support;
 mod trace_bodies;

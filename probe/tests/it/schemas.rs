@@ -1,13 +1,12 @@
-//! `schema`: the JSON Schema of each document that the probe prints, generated from the types that print it.
+//! The JSON Schema of each document that the probe prints, generated from the types that print it, is the kept one.
+//!
+//! `NEARMETAL_RENEW=1 cargo test schemas` writes them anew. The program has no verb for that: it would be a twelfth larger.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::Path;
 
-use anyhow::Context;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-use ground::output;
 use load::serve;
 use machine::{at, awake, hold, link};
 use watch::{bystanders, clock, cpuset, facts, noise, sample};
@@ -52,40 +51,20 @@ fn printed_schema<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// Print the JSON Schema of a document.
-#[derive(clap::Args)]
-#[group(required = true, multiple = false)]
-pub struct Args {
-    /// The document's name, such as load.v1
-    name: Option<String>,
-    /// Write the schemas of all documents into this folder, each as NAME.json
-    #[arg(long, value_name = "FOLDER")]
-    all: Option<PathBuf>,
-}
-
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(folder) = args.all {
-        for (name, schema) in DOCUMENTS {
-            let file = folder.join(format!("{name}.json"));
-            std::fs::write(&file, render_schema(&schema())?)
-                .with_context(|| format!("cannot write {}", file.display()))?;
+#[test]
+fn the_kept_schemas_are_those_of_what_is_printed() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas");
+    let renews = std::env::var_os("NEARMETAL_RENEW").is_some();
+    for (name, generate) in DOCUMENTS {
+        let file = kept.join(format!("{name}.json"));
+        let schema = serde_json::to_string_pretty(&generate()).unwrap() + "\n";
+        if renews {
+            std::fs::write(&file, &schema).unwrap();
         }
-    } else if let Some(name) = args.name {
-        let known = || DOCUMENTS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-        let (_, schema) = DOCUMENTS
-            .iter()
-            .find(|(other, _)| *other == name)
-            .with_context(|| {
-                format!(
-                    "no document is called '{name}'; there are {}",
-                    known().join(", ")
-                )
-            })?;
-        output::print_line(render_schema(&schema())?.trim_end())?;
+        let told = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(
+            told == schema,
+            "NEARMETAL_RENEW=1 cargo test schemas renews {name}.json"
+        );
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn render_schema(schema: &Schema) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(schema)? + "\n")
 }
