@@ -85,6 +85,28 @@ async def test_of_one_that_was_never_started_nothing_is_left(
     assert container not in [file.name for file in Path("/run/libpod/exits").iterdir()]
 
 
+async def test_of_one_that_only_its_runtime_knows_nothing_is_left(
+    environment: PodmanEnvironment, site: LocalSite, tmp_path: Path
+) -> None:
+    """As when Podman is killed before it has noted that its runtime made the container."""
+    number = "ab12" * 16
+    _make_with_runc(number, tmp_path)
+    assert Path("/run/runc", number).exists()
+    for _ in range(2):  # one that is gone is nothing to do
+        await environment.clear_runtime(number, site)
+    assert not Path("/run/runc", number).exists()
+
+
+def _make_with_runc(number: str, bundle: Path) -> None:
+    shell = bundle / "rootfs" / "bin" / "sh"  # it has to be there
+    shell.parent.mkdir(parents=True)
+    shutil.copy("/bin/busybox", shell)
+    subprocess.run(["runc", "spec"], cwd=bundle, check=True)
+    spec = bundle / "config.json"
+    spec.write_text(spec.read_text().replace('"terminal": true', '"terminal": false'))
+    subprocess.run(["runc", "create", number], cwd=bundle, stdin=subprocess.DEVNULL, check=True)
+
+
 async def test_without_a_service_check_says_so(environment: PodmanEnvironment, site: LocalSite) -> None:
     spec = EnvironmentSpec.model_validate({"kind": "podman", "engine": "unix:///nowhere/podman.sock"})
     (bad,) = [finding for finding in await environment.check(spec, MachineSpec(), site) if not finding.ok]

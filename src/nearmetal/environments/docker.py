@@ -361,7 +361,7 @@ class DockerEnvironment:
         deadline = asyncio.get_running_loop().time() + LIMITS.stop
         while True:
             try:
-                return await _remove_container(await self._find_engine(address, site), name)
+                return await self._remove_container(await self._find_engine(address, site), name, site)
             except HostCannot as error:
                 if not is_own(address):
                     raise
@@ -373,6 +373,21 @@ class DockerEnvironment:
                 if asyncio.get_running_loop().time() > deadline:
                     raise failure from None
             await asyncio.sleep(0.05)
+
+    async def _remove_container(self, engine: ContainerEngine, name: str, site: Site) -> None:
+        """Remove a container of ours; one of that name that is somebody else's stays."""
+        try:
+            details = await engine.call_until_ready(engine.client.inspect_container, name)
+            if (details["Config"]["Labels"] or {}).get(container_config.LABEL) == name:
+                await engine.remove_container(details["Id"])
+                await self.clear_runtime(details["Id"], site)
+        except EngineRefusal as error:
+            if error.status != NOT_FOUND:
+                remedy = f"{engine.brand.client} rm --force {name}"
+                raise HostCannot(f"the container could not be removed: {error.what}", name, remedy) from error
+
+    async def clear_runtime(self, container: str, site: Site) -> None:
+        """Remove what the engine forgot of a container that it removed, by its number."""
 
 
 async def _can_delegate(site: Site) -> bool:
@@ -415,18 +430,6 @@ async def _last_words(engine: ContainerEngine, container: str) -> str:
 def _find_complaint(said: str) -> str:
     """What a first process had to say, without the document by which it tells that it is ready. Pure."""
     return "\n".join(line for line in said.strip().splitlines() if not line.startswith('{"schema":"hold.v1"'))
-
-
-async def _remove_container(engine: ContainerEngine, name: str) -> None:
-    """Remove a container of ours; one of that name that is somebody else's stays."""
-    try:
-        details = await engine.call_until_ready(engine.client.inspect_container, name)
-        if (details["Config"]["Labels"] or {}).get(container_config.LABEL) == name:
-            await engine.remove_container(details["Id"])
-    except EngineRefusal as error:
-        if error.status != NOT_FOUND:
-            remedy = f"{engine.brand.client} rm --force {name}"
-            raise HostCannot(f"the container could not be removed: {error.what}", name, remedy) from error
 
 
 def _sandboxed_elsewhere(site: Site) -> Finding:

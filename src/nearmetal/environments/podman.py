@@ -13,6 +13,8 @@ from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine
 from nearmetal.lab.site import must
 from nearmetal.model import Handle, Site
 
+_DELETE = 'for runtime in runc crun; do [ ! -e "/run/$runtime/$0" ] || "$runtime" delete --force "$0" || exit; done'
+
 
 class PodmanEnvironment(DockerEnvironment):
     kind: ClassVar[str] = "podman"
@@ -32,6 +34,10 @@ class PodmanEnvironment(DockerEnvironment):
     async def runtime_of(self, engine: ContainerEngine, details: Mapping[str, Any]) -> str:
         """Podman's own API tells; the one that is Docker's says "oci" of all of them."""
         return str((await engine.call(_inspect_container, engine.client, details["Id"]))["OCIRuntime"])
+
+    async def clear_runtime(self, container: str, site: Site) -> None:
+        """If Podman is killed when its runtime has made a container, it knows of none, and the runtime keeps it."""
+        await must(site, "sh", "-c", _DELETE, container)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await super().destroy(handle, site)
