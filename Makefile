@@ -176,9 +176,9 @@ again-probe = { failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_
 # CPUs. Neighbours share expensive fixtures: worksteal keeps them together, and tests/dealing.py live tests that share an
 # engine or a guest. Tests start Python hundreds of times, which is faster with bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
-test: setup
+test: .venv/packages
 	@rm -f $(PARTS)
-	$(call part,check and what tests are made of,$(MAKE) --no-print-directory -j 4 --output-sync=target check vcenter bytecode probe-tests)
+	$(call part,set-up and check,$(MAKE) --no-print-directory -j 6 --output-sync=line for-tests check vcenter bytecode probe-tests)
 	$(call part,tests beside others,$(MAKE) --no-print-directory -j 3 test-live test-not-live test-probe && \
 	  $(call again,live,$(LIVE)) && $(call again,not-live,$(NOT_LIVE)) && $(again-probe))
 	$(call part,live tests alone on the host,$(call tests,alone,$(ALONE),--durations=10) && $(call again,alone,$(ALONE)))

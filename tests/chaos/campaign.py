@@ -60,7 +60,7 @@ class Campaign:
         self.before = self._look()
 
     def go_on(self, kills: int, places: Sequence[str], until: float | None = None) -> None:
-        """So many kills in all: each of these environments once, then some by their shares.
+        """So many kills in all: in each of these environments once, at most its part of them, then by their shares.
 
         `until`: nothing is killed after so many seconds.
         """
@@ -68,8 +68,9 @@ class Campaign:
         chosen = [PLACES[name] for name in places]
         first = self.random.sample(chosen, len(chosen))
         while self.kills < kills and not self.is_late():
+            most = max(1, kills // len(chosen)) if first else kills - self.kills
             place = first.pop() if first else self.random.choices(chosen, [one.share for one in chosen])[0]
-            self.run_and_kill(place, min(self.random.randint(6, 16), kills - self.kills))
+            self.run_and_kill(place, min(self.random.randint(6, 16), most))
 
     def is_late(self) -> bool:
         return self.until is not None and time.monotonic() - self.began > self.until
