@@ -74,12 +74,15 @@ class Fleet:
         there = {name: address for name, address in found.items() if self._may_be_asked(name)}
         new = {name: address for name, address in there.items() if self._addresses.get(name) != address}
         self._addresses = {name: address for name, address in there.items() if name not in new}
-        for name, address in new.items():
-            with contextlib.suppress(SiteLost):
-                facts = await self._ask_address(address, name, site.describe_site)
-                _refuse_other_version(name, facts)
-                self.facts[name] = facts
-                self._addresses[name] = address
+        # All at once: of a thousand sites one after the other, the last would be met after minutes.
+        await asyncio.gather(*(self._meet_site(name, address) for name, address in new.items()))
+
+    async def _meet_site(self, name: str, address: str) -> None:
+        with contextlib.suppress(SiteLost):
+            facts = await self._ask_address(address, name, site.describe_site)
+            _refuse_other_version(name, facts)
+            self.facts[name] = facts
+            self._addresses[name] = address
 
     def _may_be_asked(self, name: str) -> bool:
         """Folders are called by sites' names; a worker that was not started by `nearmetal worker` may have any."""

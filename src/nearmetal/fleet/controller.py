@@ -427,11 +427,13 @@ class Controller:
                     await self._bring_home(block, block.dispatch)
 
     async def _forget_run(self) -> None:
-        for site in self._fleet.sites:
-            with contextlib.suppress(SiteLost):
-                await self._fleet.ask_site(site, on_site.forget_run, self._token)
+        await asyncio.gather(*map(self._forget_at, self._fleet.sites))
         with contextlib.suppress(OSError):
             (self._folder.path / AHEAD).rmdir()
+
+    async def _forget_at(self, site: str) -> None:
+        with contextlib.suppress(SiteLost):
+            await self._fleet.ask_site(site, on_site.forget_run, self._token)
 
 
 def is_pretended(resolved: Iterable[Resolved]) -> bool:
