@@ -3,18 +3,19 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.lab.changes import ledger
-from nearmetal.model import Cause, TrialStatus
+from nearmetal.model import Cause, TrialRecord, TrialStatus
 from nearmetal.report import reading as report
 from nearmetal.report.write import render
 from nearmetal.run import boot, looks
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
+from nearmetal.run.runner import RunCourse
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events as journaled
@@ -48,6 +49,19 @@ async def test_it_stops_at_the_look_at_which_all_is_decided(tmp_path: Path) -> N
     assert looked(events) == [(8, 0, True)]
     assert {record.trial.block for record in records} == set(range(8))
     assert trials(tmp_path / "run") == [16, 16]
+
+
+class Unread(list[TrialRecord]):
+    def __iter__(self) -> NoReturn:
+        pytest.fail("all records are read after each block: of ten thousand that takes minutes")
+
+
+async def test_after_a_block_without_a_look_no_record_is_read(tmp_path: Path) -> None:
+    await mock_run.run(tmp_path / "run")
+    course = RunCourse(RunFolder(tmp_path / "run"), ())
+    course.records = Unread(course.records)
+    assert [course.look_after(ran) for ran in (1, 2)] == [False, False]
+    course.end_run(False)
 
 
 async def test_it_goes_on_to_the_most_while_something_is_open(tmp_path: Path) -> None:

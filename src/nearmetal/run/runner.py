@@ -69,6 +69,8 @@ class RunCourse:
         self._before = list(read_records(folder.journal))
         self.records = list(self._before)
         """Of all trials that have one."""
+        self._last_block = max((record.trial.block for record in self._before), default=0)
+        """With a record."""
         # What a look found stands: treatments withdrawn after it were still open then.
         self._stops: dict[int, bool] = {
             event["blocks"]: event.get("stops", True)
@@ -88,6 +90,7 @@ class RunCourse:
             self.made_of.note_facts(event)
         if isinstance(event, TrialEnded):
             self.records.append(event.record)
+            self._last_block = max(self._last_block, event.record.trial.block)
             if (treatment := self.progress.add(event.record)) is not None:
                 record = event.record
                 reason = f"{record.trial.workload}: {record.reason or record.status}"
@@ -98,28 +101,26 @@ class RunCourse:
 
     def look_after(self, ran: int) -> bool:
         """Look if it is time, when the first so many blocks have ended; whether the run ends there."""
-        if ran not in self._stops and (found := _found_after(ran, self.manifest, self.records, self.progress)):
+        if ran not in self._stops and (found := self._find_after(ran)):
             self._stops[ran] = found.stops if isinstance(found, LookTaken) else True
             self.stream.emit(found)
         return self._stops.get(ran, False)
 
+    def _find_after(self, ran: int) -> LookTaken | NothingToCompare | None:
+        """What there is to tell after so many blocks: what a look has found, or that there is nothing to go on for."""
+        plan, seen, withdrawn = self.manifest.plan, self.records, self.progress.withdrawn
+        look = look_after(ran, self.manifest, seen, withdrawn)
+        # Of blocks that ran before an interruption, what was withdrawn since is known already.
+        if look or ran <= self._last_block:
+            return look
+        if plan.looks:
+            return last_look(ran, self.manifest, seen, withdrawn)
+        is_last = ran == plan.blocks
+        return None if is_last or not self.progress.leaves_nothing_to_compare(plan) else NothingToCompare(blocks=ran)
+
     def end_run(self, interrupted: bool) -> None:
         self.stream.emit(RunEnded(interrupted=interrupted))
         self._journal.close()
-
-
-def _found_after(
-    ran: int, manifest: Manifest, seen: list[TrialRecord], progress: Progress
-) -> LookTaken | NothingToCompare | None:
-    """What there is to tell after so many blocks: what a look has found, or that there is nothing to go on for."""
-    look = look_after(ran, manifest, seen, progress.withdrawn)
-    # Of blocks that ran before an interruption, what was withdrawn since is known already.
-    if look or ran <= max((record.trial.block for record in seen), default=0):
-        return look
-    if manifest.plan.looks:
-        return last_look(ran, manifest, seen, progress.withdrawn)
-    is_last = ran == manifest.plan.blocks
-    return None if is_last or not progress.leaves_nothing_to_compare(manifest.plan) else NothingToCompare(blocks=ran)
 
 
 def _make_first_event(
