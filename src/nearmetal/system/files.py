@@ -9,6 +9,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from nearmetal.errors import BadInput
@@ -126,7 +127,7 @@ def read_regular(path: Path, remedy: str) -> bytes:
 
 def list_missing(folder: Path) -> list[Path]:
     """A folder and its parents as far as they are not there yet, innermost first."""
-    return [place for place in (folder, *folder.parents) if not place.exists()]
+    return list(takewhile(lambda place: not place.exists(), (folder, *folder.parents)))
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
