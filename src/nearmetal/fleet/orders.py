@@ -1,7 +1,7 @@
 """What the controller and a site say to each other. It crosses as JSON: both check what they are given."""
 
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -48,6 +48,14 @@ class SpooledFile(Frozen):
     path: Annotated[str, AfterValidator(_check_path)]
     size: int
     sha256: str
+
+
+class Part(NamedTuple):
+    """Bytes of a spooled file."""
+
+    path: str
+    offset: int
+    size: int
 
 
 class Spool(Frozen):

@@ -4,22 +4,25 @@ Each lies in `ahead/BLOCK-ATTEMPT-DISPATCH-SITE/`: its events and its artifacts,
 at a look keeps there what sites had measured beyond it.
 """
 
+import asyncio
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from nearmetal.fleet import site as on_site
 from nearmetal.fleet.cluster import Fleet, SiteLost
-from nearmetal.fleet.orders import ARTIFACTS, EVENTS, Spool, SpooledFile
+from nearmetal.fleet.orders import ARTIFACTS, EVENTS, Part, Spool, SpooledFile
 from nearmetal.model import TrialRecord
-from nearmetal.run.block_lines import read_event, write_event
+from nearmetal.run.block_lines import PASSING, read_event, write_event
 from nearmetal.run.events import Event, TrialEnded
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.system.files import make_folder, sync_folder, write_whole
 
+CHUNK = 4 * 2**20
+"""Bytes that cross at once."""
 _UNFINISHED = "."
 
 
@@ -39,8 +42,13 @@ class Piece:
         return cls(block, attempt, dispatch, site, path)
 
     def read_events(self) -> Iterator[Event]:
-        """In their order, each trial's record with the name of the site. A line that was cut does not count."""
+        """In their order but for passing ones, each trial's record with the name of the site.
+
+        A line that was cut does not count.
+        """
         for line in (self.folder / EVENTS).read_bytes().split(b"\n")[:-1]:
+            if line.startswith(PASSING):
+                continue
             event = read_event(line)
             if isinstance(event, TrialEnded):
                 event = event.model_copy(update={"record": event.record.model_copy(update={"site": self.site})})
@@ -86,27 +94,47 @@ def write_piece(piece: Piece, events: list[Event]) -> None:
 async def fetch_piece(fleet: Fleet, run: str, piece: Piece, spool: Spool) -> None:
     """Bring home what a site has of a dispatch that has ended. SiteLost, also if what comes is not what was hashed."""
     unfinished = _begin_piece(piece)
+    for parts in _divide_files(spool.files):
+        # A block has a file or more for each trial: one after the other each would be a message to the site and back.
+        contents = await fleet.ask_site(piece.site, on_site.read_parts, run, piece.dispatch, parts)
+        for part, content in zip(parts, contents, strict=False):
+            target = unfinished / part.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("ab") as written:
+                written.write(content)
+    # In a thread: what waits for the disk there does not keep other sites waiting.
+    keeping = asyncio.ensure_future(asyncio.to_thread(_keep, piece, spool, unfinished))
+    try:
+        await asyncio.shield(keeping)
+    except asyncio.CancelledError:
+        await asyncio.wait({keeping})  # whoever fetches it once more is alone with its files
+        raise
+
+
+def _keep(piece: Piece, spool: Spool, unfinished: Path) -> None:
+    """Have on disk what was brought home, if that is what was hashed. SiteLost."""
     for file in spool.files:
-        await _fetch_file(fleet, run, piece, file, unfinished / file.path)
+        with (unfinished / file.path).open("rb") as content:
+            if hashlib.file_digest(content, "sha256").hexdigest() != file.sha256:
+                what = f"what the site {piece.site} has of {file.path} is not what it was: its SHA-256 is another"
+                raise SiteLost(what)
+            os.fsync(content.fileno())
+    for folder in {unfinished / folder for file in spool.files for folder in PurePath(file.path).parents}:
+        sync_folder(folder)
     _finish(piece, unfinished)
 
 
-async def _fetch_file(fleet: Fleet, run: str, piece: Piece, file: SpooledFile, target: Path) -> None:
-    make_folder(target.parent)
-    digest = hashlib.sha256()
-    with target.open("xb") as written:
-        while written.tell() < file.size:
-            asked = (run, piece.dispatch, file.path, written.tell())
-            content = await fleet.ask_site(piece.site, on_site.read_chunk, *asked)
-            if not content:
-                break
-            digest.update(content)
-            written.write(content)
-        written.flush()
-        os.fsync(written.fileno())
-    if digest.hexdigest() != file.sha256:
-        raise SiteLost(f"what the site {piece.site} has of {file.path} is not what it was: its SHA-256 is another")
-    sync_folder(target.parent)
+def _divide_files(files: Iterable[SpooledFile]) -> Iterator[list[Part]]:
+    """All of each file, by parts that cross at once."""
+    parts: list[Part] = []
+    for file in files:
+        for offset in range(0, max(1, file.size), CHUNK):
+            part = Part(file.path, offset, min(CHUNK, file.size - offset))
+            if parts and sum(one.size for one in parts) + part.size > CHUNK:
+                yield parts
+                parts = []
+            parts.append(part)
+    yield parts
 
 
 def _begin_piece(piece: Piece) -> Path:

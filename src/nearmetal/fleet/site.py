@@ -18,14 +18,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 import nearmetal
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, NearmetalError
-from nearmetal.fleet.orders import ARTIFACTS, EVENTS, BlockOrder, Outcome, Spool, SpooledFile
+from nearmetal.fleet.orders import ARTIFACTS, EVENTS, BlockOrder, Outcome, Part, Spool, SpooledFile
 from nearmetal.lab import probe
 from nearmetal.lab.lock import measuring, try_lock
 from nearmetal.run.block_child import BEAT
@@ -33,8 +33,6 @@ from nearmetal.run.block_lines import BlockFailed
 from nearmetal.system import held_secrets
 from nearmetal.system.files import closing_descriptor, make_folder, sync_folder, write_whole
 
-CHUNK = 4 * 2**20
-"""Bytes of a file that cross at once."""
 LOOK = 0.25
 """Seconds between two looks whether the order still stands."""
 SILENT = 12 * BEAT
@@ -165,11 +163,16 @@ def _list_files(folder: Path) -> Iterator[SpooledFile]:
             yield SpooledFile(path=str(file.relative_to(folder)), size=file.stat().st_size, sha256=sha256)
 
 
-def read_chunk(run: str, dispatch: int, path: str, offset: int) -> bytes:
-    """A part of a spooled file. OSError."""
-    with (_spool_of(run, dispatch) / path).open("rb") as file:
-        file.seek(offset)
-        return file.read(CHUNK)
+def read_parts(run: str, dispatch: int, parts: Iterable[Part]) -> list[bytes]:
+    """What these parts of spooled files have. OSError."""
+    folder = _spool_of(run, dispatch)
+    return [_read_part(folder / part.path, part) for part in parts]
+
+
+def _read_part(path: Path, part: Part) -> bytes:
+    with path.open("rb") as file:
+        file.seek(part.offset)
+        return file.read(part.size)
 
 
 def keep_file(run: str, name: str, content: bytes) -> None:

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import ClassVar, Literal
 
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
-from nearmetal.run.events import Event, TrialEnded
+from nearmetal.run.events import Event, Step, TrialEnded, TrialStarted
 
 
 class Said(Event):
@@ -68,6 +69,10 @@ def write_event(event: Event) -> bytes:
     return json.dumps([type(event).__name__, event.model_dump(mode="json")], separators=(",", ":")).encode() + b"\n"
 
 
+PASSING = tuple(f'["{kind.__name__}",'.encode() for kind in (Step, TrialStarted, Beat))
+"""How lines begin that only those need who watch the block: most of them."""
+
+
 def read_event(line: bytes) -> Event:
     """An event from its line. ValueError when it is none."""
     try:
@@ -82,8 +87,9 @@ def read_event(line: bytes) -> Event:
     return event
 
 
+@cache
 def _list_event_kinds() -> Mapping[str, type[Event]]:
     return {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
-__all__ = ["Beat", "BlockFailed", "BlockFinished", "Said", "TrialEnded", "read_event", "write_event"]
+__all__ = ["PASSING", "Beat", "BlockFailed", "BlockFinished", "Said", "TrialEnded", "read_event", "write_event"]
