@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 import nearmetal
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.fleet import cluster, dask, orders, worker
+from nearmetal.fleet import cluster, dask, orders, pieces, worker
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
@@ -159,6 +159,25 @@ async def test_a_controller_that_is_killed_goes_on_where_its_sites_were(tmp_path
     assert len(set(numbers)) == len(numbers), "no dispatch is given twice"
     assert all(record.status is TrialStatus.OK for record in journal.read_records(folder / "journal.jsonl"))
     assert no_spool_is_left()
+
+
+async def test_a_controller_that_is_killed_while_it_writes_a_block_down_leaves_nothing_beside(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed = start_controller(folder, THREE, "local:2", "BlockEnded", 1)
+    killed.join(60)
+    assert killed.exitcode == -signal.SIGKILL
+    assert list((folder / AHEAD).glob("0-*")), "it is removed once all of it is in the journal"
+    await settle(tmp_path)
+    await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet("local:2"))
+    check_whole(folder)
+    assert [event["block"] for event in events(folder, "BlockEnded")] == [0, 1, 2]
+    assert no_spool_is_left()
+
+
+async def test_large_files_come_home_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "CHUNK", 1000)
+    await run(tmp_path / "run", mock_run.STUDY)
+    check_whole(tmp_path / "run")
 
 
 def no_spool_is_left() -> bool:

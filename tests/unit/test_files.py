@@ -1,5 +1,6 @@
 """Files are as before or complete, and leave nothing of how they were written."""
 
+import errno
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -115,6 +116,42 @@ def test_a_new_journal_has_its_name_on_disk_before_its_first_line(tmp_path: Path
         journal.append_line({"one": 1})
         assert synced == [*before, path]
         journal.close()
+
+
+def test_lines_that_something_else_keeps_wait_for_the_disk_once(tmp_path: Path, synced: list[Path]) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    synced.clear()
+    with journal.syncing_once():
+        for number in range(3):
+            journal.append_line({"one": number})
+        assert synced == []
+    assert synced == [path]
+    with journal.syncing_once():
+        pass
+    assert synced == [path], "nothing is to be waited for"
+    journal.append_line({"one": 3})
+    assert synced == [path, path]
+    journal.close()
+
+
+def test_a_disk_that_fails_cuts_all_lines_that_something_else_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    journal.append_line({"one": 1})
+    before = path.read_bytes()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"journal\.jsonl"), journal.syncing_once():
+        journal.append_line({"one": 2})
+        journal.append_line({"one": 3})
+    assert path.read_bytes() == before
+    journal.close()
 
 
 def test_a_new_ledger_has_its_name_and_its_folders_on_disk_before_its_first_line(

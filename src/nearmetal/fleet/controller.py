@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import time
 from bisect import insort
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -164,23 +164,32 @@ class Controller:
 
     async def _go_on(self) -> bool:
         """Find what is there of blocks already; whether the run has come to its end."""
-        while self._next < self._plan.blocks and is_measured(self._plan, self._next, self._course.progress):
+        at_home = {piece.block for piece in self._pieces}
+        # A controller that is killed while it writes a piece down leaves that: what the journal lacks is in there.
+        while (
+            self._next < self._plan.blocks
+            and self._next not in at_home
+            and is_measured(self._plan, self._next, self._course.progress)
+        ):
             self._next += 1
             if self._course.look_after(self._next):
                 return True
         last = {event["block"]: event for event in self._dispatched}
-        at_home = {piece.dispatch for piece in self._pieces}
-        for index in sorted({*last, *(record.trial.block for record in self._course.records)}):
+        fetched = {piece.dispatch for piece in self._pieces}
+        records = defaultdict[int, list[TrialRecord]](list)
+        for record in self._course.records:
+            records[record.trial.block].append(record)
+        for index in sorted({*last, *records}):
             if index >= self._next:
                 block = self._find_block(index)
-                block.take_records(record for record in self._course.records if record.trial.block == index)
+                block.take_records(records[index])
                 block.pieces.extend(piece for piece in self._pieces if piece.block == index)
                 for piece in block.pieces:
                     block.take_records(piece.read_records())
                 block.advance_attempt()
                 if (event := last.get(index)) and event["attempt"] == block.attempt and not block.is_over:
                     block.site = event["site"]
-                    if event["dispatch"] not in at_home:
+                    if event["dispatch"] not in fetched:
                         try:
                             await self._bring_home(block, event["dispatch"])
                         except SiteLost as lost:
@@ -381,14 +390,17 @@ class Controller:
     def _commit_blocks(self) -> bool:
         """Write down what is at home, in the order of the plan; whether the run has come to its end."""
         while (block := self._blocks.get(self._next)) is not None:
+            with self._course.stream.syncing_once():  # until then the pieces have it
+                for piece in block.pieces:
+                    self._write_down(piece)
+                for attempt, plan in enumerate(block.attempts):
+                    told = (block.index, attempt)
+                    if self._course.progress.has_ended(plan) and told not in self._told_ends:
+                        self._told_ends.add(told)
+                        whole = self._course.progress.is_whole(plan)
+                        self._course.stream.emit(BlockEnded(block=block.index, attempt=attempt, whole=whole))
             while block.pieces:
-                self._write_down(block.pieces.popleft())
-            for attempt, plan in enumerate(block.attempts):
-                told = (block.index, attempt)
-                if self._course.progress.has_ended(plan) and told not in self._told_ends:
-                    self._told_ends.add(told)
-                    whole = self._course.progress.is_whole(plan)
-                    self._course.stream.emit(BlockEnded(block=block.index, attempt=attempt, whole=whole))
+                block.pieces.popleft().remove_file()
             if not block.is_over:
                 return False
             del self._blocks[self._next]
@@ -404,7 +416,6 @@ class Controller:
                 self._say(f"{piece.site}: {event.text}")
             elif event.durable and not self._is_known(event):
                 self._course.stream.emit(event)
-        piece.remove_file()
 
     def _is_known(self, event: Event) -> bool:
         """From before the controller was killed while it wrote this down."""

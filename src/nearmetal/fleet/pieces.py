@@ -62,10 +62,13 @@ class Piece:
         make_folder(folder.artifacts)
         for trial in sorted((self.folder / ARTIFACTS).glob("*")):
             target = folder.artifacts / trial.name
-            make_folder(target)
-            for file in trial.iterdir():
-                file.replace(target / file.name)
-            sync_folder(target)
+            try:
+                trial.rename(target)
+            except OSError:  # an earlier dispatch of this attempt had some of them
+                for file in trial.iterdir():
+                    file.replace(target / file.name)
+                sync_folder(target)
+        sync_folder(folder.artifacts)
 
     def remove_file(self) -> None:
         """The journal has all of it."""

@@ -4,6 +4,7 @@ Durable events are in the journal before anybody hears of them; the others are o
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, Protocol
 
 from nearmetal.lab.left import Left
@@ -74,6 +75,10 @@ class EventStream:
             self._journal.append_line(event.to_line())
         for listener in self._listeners:
             listener(event)
+
+    def syncing_once(self) -> AbstractContextManager[None]:
+        """For events that something else keeps as long as this lasts: see `Journal.syncing_once`."""
+        return self._journal.syncing_once()
 
     def note_event(self, event: Event) -> None:
         """Of an event that the journal has already."""

@@ -32,6 +32,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = open_regular(path, _FROM_A_COPY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        self._syncs_each = True
         try:
             self._cut_torn_line()
             if not os.fstat(self._descriptor).st_size:
@@ -47,11 +48,32 @@ class Journal:
         try:
             if os.write(self._descriptor, content) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._descriptor)
+            if self._syncs_each:
+                os.fsync(self._descriptor)
         except OSError as error:
-            os.ftruncate(self._descriptor, before)
-            error.filename = str(self.path)
+            self._cut(before, error)
             raise
+
+    @contextlib.contextmanager
+    def syncing_once(self) -> Iterator[None]:
+        """Lines that something else keeps as long as this lasts are on disk when it ends. OSError as of `append_line`;
+        the journal then ends with the line before all of them."""
+        before = os.fstat(self._descriptor).st_size
+        self._syncs_each = False
+        try:
+            yield
+        finally:
+            self._syncs_each = True
+            try:
+                if os.fstat(self._descriptor).st_size != before:
+                    os.fsync(self._descriptor)
+            except OSError as error:
+                self._cut(before, error)
+                raise
+
+    def _cut(self, size: int, error: OSError) -> None:
+        os.ftruncate(self._descriptor, size)
+        error.filename = str(self.path)
 
     def close(self) -> None:
         os.close(self._descriptor)
