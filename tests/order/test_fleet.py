@@ -15,12 +15,12 @@ from pydantic import ValidationError
 
 import nearmetal
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.fleet import cluster, dask, orders, pieces, worker
+from nearmetal.fleet import cluster, controller, dask, orders, pieces, worker
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
-from nearmetal.run.events import BlockDispatched, Event
+from nearmetal.run.events import BlockDispatched, BlockEnded, Event
 from nearmetal.say import ignore_text
 from nearmetal.store import journal
 from nearmetal.store.folder import AHEAD, RunFolder
@@ -177,6 +177,40 @@ async def test_a_controller_that_is_killed_while_it_writes_a_block_down_leaves_n
 async def test_large_files_come_home_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "CHUNK", 1000)
     await run(tmp_path / "run", mock_run.STUDY)
+    check_whole(tmp_path / "run")
+
+
+async def test_blocks_that_waited_for_a_late_one_are_written_down_bit_by_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In between sites are given blocks."""
+    monkeypatch.setattr(controller, "COMMITS", 1)
+    fetch, give = pieces.fetch_piece, controller.Controller._give_blocks
+    others_at_home = asyncio.Event()
+    home = 0
+    course: list[str] = []
+
+    async def fetch_late(fleet: cluster.Fleet, run: str, piece: pieces.Piece, spool: orders.Spool) -> None:
+        nonlocal home
+        if piece.block == 0:
+            await others_at_home.wait()
+        await fetch(fleet, run, piece, spool)
+        home += 1
+        if home == 2:
+            others_at_home.set()
+
+    def note_giving(self: controller.Controller) -> None:
+        course.append("given")
+        give(self)
+
+    def note_end(event: Event) -> None:
+        if isinstance(event, BlockEnded):
+            course.append("ended")
+
+    monkeypatch.setattr(controller, "fetch_piece", fetch_late)
+    monkeypatch.setattr(controller.Controller, "_give_blocks", note_giving)
+    await run(tmp_path / "run", THREE, "local:3", note_end)
+    assert "ended ended" not in " ".join(course) and course.count("ended") == 3
     check_whole(tmp_path / "run")
 
 

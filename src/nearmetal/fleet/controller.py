@@ -33,6 +33,8 @@ from nearmetal.study.blocks import plan_block
 
 LOOK = 1.0
 """Seconds between two looks at which sites are there."""
+COMMITS = 10
+"""Blocks that are written down before sites that are free get others: many wait for one that is late."""
 
 
 class _Block:
@@ -194,7 +196,7 @@ class Controller:
                             await self._bring_home(block, event["dispatch"])
                         except SiteLost as lost:
                             self._lose_attempt(block, str(lost))
-        is_over = self._commit_blocks()
+        is_over = self._commit_blocks(self._plan.blocks)
         self._drawn = self._next
         return is_over
 
@@ -212,15 +214,18 @@ class Controller:
                 await self._fleet.find_sites()
                 looked = time.monotonic()
             self._give_blocks()
-            if self._commit_blocks():
+            if self._commit_blocks(COMMITS):
                 return
+            block = self._blocks.get(self._next)
+            may_commit = block is not None and block.is_over
             if self._running:
                 began = time.monotonic()
-                ended, _ = await asyncio.wait(self._running, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
+                timeout = 0 if may_commit else LOOK
+                ended, _ = await asyncio.wait(self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     del self._running[task]
                     task.result()
-            else:
+            elif not may_commit:
                 self._refuse_none_left(time.monotonic() - began)
                 await asyncio.sleep(LOOK)
 
@@ -387,9 +392,11 @@ class Controller:
 
     # ── The journal ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _commit_blocks(self) -> bool:
+    def _commit_blocks(self, most: int) -> bool:
         """Write down what is at home, in the order of the plan; whether the run has come to its end."""
-        while (block := self._blocks.get(self._next)) is not None:
+        for _ in range(most):
+            if (block := self._blocks.get(self._next)) is None:
+                break
             with self._course.stream.syncing_once():  # until then the pieces have it
                 for piece in block.pieces:
                     self._write_down(piece)
