@@ -3,37 +3,50 @@
 A block has ten trials, pretended ones that sleep, so that this says nothing of real machines: it says what is lost to
 the fleet itself. All sites are on this host. python bench/fleet.py [--sites 1 2 4 8] [--blocks 3] [--seconds 1]
 
-With --simulated N, what the controller takes for N sites that answer at once, from this process: they give back the
-events of a block that was measured here before. Dask's messages are not in it, nor is what the simulation takes.
+With --simulated N, the same for N sites: Dask workers in this process, which hear from the controller by Dask's
+messages and keep spools as any site does. In the place of a block's process, one waits as long as the block would take,
+and writes what a block told that was measured here before. With --vanish a tenth of the sites vanishes in the middle.
 """
 
 import argparse
 import asyncio
-import hashlib
 import json
 import os
+import random
+import resource
+import statistics
+import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeVar
 
+import dask
+from distributed import Scheduler, Worker, get_worker
+
+from nearmetal.config import LIMITS
 from nearmetal.fleet import site as on_site
-from nearmetal.fleet.cluster import Fleet
+from nearmetal.fleet.cluster import reach_scheduler
 from nearmetal.fleet.controller import Controller
+from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask
 from nearmetal.fleet.engine import OnAFleet
-from nearmetal.fleet.orders import EVENTS, BlockOrder, Outcome, Spool, SpooledFile
-from nearmetal.model import HostSpec, Resolved, identify_assignment
+from nearmetal.fleet.orders import ARTIFACTS, EVENTS, BlockOrder
+from nearmetal.model import HostSpec, Identity, Resolved, TrialAddress, TrialStatus, identify_assignment
 from nearmetal.run import session
 from nearmetal.run.block_lines import BlockFinished, write_event
 from nearmetal.run.boot import address_trial
 from nearmetal.run.engine import Engine, Listeners, RunBlocks
-from nearmetal.run.events import BlockDispatched, BlockEnded, Event, RunEnded, RunStarted, TrialEnded
+from nearmetal.run.events import BlockDispatched, BlockEnded, BootStarted, Event, RunEnded, RunStarted, TrialEnded
 from nearmetal.run.progress import Progress
 from nearmetal.say import Say, ignore_text
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import read_events
 from nearmetal.study.study_file import read
 
 _STUDY = """
@@ -63,9 +76,13 @@ repeats = 5
 """
 
 
+def _make_request(folder: Path, blocks: int, seconds: float) -> session.Request:
+    text = _STUDY.format(seconds=seconds, blocks=blocks)
+    return session.Request(read(text, "fleet.toml"), text, (), False, folder, available=False)
+
+
 async def measure(sites: int, blocks_each: int, seconds: float) -> dict[str, float]:
     """From the first dispatch to the end of the run, so that the start of workers does not count."""
-    text = _STUDY.format(seconds=seconds, blocks=sites * blocks_each)
     began = cpu = 0.0
     ended = ended_cpu = 0.0
 
@@ -78,7 +95,7 @@ async def measure(sites: int, blocks_each: int, seconds: float) -> dict[str, flo
 
     with TemporaryDirectory() as place:
         os.environ["NEARMETAL_HOME"] = place
-        request = session.Request(read(text, "fleet.toml"), text, (), False, Path(place) / "run", available=False)
+        request = _make_request(Path(place) / "run", sites * blocks_each, seconds)
         progress = await session.start(request, ignore_text, (see,), OnAFleet(f"local:{sites}"))
     trials = sum(progress.counts.values())
     return {
@@ -90,113 +107,289 @@ async def measure(sites: int, blocks_each: int, seconds: float) -> dict[str, flo
     }
 
 
-class SimulatedFleet:
-    """What the controller asks of a `Fleet`. `events` are a block's, as this host told them."""
+# ── Simulated sites ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    scheduler = "simulated"
-    patience = 1.0
+_T = TypeVar("_T")
+_AT_ONCE = 50
+"""Workers that start together."""
+_TRIALS = 10
+"""Of a block."""
 
-    def __init__(self, count: int, events: Sequence[Event]) -> None:
-        self.sites = tuple(f"site-{number:04}" for number in range(count))
-        self.facts: Mapping[str, Mapping[str, str]] = {name: {} for name in self.sites}
-        self.kept_to: frozenset[str] | None = None
-        self.cpu = 0.0
-        """Seconds that the simulation took."""
-        self._events = events
-        self._spools: dict[int, bytes] = {}
 
-    async def find_sites(self) -> None:
-        return
+class LoopThread:
+    """A thread with an event loop, so that its CPU is told from that of the others."""
 
-    async def run_order(self, name: str, key: str, order: BlockOrder) -> Outcome:
-        await asyncio.sleep(0)
-        began = time.process_time()
-        block = order.task.block
-        addresses = {
-            (identify_assignment(boot.treatment), trial.repeat): address_trial(
-                block.index, block.attempt, boot.treatment, trial
-            )
-            for boot in block.boots
-            for trial in boot.trials
-        }
-        lines = []
-        for event in self._events:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="of-a-loop"))
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+
+    @property
+    def cpu(self) -> float:
+        return _read_cpu(self._thread)
+
+
+def _read_cpu(thread: threading.Thread) -> float:
+    assert thread.ident is not None
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+
+
+class RecordedBlock:
+    """What a block told and kept here, for others of the same study to leave in their spools."""
+
+    def __init__(self, events: Sequence[Event], folder: RunFolder) -> None:
+        self._lines: dict[Identity | None, bytes] = {None: b""}
+        """Of each boot, and before the first."""
+        self._trials: dict[Identity | None, list[TrialAddress]] = defaultdict(list)
+        self._files: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+        """Of each trial, by its id."""
+        boot = None
+        for event in events:
+            if isinstance(event, BootStarted):
+                boot = identify_assignment(event.treatment)
             if isinstance(event, TrialEnded):
-                trial = event.record.trial
-                told = addresses[identify_assignment(trial.treatment), trial.repeat]
-                event = event.model_copy(update={"record": event.record.model_copy(update={"trial": told})})
-            lines.append(write_event(event))
-        self._spools[order.dispatch] = b"".join([*lines, write_event(BlockFinished(modules=[]))])
-        self.cpu += time.process_time() - began
-        return Outcome()
+                self._trials[boot].append(event.record.trial)
+            if not isinstance(event, RunStarted | BlockEnded | RunEnded):
+                self._lines[boot] = self._lines.get(boot, b"") + write_event(event)
+        for file in folder.artifacts.glob("*/*"):
+            self._files[file.parent.name].append((file.name, file.read_bytes()))
+        self._end = write_event(BlockFinished(modules=sorted(sys.modules)))
 
-    async def ask_site(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        await asyncio.sleep(0)
-        began = time.process_time()
-        try:
-            if function is on_site.close_dispatch:
-                content = self._spools[arguments[1]]
-                sha256 = hashlib.sha256(content).hexdigest()
-                file = SpooledFile(path=EVENTS, size=len(content), sha256=sha256)
-                return Spool(is_running=False, files=(file,)).model_dump_json()
-            if function is on_site.read_chunk:
-                _, dispatch, _, offset = arguments
-                return self._spools[dispatch][offset:]
-            if function is on_site.forget_dispatch:
-                del self._spools[arguments[1]]
-        finally:
-            self.cpu += time.process_time() - began
+    def write(self, order: BlockOrder, spool: Path) -> None:
+        """As the process of the order's block would have."""
+        block = order.task.block
+        told = [self._lines[None]]
+        for boot in block.boots:
+            identity = identify_assignment(boot.treatment)
+            lines = self._lines[identity]
+            planned = {trial.repeat: trial for trial in boot.trials}
+            for before in self._trials[identity]:
+                now = address_trial(block.index, block.attempt, boot.treatment, planned[before.repeat])
+                lines = lines.replace(_write_address(before), _write_address(now))
+                lines = lines.replace(before.id.encode(), now.id.encode())
+                (spool / ARTIFACTS / now.id).mkdir(parents=True)
+                for name, content in self._files[before.id]:
+                    (spool / ARTIFACTS / now.id / name).write_bytes(content)
+            told.append(lines)
+        number = b'"block":%d,"attempt":%d,'
+        lines = b"".join(told).replace(number % (0, 0), number % (block.index, block.attempt))
+        (spool / EVENTS).write_bytes(lines + self._end)
+
+
+def _write_address(trial: TrialAddress) -> bytes:
+    return json.dumps(trial.model_dump(mode="json"), separators=(",", ":")).encode()
+
+
+class Turn(NamedTuple):
+    """A site had a block."""
+
+    block: int
+    began: float
+    ended: float
+
+
+class SimulatedSites:
+    """Dask's scheduler, and its workers, each in a thread of this process."""
+
+    def __init__(self, count: int, recorded: RecordedBlock, seconds: float) -> None:
+        self.scheduler, self.workers = LoopThread(), LoopThread()
+        self.turns: list[Turn] = []
+        self.vanished_at = 0.0
+        self.lost: set[int] = set()
+        """Blocks of sites that vanished."""
+        self._recorded = recorded
+        self._seconds = seconds
+        self._names = [f"site-{number:04}" for number in range(count)]
+        self._workers: dict[str, Worker] = {}
+        self._gone = {name: threading.Event() for name in self._names}
+        self._running: dict[str, int] = {}
+
+    async def start(self, folder: Path) -> str:
+        """The scheduler's address."""
+        dask.config.set(
+            {
+                # A site is alone on its host. A thousand in one process would look a thousand times at the same.
+                "distributed.admin.system-monitor.interval": "1h",
+                "distributed.admin.tick.interval": "1h",
+                "distributed.scheduler.worker-ttl": None,
+                "distributed.worker.http.routes": [],
+                "distributed.worker.use-file-locking": False,
+            }
+        )
+        on_site._run_order = self._run_order
+        paths = list(sys.path)
+        address = await self.scheduler.run(self._start_scheduler())
+        for first in range(0, len(self._names), _AT_ONCE):
+            await self.workers.run(self._start_workers(address, self._names[first : first + _AT_ONCE], folder))
+        sys.path[:] = paths  # each worker adds its folder, and every import would look there
+        return address
+
+    async def _start_scheduler(self) -> str:
+        self._scheduler = await Scheduler(
+            protocol="inproc", dashboard=False, dashboard_address=LOOPBACK, allowed_failures=0
+        )
+        return str(self._scheduler.address)
+
+    async def _start_workers(self, address: str, names: Sequence[str], folder: Path) -> None:
+        for name in names:  # as `nearmetal worker` does
+            self._workers[name] = Worker(
+                address,
+                nthreads=1,
+                resources={SITE: 1},
+                name=name,
+                memory_limit=0,
+                dashboard_address=LOOPBACK,
+                local_directory=str(folder),
+            )
+        await asyncio.gather(*(self._workers[name] for name in names))
+        for name in names:
+            # A thousand heartbeats are little for a scheduler, and too much for one process that also makes them.
+            for idle in ("heartbeat", "find-missing"):
+                self._workers[name].periodic_callbacks[idle].stop()
+
+    def _run_order(self, order: BlockOrder, stands: Callable[[], bool]) -> None:
+        """In the place of a block's process, in the thread that waits for it."""
+        name, block = get_worker().name, order.task.block.index
+        spool = on_site._spool_of(order.run, order.dispatch)
+        spool.mkdir(parents=True)
+        with on_site._hold_dispatch(spool):
+            self._running[name] = block
+            began = time.monotonic()
+            if self._gone[name].wait(self._seconds) or not stands():
+                return
+            self._recorded.write(order, spool)
+        self.turns.append(Turn(block, began, time.monotonic()))
+        del self._running[name]
+
+    def vanish(self) -> None:
+        """A tenth of the sites, of those that have a block."""
+        self.workers.loop.call_soon_threadsafe(self._vanish)
+
+    def _vanish(self) -> None:
+        count = len(self._names) // 10
+        if len(self._running) < count:  # what was dispatched is still on its way
+            self.workers.loop.call_later(0.1, self._vanish)
+            return
+        self.vanished_at = time.monotonic()
+        for name in random.Random(1).sample(sorted(self._running), count):
+            self.lost.add(self._running[name])
+            self._gone[name].set()
+            worker = self._workers[name]
+            for callback in worker.periodic_callbacks.values():
+                callback.stop()
+            worker.stop()
+            for comm in (worker.batched_stream.comm, *worker._comms):
+                comm.abort()
+
+    @property
+    def share_lost(self) -> float:
+        """Of the time of all sites while blocks were left to begin, that without a block."""
+        first, last = (choose(turn.began for turn in self.turns) for choose in (min, max))
+        busy = sum(min(turn.ended, last) - turn.began for turn in self.turns)
+        return 1 - busy / (len(self._names) * (last - first))
+
+    @property
+    def recoveries(self) -> list[float]:
+        """Seconds until each lost block ran elsewhere."""
+        began = {turn.block: turn.began for turn in self.turns}
+        return [began[block] - self.vanished_at for block in self.lost]
 
 
 @dataclass
 class OnSimulatedSites:
     """An `Engine`."""
 
+    sites: SimulatedSites
     count: int
-    events: Sequence[Event]
-    cpu: float = 0.0
-    """Seconds that the controller took, and nobody else."""
+    folder: Path
+    told: dict[str, float] = field(default_factory=dict)
 
     def refuse_run(self, folder: RunFolder, happened: Sequence[Mapping[str, Any]]) -> None:
         return
 
     @asynccontextmanager
     async def open(self, resolved: Sequence[Resolved], say: Say) -> AsyncIterator[RunBlocks]:
-        fleet = SimulatedFleet(self.count, self.events)
+        configure_dask()
+        began = time.monotonic()
+        address = await self.sites.start(self.folder)
+        started = time.monotonic()
+        async with reach_scheduler(address, f"local:{self.count}", None, self.count, LIMITS.boot) as fleet:
+            self.told["seconds to start the workers"] = started - began
+            self.told["seconds to find the sites"] = time.monotonic() - started
 
-        async def run_blocks(
-            folder: RunFolder,
-            hosts: Mapping[str, HostSpec],
-            listeners: Listeners,
-            changed: Mapping[str, tuple[str, str]],
-        ) -> Progress:
-            began = time.process_time()
-            controller = Controller(folder, cast("Fleet", fleet), hosts, listeners, say)
-            progress = await controller.run(changed)
-            self.cpu = time.process_time() - began - fleet.cpu
-            return progress
+            async def run_blocks(
+                folder: RunFolder,
+                hosts: Mapping[str, HostSpec],
+                listeners: Listeners,
+                changed: Mapping[str, tuple[str, str]],
+            ) -> Progress:
+                before = self._read_clocks()
+                progress = await Controller(folder, fleet, hosts, listeners, say).run(changed)
+                taken = {name: now - before[name] for name, now in self._read_clocks().items()}
+                self.told["seconds of the run"] = taken.pop("")
+                trials = sum(progress.counts.values())
+                self.told |= {f"CPU ms a trial, {name}": 1000 * cpu / trials for name, cpu in taken.items()}
+                return progress
 
-        yield run_blocks
+            yield run_blocks
+
+    def _read_clocks(self) -> dict[str, float]:
+        helping = [thread for thread in threading.enumerate() if thread.name.startswith("asyncio")]
+        apart = {
+            "controller": time.thread_time() + sum(map(_read_cpu, helping)),
+            "Dask's scheduler": self.sites.scheduler.cpu,
+            "Dask's workers": self.sites.workers.cpu,
+        }
+        every = time.process_time()
+        return {"": time.monotonic(), **apart, "threads of sites": every - sum(apart.values()), "all": every}
 
 
-async def simulate(sites: int, blocks: int) -> dict[str, float]:
-    """One block on this host, whose events are then those of each block."""
+async def simulate(sites: int, blocks_each: int, seconds: float, is_vanishing: bool) -> dict[str, float]:
+    """One block on this host, which all sites then repeat."""
+    blocks = sites * blocks_each
     events: list[Event] = []
+    dispatched = 0
     with TemporaryDirectory() as place:
         os.environ["NEARMETAL_HOME"] = place
 
-        async def run(count: int, listeners: Listeners, engine: Engine | None, name: str) -> Progress:
-            text = _STUDY.format(seconds=0, blocks=count)
-            request = session.Request(read(text, "fleet.toml"), text, (), False, Path(place) / name, available=False)
-            return await session.start(request, ignore_text, listeners, engine)
+        async def run(count: int, folder: Path, listeners: Listeners, engine: Engine | None) -> Progress:
+            return await session.start(_make_request(folder, count, 0), ignore_text, listeners, engine)
 
-        await run(1, (events.append,), None, "one")
-        of_block = [event for event in events if not isinstance(event, RunStarted | RunEnded | BlockEnded)]
-        simulated = OnSimulatedSites(sites, of_block)
-        progress = await run(blocks, (), simulated, "all")
-    trials = sum(progress.counts.values())
-    per_trial = round(1000 * simulated.cpu / trials, 2)
-    return {"simulated sites": sites, "blocks": blocks, "trials": trials, "controller's CPU ms a trial": per_trial}
+        one, every = Path(place) / "one", Path(place) / "all"
+        await run(1, one, (events.append,), None)
+        simulated = SimulatedSites(sites, RecordedBlock(events, RunFolder(one)), _TRIALS * seconds)
+        engine = OnSimulatedSites(simulated, sites, Path(place) / "dask")
+
+        def see(event: Event) -> None:
+            nonlocal dispatched
+            dispatched += isinstance(event, BlockDispatched)
+            if is_vanishing and isinstance(event, BlockDispatched) and dispatched == blocks // 2:
+                simulated.vanish()
+
+        progress = await run(blocks, every, (see,), engine)
+        happened = read_events(RunFolder(every).journal)
+        ended = [event["block"] for event in happened if event["event"] == "BlockEnded" and event["whole"]]
+        assert ended == list(range(blocks)), "each block ends once, in its turn"
+    told = {
+        "sites": sites,
+        "blocks": blocks,
+        "trials": progress.counts[TrialStatus.OK],
+        **engine.told,
+        "share of time lost": simulated.share_lost,
+        "megabytes at most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    if is_vanishing:
+        seconds_each = simulated.recoveries
+        told |= {
+            "blocks lost": len(seconds_each),
+            "seconds until half of them ran again": statistics.median(seconds_each),
+            "seconds until all ran again": max(seconds_each),
+        }
+    return {name: round(value, 3) for name, value in told.items()}
 
 
 def main() -> None:
@@ -205,9 +398,10 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=3, help="for each site")
     parser.add_argument("--seconds", type=float, default=1.0, help="that a trial sleeps")
     parser.add_argument("--simulated", type=int, metavar="N", help="sites that are simulated in this process")
+    parser.add_argument("--vanish", action="store_true", help="a tenth of the simulated sites, in the middle")
     given = parser.parse_args()
     if given.simulated:
-        print(json.dumps(asyncio.run(simulate(given.simulated, given.simulated))))
+        print(json.dumps(asyncio.run(simulate(given.simulated, given.blocks, given.seconds, given.vanish))))
         return
     one = 0.0
     for sites in given.sites:

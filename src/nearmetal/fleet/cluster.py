@@ -213,7 +213,7 @@ async def open_fleet(scheduler: str) -> AsyncIterator[Fleet]:
     count = parse_scheduler(scheduler)
     configure_dask()
     if count is None:
-        async with _reach_scheduler(scheduler, scheduler, None, 1, LIMITS.stop) as fleet:
+        async with reach_scheduler(scheduler, scheduler, None, 1, LIMITS.stop) as fleet:
             yield fleet
         return
     from distributed import Scheduler, Security
@@ -230,13 +230,13 @@ async def open_fleet(scheduler: str) -> AsyncIterator[Fleet]:
             allowed_failures=0,
         ) as own,
         _start_workers(own.address, count, security),
-        _reach_scheduler(own.address, scheduler, security, count, LIMITS.boot) as fleet,
+        reach_scheduler(own.address, scheduler, security, count, LIMITS.boot) as fleet,
     ):
         yield fleet
 
 
 @asynccontextmanager
-async def _reach_scheduler(
+async def reach_scheduler(
     address: str, scheduler: str, security: "Security | None", count: int, patience: float
 ) -> AsyncIterator[Fleet]:
     """Wait for so many sites, or so many seconds for any."""
@@ -298,4 +298,4 @@ async def _start_workers(address: str, count: int, security: "Security") -> Asyn
                 await worker.wait()
 
 
-__all__ = ["Fleet", "SiteLost", "open_fleet", "parse_scheduler", "refuse_other_dask"]
+__all__ = ["Fleet", "SiteLost", "open_fleet", "parse_scheduler", "reach_scheduler", "refuse_other_dask"]
