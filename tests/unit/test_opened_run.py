@@ -129,18 +129,18 @@ def test_a_table_is_the_same_in_every_format(run: RunFolder, name: str, tmp_path
 def test_arrow_without_a_library_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exports, "find_spec", lambda name: None)
     with pytest.raises(HostCannot) as refused:
-        exports.write_arrow(TidyTable(("value",), [(1,)]))
+        exports.write_arrow(TidyTable(("value",), [((), [(1,)])]))
     assert refused.value.remedy == "pip install pyarrow, or polars; or --format csv"
 
 
 def test_columns_without_a_value_have_a_type_in_arrow() -> None:
-    table = TidyTable(("nothing", "flag", "number"), [(None, True, 1), (None, None, None)])
+    table = TidyTable(("nothing", "flag", "number"), [((None,), [(True, 1), (None, None)])])
     frame = polars.read_ipc(exports.write_arrow(table))
     assert frame.schema == {"nothing": polars.String, "flag": polars.Boolean, "number": polars.Int64}
 
 
 def test_nothing_in_latex_is_a_command_of_somebody_elses() -> None:
-    table = TidyTable(("a_b", "value"), [('\\input{x} & 5 % #$^~<>|"', float("inf")), (None, 1.23456)])
+    table = TidyTable(("a_b", "value"), [(('\\input{x} & 5 % #$^~<>|"',), [(float("inf"),)]), ((None,), [(1.23456,)])])
     written = exports.write_latex(table)
     body = written[written.index("\\midrule") : written.index("\\bottomrule")]
     assert r"\textbackslash{}input\{x\} \& 5 \% \#\$\textasciicircum{}\textasciitilde{}" in body
@@ -148,12 +148,12 @@ def test_nothing_in_latex_is_a_command_of_somebody_elses() -> None:
 
 
 def test_a_spreadsheet_runs_nothing() -> None:
-    table = TidyTable(("reason",), [("=cmd()",)])
+    table = TidyTable(("reason",), [((), [("=cmd()",)])])
     assert exports.write_csv(table) == "reason\n'=cmd()\n"
 
 
 def test_levels_of_several_kinds_are_texts() -> None:
-    table = TidyTable(("level", "number"), [(1, 1), ("one", 2.5), (None, None)])
+    table = TidyTable(("level", "number"), [((), [(1, 1), ("one", 2.5), (None, None)])])
     assert find_columns(table) == {"level": ["1", "one", None], "number": [1.0, 2.5, None]}
 
 

@@ -5,16 +5,17 @@ import io
 import math
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
 from nearmetal.errors import HostCannot
 from nearmetal.report import cells
-from nearmetal.report.tidy import Cell, TidyTable, find_columns
+from nearmetal.report.tidy import Cell, Row, TidyTable, find_columns
 
 _TYPES: Final = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _LATEX = re.compile(r"[\\{}$&#^_~%<>|\"]")
@@ -41,9 +42,20 @@ def write_csv(table: TidyTable) -> str:
         NoneType: {None: ""}.__getitem__,
         str: _Texts().__getitem__,
     }
-    columns = [_write_cells(column, write) for column in zip(*table.rows, strict=True)]
-    lines = [map(write[str], table.columns), *zip(*columns, strict=True)]
-    return "\n".join(map(",".join, lines)) + "\n"
+    befores = _write_rows([before for before, _ in table.groups], write)
+    rest = iter(_write_rows([row for _, rows in table.groups for row in rows], write))
+    rows = [
+        (before + row)[1:]
+        for before, (_, rows) in zip(befores, table.groups, strict=True)
+        for row in islice(rest, len(rows))
+    ]
+    return "\n".join([",".join(map(write[str], table.columns)), *rows, ""])
+
+
+def _write_rows(rows: Sequence[Row], write: Mapping[type, Callable[[Any], str]]) -> Iterable[str]:
+    """Each row's cells, a comma before each."""
+    columns = [_write_cells(column, write) for column in zip(*rows, strict=True)]
+    return map(",".join, zip([""] * len(rows), *columns, strict=True))
 
 
 def _write_cells(column: Sequence[Cell], write: Mapping[type, Callable[[Any], str]]) -> Sequence[str]:

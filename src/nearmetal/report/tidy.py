@@ -6,6 +6,7 @@ missing is None. Pure.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from nearmetal.model import Plan, TrialRecord
@@ -18,13 +19,20 @@ Name = Literal["trials", "blocks", "contrasts"]
 
 Cell = str | int | float | bool | None
 
+Row = tuple[Cell, ...]
+
 
 @dataclass(frozen=True)
 class TidyTable:
     """Columns by name, each of one type; rows have a value for each."""
 
     columns: tuple[str, ...]
-    rows: Sequence[tuple[Cell, ...]]
+    groups: Sequence[tuple[Row, Sequence[Row]]]
+    """Rows that begin alike: what they begin with, and what each goes on with."""
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        return [(*before, *row) for before, rows in self.groups for row in rows]
 
     def to_dicts(self) -> list[dict[str, Cell]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
@@ -52,42 +60,47 @@ def make_table(report: "ReportInput", name: Name) -> TidyTable:
         case "blocks":
             return _table_of_blocks(report)
         case "contrasts":
-            return TidyTable(_OF_CONTRASTS, list(_rows_of_contrasts(report)))
+            return TidyTable(_OF_CONTRASTS, [((), list(_rows_of_contrasts(report)))])
 
 
 def tabulate_trials(plan: Plan, records: Iterable[TrialRecord]) -> TidyTable:
     factors = list_factors(plan)
     names = _name_factors(factors, _OF_TRIALS)
-    rows: list[tuple[Cell, ...]] = []
+    groups: list[tuple[Row, Sequence[Row]]] = []
     for record in records:
         address = record.trial
         before = (
             *(address.id, address.block, address.attempt, address.position, address.repeat, address.workload),
-            *(address.treatment.get(factor) for factor in factors),
+            *[address.treatment.get(factor) for factor in factors],
             *(record.status.value, record.reason, record.blame, record.cause),
         )
-        if not record.responses:
-            rows.append((*before, None, None, None, None, None, None))
-        for response, told in record.responses.items():
-            rows.append((*before, response, told.value, told.unit, told.better, told.scale, told.censored))
-    return TidyTable((*_OF_TRIALS[:6], *names, *_OF_TRIALS[6:]), rows)
+        told = [
+            (response, one.value, one.unit, one.better, one.scale, one.censored)
+            for response, one in record.responses.items()
+        ]
+        groups.append((before, told or [(None,) * 6]))
+    return TidyTable((*_OF_TRIALS[:6], *names, *_OF_TRIALS[6:]), groups)
 
 
 def _table_of_blocks(report: "ReportInput") -> TidyTable:
     factors = list_factors(report.manifest.plan)
-    rows: list[tuple[Cell, ...]] = []
+    groups: list[tuple[Row, Sequence[Row]]] = []
     for one in report.analysis.contrasts:
         named = f"{format_assignment(one.treatment)} against {format_assignment(one.reference)}"
         before = (one.workload, one.response, named, one.primary)
-        levels = tuple(one.treatment.get(factor) for factor in factors)
-        for pair in one.pairs:
-            values = (pair.block, pair.attempt, pair.treatment, pair.reference)
-            censored = (pair.treatment_censored, pair.reference_censored)
-            rows.append((*before, *levels, *values, *censored, one.unit, one.better, one.scale))
-    return TidyTable((*_OF_BLOCKS[:4], *_name_factors(factors, _OF_BLOCKS), *_OF_BLOCKS[4:]), rows)
+        levels = (one.treatment.get(factor) for factor in factors)
+        rows = [
+            (
+                *(pair.block, pair.attempt, pair.treatment, pair.reference),
+                *(pair.treatment_censored, pair.reference_censored, one.unit, one.better, one.scale),
+            )
+            for pair in one.pairs
+        ]
+        groups.append(((*before, *levels), rows))
+    return TidyTable((*_OF_BLOCKS[:4], *_name_factors(factors, _OF_BLOCKS), *_OF_BLOCKS[4:]), groups)
 
 
-def _rows_of_contrasts(report: "ReportInput") -> Iterator[tuple[Cell, ...]]:
+def _rows_of_contrasts(report: "ReportInput") -> Iterator[Row]:
     for one in report.analysis.contrasts:
         low, high = one.interval or (None, None)
         failed = one.failures
