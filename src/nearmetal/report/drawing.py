@@ -249,34 +249,9 @@ def _answer(spec: Spec, png: bool) -> tuple[str, tuple[object, ...]]:
     return "picture", (svg, _convert_to_png(svg) if png and _measure_area(svg) <= _TOO_LARGE else b"")
 
 
-_WARM_UPS = 6
-"""Pictures after which the engine has compiled most of what charts need: later ones take two thirds of the time."""
-
-
-def _warm_up() -> None:
-    """Start the engine, and draw marks as charts have them until the first specification arrives."""
-    row = {"x": 1, "y": 2, "name": "a", "colour": "#000"}
-    x, y = ({"field": name, "type": "quantitative"} for name in "xy")
-    name: Spec = {"field": "name", "type": "nominal"}
-    colour = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
-    marks = {
-        "point": {"x": x, "y": y, "color": colour, "description": name},
-        "rule": {"x": x, "x2": {"field": "y"}, "y": y, "color": colour},
-        "bar": {"x": x, "x2": {"field": "y"}, "y": y, "color": colour},
-        "line": {"x": x, "y": y, "color": name},
-        "text": {"x": x, "y": y, "text": name},
-    }
-    layers = [{"data": {"values": [row] * 10}, "mark": mark, "encoding": of} for mark, of in marks.items()]
-    spec: Spec = {"title": {"text": ["a"], "subtitle": ["a"]}, "width": 415, "height": 200, "layer": layers}
-    for _ in range(_WARM_UPS):
-        draw_svg(spec)
-        if select.select([sys.stdin], [], [], 0)[0]:
-            break
-
-
 def _main() -> None:
     specs, pictures = (_Messages(int(file)) for file in sys.argv[1:])
-    _warm_up()
+    draw_svg({"mark": "point", "data": {"values": []}, "encoding": {}})  # the engine starts with the first picture
     for line in sys.stdin.buffer:
         asked = json.loads(specs.read(int(line)))
         sys.stdout.buffer.write(pictures.append(pickle.dumps(_answer(asked["spec"], asked["png"]))))
