@@ -134,9 +134,8 @@ def level(primary: bool) -> float:
 
 def told_by_client(arm: Arm) -> dict[str, ClientValues]:
     """By the response's name."""
-    names = {name for one in arm.trials for name, response in one.responses.items() if response.by_client}
     found = {}
-    for name in sorted(names):
+    for name in sorted(arm.by_client):
         boots = [[record.responses.get(name) for record in replicate.records] for replicate in arm.first]
         told = [responses for one in boots if (responses := [response for response in one if response is not None])]
         trials = [clients for responses in told if (clients := _averaged(responses))]

@@ -1,7 +1,7 @@
 """What a reader of a contrast should know besides its numbers: warnings, as data."""
 
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -19,7 +19,7 @@ from nearmetal.analysis.predecessors import PredecessorEffects
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
-from nearmetal.model import Assignment, Look, Plan, TrialRecord, TrialStatus, Warned
+from nearmetal.model import Assignment, Look, Plan, Provision, TrialRecord, TrialStatus, Warned
 from nearmetal.store import version_1
 from nearmetal.study.levels import format_assignment
 
@@ -95,8 +95,10 @@ def trend_p(values: NDArray[np.float64]) -> float:
     before: list[float] = []
     score = 0  # pairs that ascend, less pairs that descend
     for value in values.tolist():
-        score += bisect_left(before, value) + bisect_right(before, value) - len(before)
-        insort(before, value)
+        left = bisect_left(before, value)
+        right = bisect_right(before, value, left)
+        score += left + right - len(before)
+        before.insert(right, value)
     spread = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     return math.erfc(max(0, abs(score) - 1) / spread / math.sqrt(2))
 
@@ -208,10 +210,9 @@ def _complete(arms: Iterable[Iterable[Replicate]]) -> list[list[Replicate]]:
 
 def _list_usable(arms: Iterable[Arm]) -> Set[str]:
     """Responses that all boots have, and that are on their scale in each."""
-    each = [
-        {name for name, value in one.values.items() if value.problem is None} for arm in arms for one in arm.replicates
-    ]
-    return set.intersection(*each) if each else set()
+    each = [one.values for arm in arms for one in arm.replicates]
+    shared = set(each[0]).intersection(*each[1:]) if each else set[str]()
+    return {name for name in shared if {values[name].problem for values in each} == {None}}
 
 
 def _usable(replicate: Replicate, response: str) -> bool:
@@ -243,10 +244,11 @@ def _beside_rows_and_columns(matrix: NDArray[np.float64]) -> NDArray[np.float64]
 def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], crowded: Set[str], planned: int) -> tuple[Warned, ...]:
     """What the records of both arms say of how they were measured."""
     records = [record for pair in pairs for replicate in pair for record in replicate.records]
+    boots = [[one.boot for pair in pairs for one in pair[side].records if one.boot is not None] for side in (0, 1)]
     return (
         *_blocks(pairs, planned),
-        *_one_boot(records),
-        *_one_machine(pairs),
+        *_one_boot({boot.how for arm in boots for boot in arm}),
+        *_one_machine(pairs, *({boot.id for boot in arm} for arm in boots)),
         *_shared_cpus(records, crowded),
         *_carried(pairs, len(records)),
     )
@@ -261,8 +263,7 @@ def _blocks(pairs: Sequence[tuple[Replicate, Replicate]], planned: int) -> Itera
         yield Warned(code="blocks-repeated", text=f"a later attempt counts for {again:,} of {len(pairs):,} blocks")
 
 
-def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    seen = {record.boot.how for record in records if record.boot is not None}
+def _one_boot(seen: Set[Provision]) -> Iterable[Warned]:
     for how, what in (("restore", "a snapshot, restored"), ("reuse", "machines that were not booted afresh")):
         if how in seen:
             yield Warned(
@@ -270,15 +271,13 @@ def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
             )
 
 
-def _one_machine(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warned]:
+def _one_machine(pairs: Sequence[tuple[Replicate, Replicate]], boots: Set[str], others: Set[str]) -> Iterable[Warned]:
     """Two environments that are one: their machines tell the same boot, which else each provision has for itself."""
-    arms = [[record for pair in pairs for record in pair[side].records] for side in (0, 1)]
-    environments = [{record.trial.treatment.get("environment") for record in arm} for arm in arms]
-    if not environments[0].isdisjoint(environments[1]):
+    if boots.isdisjoint(others):
         return
-    boots = [{record.boot.id for record in arm if record.boot is not None} for arm in arms]
-    if not boots[0].isdisjoint(boots[1]):
-        names = " and ".join(repr(name) for arm in environments for name in sorted(map(str, arm)))
+    environments = [one.records[0].trial.treatment.get("environment") for one in pairs[0]]
+    if environments[0] != environments[1]:
+        names = " and ".join(repr(str(name)) for name in environments)
         yield Warned(
             code="one-machine",
             text=f"{names} tell of the same boot: they are one machine, compared with itself (an A/A), or two "
@@ -332,8 +331,9 @@ def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
         if hosts is None:
             continue
         # Records of version 1 name no hosts.
-        here = (one for one in record.machines if one.host in hosts and one.environment not in elsewhere)
-        places = tuple((one.role, one.cpus) for one in here)
+        places = tuple(
+            [(one.role, one.cpus) for one in record.machines if one.host in hosts and one.environment not in elsewhere]
+        )
         if places not in known:
             known[places] = _overlap(places)
         if known[places]:

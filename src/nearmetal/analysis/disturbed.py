@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.alike import grouped
-from nearmetal.model import TrialRecord, TrialStatus, Warned, identify_assignment
+from nearmetal.analysis.responses import key_of
+from nearmetal.model import TrialRecord, TrialStatus, Warned
 
 ELSEWHERE = frozenset({"busy-host", "steal"})
 """Codes of trials that shared their CPUs with what is not theirs."""
@@ -19,8 +20,8 @@ def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
     warned = [(record, one) for record in counted for one in record.warnings if one.code in ELSEWHERE]
     if not warned:
         return
-    disturbed = {record.trial.id: identify_assignment(record.trial.treatment) for record, _ in warned}
-    of_treatment = Counter(identify_assignment(record.trial.treatment) for record in counted)
+    disturbed = {record.trial.id: key_of(record.trial.treatment) for record, _ in warned}
+    of_treatment = Counter([key_of(record.trial.treatment) for record in counted])
     if not any(number >= _MANY * of_treatment[of] for of, number in Counter(disturbed.values()).items()):
         return
     for group in grouped(warned):

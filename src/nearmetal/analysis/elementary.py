@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 
 def log(values: Floats) -> Floats:
     """Natural logarithms, in the same shape: -inf of 0, NaN of what is below it."""
-    flat = (_log(value) for value in values.ravel().tolist())
-    return np.fromiter(flat, np.float64, values.size).reshape(values.shape)
+    each = math.log if (values > 0).all() else _log
+    return np.fromiter(map(each, values.ravel().tolist()), np.float64, values.size).reshape(values.shape)
 
 
 def _log(value: float) -> float:

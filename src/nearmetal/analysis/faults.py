@@ -24,21 +24,20 @@ class Faults:
     """Of all trials of a run, also those of attempts that do not count."""
 
     def __init__(self, records: Iterable[TrialRecord]) -> None:
-        self._trials: Counter[tuple[Key, str]] = Counter()
+        every = [((key_of(record.trial.treatment), record.trial.workload), record) for record in records]
+        self._trials = Counter([arm for arm, _ in every])
         self._causes: dict[tuple[Key, str], Counter[tuple[Blame, str]]] = defaultdict(Counter)
         self._attempts: dict[tuple[Key, str], set[tuple[int, int]]] = defaultdict(set)
-        """Of blocks."""
+        """Of blocks; none if none is spoilt."""
         self._spoilt: dict[tuple[Key, str], set[tuple[int, int]]] = defaultdict(set)
         """Those attempts with a trial for which others are to blame."""
-        for record in records:
-            arm = key_of(record.trial.treatment), record.trial.workload
-            self._trials[arm] += 1
+        for arm, record in every:
             if record.blame is not None:
                 self._causes[arm][record.blame, record.cause or ""] += 1
-            attempt = record.trial.block, record.trial.attempt
-            self._attempts[arm].add(attempt)
-            if record.blame not in (None, "treatment"):
-                self._spoilt[arm].add(attempt)
+                if record.blame != "treatment":
+                    self._spoilt[arm].add((record.trial.block, record.trial.attempt))
+        for arm, record in every if self._spoilt else ():
+            self._attempts[arm].add((record.trial.block, record.trial.attempt))
 
     def about(self, contrast: Contrast) -> Iterable[Warned]:
         for side, treatment in zip(_SIDES, (contrast.treatment, contrast.reference), strict=True):

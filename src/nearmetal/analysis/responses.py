@@ -120,6 +120,11 @@ class Arm:
         """Of those replicates."""
         return [record for replicate in self.first for record in replicate.records]
 
+    @cached_property
+    def by_client(self) -> Set[str]:
+        """Responses of which one of these trials has the value of each client."""
+        return {name for record in self.trials for name, told in record.responses.items() if told.by_client}
+
     def paired(self, other: "Arm") -> list[tuple[Replicate, Replicate]]:
         """One pair per block, of the first attempt in which both arms have an outcome; blocks in planned order."""
         pairs = []
