@@ -45,9 +45,9 @@ _Told = Mapping[str, Any]
 def _group_trials(report: ReportInput) -> Mapping[Key, list[_Told]]:
     """What was heard of each trial that counts, by its treatment."""
     found: dict[Key, list[_Told]] = defaultdict(list)
-    for record in that_count(report.records, report.arms):
-        if OBSERVER in record.observers:
-            found[key_of(record.trial.treatment)].append(record.observers[OBSERVER])
+    heard = [record for record in report.records if OBSERVER in record.observers]
+    for record in that_count(heard, report.arms) if heard else ():
+        found[key_of(record.trial.treatment)].append(record.observers[OBSERVER])
     return found
 
 

@@ -80,8 +80,8 @@ def in_words(cells: Sequence[Cell], report: ReportInput) -> str | None:
 
 def is_flat(cells: Sequence[Cell]) -> bool:
     """Whether all values of all of them are the same."""
-    values = {value for cell in cells for value in cell.values}
-    return len(values) == len({bound for cell in cells for bound in cell.censored}) == 1
+    values, bounds = cells[0].values[:1], cells[0].censored[:1]
+    return all((cell.values, cell.censored) == (values * len(cell.values), bounds * len(cell.values)) for cell in cells)
 
 
 def _describe_flat(cell: Cell, report: ReportInput) -> str:

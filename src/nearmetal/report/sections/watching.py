@@ -95,7 +95,8 @@ def _find_median(seconds: Sequence[float]) -> Quantity | None:
 
 
 def _all_watched(workload: str, treatment: Assignment, report: ReportInput) -> list[tuple[_TrialWatcher, TrialRecord]]:
-    return [(one, record) for record in report.trials(workload, treatment) for one in _list_watched(record)]
+    watched = [record for record in report.trials(workload, treatment) if record.observers]
+    return [(one, record) for record in watched for one in _list_watched(record)]
 
 
 def _list_watched(record: TrialRecord) -> Iterator[_TrialWatcher]:
