@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
@@ -181,7 +181,7 @@ class RecordedBlock:
 
 
 def _write_address(trial: TrialAddress) -> bytes:
-    return json.dumps(trial.model_dump(mode="json"), separators=(",", ":")).encode()
+    return json.dumps(asdict(trial), separators=(",", ":")).encode()
 
 
 class Turn(NamedTuple):

@@ -1,6 +1,7 @@
 """Runs made up for analysis: manifests, records and values, without anybody having run them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from nearmetal.analysis.analyse import analyse
@@ -79,7 +80,7 @@ def record(
                 {"role": "client", "environment": environment, "boot_id": "b", "cpus": cpus[1]},
             ],
             "status": status.value,
-            "responses": {name: response.model_dump(mode="json") for name, response in values.items()},
+            "responses": {name: asdict(response) for name, response in values.items()},
             "warnings": [warning.model_dump(mode="json") for warning in warnings],
         }
     )

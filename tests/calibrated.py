@@ -1,6 +1,7 @@
 """Calibrations made up for tests: journals of the built-in study in which all is known."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def records(of: Manifest, values: Values = sound, seed: int = 1, **more: Any) ->
                 "boot": {"id": f"{block.index}-{number}", "how": "boot"},
                 "status": "ok",
                 "responses": {
-                    name: response.model_dump(mode="json")
+                    name: asdict(response)
                     for name, response in values(boot.treatment, trial.workload, generator.normal()).items()
                 },
                 **more,

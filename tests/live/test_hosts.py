@@ -8,6 +8,7 @@ import random
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -329,7 +330,7 @@ def without_place(record: TrialRecord) -> Mapping[str, object]:
     """What is the same wherever and whenever a server was measured."""
     return {
         "ended": (record.status, record.reason, record.cause),
-        "server": record.machines[0].model_copy(update={"boot_id": "", "host": ""}),
+        "server": replace(record.machines[0], boot_id="", host=""),
         "family": record.observed_family,
         "readback": {**record.readback, "trunk": "", "cpus": record.readback["cpus"]["server-0"]},
         "responses": {name: (one.unit, one.better, one.scale) for name, one in record.responses.items()},

@@ -1,6 +1,7 @@
 """Which trials of a run count, and as what."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -77,10 +78,8 @@ def test_blocks_come_in_planned_order_whatever_finished_first() -> None:
 def test_true_and_one_are_different_treatments() -> None:
     odd = record("docker", 0, {"throughput": ratio(5)})
     treatment = {**odd.trial.treatment, "offload": True}
-    other = odd.model_copy(update={"trial": odd.trial.model_copy(update={"treatment": treatment})})
-    same = odd.model_copy(
-        update={"trial": odd.trial.model_copy(update={"treatment": {**treatment, "offload": 1}, "id": "x"})}
-    )
+    other = odd.model_copy(update={"trial": replace(odd.trial, treatment=treatment)})
+    same = odd.model_copy(update={"trial": replace(odd.trial, treatment={**treatment, "offload": 1}, id="x")})
     assert len(arms_of([odd, other, same], 1)) == 3
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -157,7 +158,7 @@ def test_what_belongs_to_a_boot_that_workloads_share_is_told_once() -> None:
             for position, workload in enumerate(("web", "again") if block % 2 else ("again", "web")):
                 values = {"throughput": ratio(100.0), "ready": Response(value=seconds[arm], unit="s", better="lower")}
                 one = record(arm, block, values, position=position)
-                records.append(one.model_copy(update={"trial": one.trial.model_copy(update={"workload": workload})}))
+                records.append(one.model_copy(update={"trial": replace(one.trial, workload=workload)}))
     bad = records[0].model_copy(update={"status": TrialStatus.FAILED, "responses": {}})
     analysis = analyse(of, [bad, *records[1:]], [], {"web": "throughput", "again": "throughput"})
     assert [(one.workload, one.response) for one in analysis.contrasts] == [

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,7 @@ def test_of_values_that_are_not_finite_nothing_is_known(value: float) -> None:
     def odd(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
         is_odd = workload == "waits" and treatment == MORE and noise > 0
         return {
-            name: one.model_copy(update={"value": value}) if is_odd else one
+            name: replace(one, value=value) if is_odd else one
             for name, one in sound(treatment, workload, noise).items()
         }
 
@@ -206,7 +207,7 @@ def test_why_nothing_can_be_told_of_a_comparison_is_told(change: dict[str, Any] 
         found = sound(treatment, workload, noise)
         if workload != "arithmetic" or treatment != MORE:
             return found
-        return {} if change is None else {**found, "elapsed": found["elapsed"].model_copy(update=change)}
+        return {} if change is None else {**found, "elapsed": replace(found["elapsed"], **change)}
 
     found = told(manifest(), odd)
     assert found.verdict == "unknown"
@@ -326,7 +327,7 @@ def test_noise_is_that_of_boots_of_one_attempt() -> None:
 
 
 def later(record: TrialRecord, attempt: int) -> TrialRecord:
-    trial = record.trial.model_copy(update={"attempt": attempt, "id": f"{record.trial.id}-{attempt}"})
+    trial = replace(record.trial, attempt=attempt, id=f"{record.trial.id}-{attempt}")
     return record.model_copy(update={"trial": trial})
 
 

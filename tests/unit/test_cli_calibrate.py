@@ -4,6 +4,7 @@ import json
 import math
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
         found = calibrated.sound(treatment, workload, noise)
         for name in values.keys() & found.keys():
             value = values[name]
-            given = None if value is None else found[name].model_copy(update={"value": value})
+            given = None if value is None else replace(found[name], value=value)
             found = {other: one for other, one in found.items() if other != name} | ({name: given} if given else {})
         return found
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_a_comparison_is_warned_of_what_is_its_own_beside_what_the_run_is_warned
     manifest = folder.read_manifest()
     course = RunHistory(manifest.study, manifest.plan)
     for record in read_records(folder.journal):
-        again = record.model_copy(update={"trial": record.trial.model_copy(update={"attempt": 1})})
+        again = record.model_copy(update={"trial": replace(record.trial, attempt=1)})
         course.take_line(again if record.trial.block == 2 else record)
     course.take_line(event("RunEnded", interrupted=False))
     section, report = so_far(manifest, course, folder)

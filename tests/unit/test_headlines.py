@@ -1,5 +1,6 @@
 """Headlines: responses beside the primary one that are judged as it is."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_a_run_goes_on_until_its_headlines_are_decided() -> None:
             update={
                 "responses": {
                     **one.responses,
-                    COST: one.responses[COST].model_copy(update={"value": 1e-4 * (1 + wobble(one.trial.block, 0.04))}),
+                    COST: replace(one.responses[COST], value=1e-4 * (1 + wobble(one.trial.block, 0.04))),
                 }
             }
         )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -72,9 +73,7 @@ def records(of: Manifest) -> list[TrialRecord]:
                             "boot": {"id": f"{block.index}-{number}", "how": "boot"},
                             "status": "ok",
                             "phases_ns": phases,
-                            "responses": {
-                                "throughput": Response(value=value, unit="1/s", better="higher").model_dump(mode="json")
-                            },
+                            "responses": {"throughput": asdict(Response(value=value, unit="1/s", better="higher"))},
                         }
                     )
                 )

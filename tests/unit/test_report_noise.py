@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,4 +116,4 @@ def test_trials_that_do_not_count_are_in_no_figure(report: ReportInput, tmp_path
 
 
 def repeated(trial: TrialAddress) -> TrialAddress:
-    return trial.model_copy(update={"attempt": 1, "id": f"{trial.id}-1"})
+    return replace(trial, attempt=1, id=f"{trial.id}-1")

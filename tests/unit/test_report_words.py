@@ -110,15 +110,7 @@ def test_a_round_trip_in_plain_words() -> None:
 def test_a_ramp_that_did_not_find_the_end_is_told_with_what_to_change(
     response: str, bounds: tuple[str | None, str | None], remedy: str
 ) -> None:
-    pair = Pair.model_validate(
-        {
-            "block": 0,
-            "attempt": 0,
-            "treatment": 60,
-            "reference": 60,
-            **dict(zip(("treatment_censored", "reference_censored"), bounds, strict=True)),
-        }
-    )
+    pair = Pair(0, 0, 60, 60, *bounds)  # type: ignore[arg-type]
     found = contrast(response=response, reason="censored", pairs=(pair,))
     assert words.explain_undecided(found) == f"a value is only known to lie beyond what was tried{remedy}"
     gave_out = found.model_copy(update={"warnings": (Warned(code="generator-gave-out", text="it did"),)})

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,8 @@ def test_of_a_block_that_is_repeated_the_last_attempt_counts(run: RunFolder) -> 
     (before, *_) = estimates.list_lines()
     for record in once:
         if record.trial.treatment["environment"] == "docker":
-            halved = {
-                name: told.model_copy(update={"value": told.value / 2}) for name, told in record.responses.items()
-            }
-            trial = record.trial.model_copy(update={"attempt": 1, "id": record.trial.id[::-1]})
+            halved = {name: replace(told, value=told.value / 2) for name, told in record.responses.items()}
+            trial = replace(record.trial, attempt=1, id=record.trial.id[::-1])
             estimates.take_record(record.model_copy(update={"trial": trial, "responses": halved}))
     (after, *_) = estimates.list_lines()
     assert ": 0.9" in before and ": 0.4" in after

@@ -1,6 +1,7 @@
 """A run as a person watches it: what a terminal is told of its course, and of what is left."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
 def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
     run = RunFolder(FOLDER)
     seen = list(read_records(run.journal))[:10]
-    trials = [one.trial.model_copy(update={"attempt": 1, "id": one.trial.id[::-1]}) for one in seen[8:]]
+    trials = [replace(one.trial, attempt=1, id=one.trial.id[::-1]) for one in seen[8:]]
     again = [one.model_copy(update={"trial": trial}) for one, trial in zip(seen[8:], trials, strict=True)]
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80)
@@ -60,7 +61,7 @@ def test_steps_that_trials_share_are_part_of_what_is_left_once_for_each_boot() -
     one = next(iter(read_records(run.journal)))
 
     def trial(id: str, attempt: int = 0, **changed: Any) -> TrialRecord:
-        address = one.trial.model_copy(update={"id": id, "attempt": attempt})
+        address = replace(one.trial, id=id, attempt=attempt)
         return one.model_copy(update={"trial": address, **changed})
 
     boot = {"create": 30_000_000_000, "verify": 2_000_000_000}
@@ -87,7 +88,7 @@ def test_what_a_machine_says_steers_no_terminal_of_a_run() -> None:
     bad = "\x1b]0;other\x07\x1b[2J"
     seen = next(iter(read_records(RunFolder(FOLDER).journal)))
     treatment = {"environment": "mock", "place": bad}
-    trial = seen.trial.model_copy(update={"treatment": treatment, "workload": bad})
+    trial = replace(seen.trial, treatment=treatment, workload=bad)
     failed = {"trial": trial, "status": TrialStatus.FAILED, "reason": bad}
     for is_terminal in (False, True):
         out = io.StringIO()

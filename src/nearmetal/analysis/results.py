@@ -5,9 +5,10 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from nearmetal.analysis.bounds import Bound
-from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
+from nearmetal.model import ONLY_KNOWN, Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
 
 
 class Verdict(StrEnum):
@@ -23,7 +24,8 @@ class Verdict(StrEnum):
     """One side failed so often that it was measured no more: there is no test of it."""
 
 
-class Pair(Frozen):
+@dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
+class Pair:
     """A block in which both arms worked: their responses, repeats averaged on the response's scale.
 
     Where of one only a bound is known, `treatment_censored` or `reference_censored` says which: at most that ("left"),

@@ -4,6 +4,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nearmetal.model import ContrastPlan, Identity, Plan, Response, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.report import words
@@ -79,4 +80,4 @@ def _average_repeats(repeats: list[dict[str, Response]], response: str) -> Respo
     told = [one[response] for one in repeats if response in one]
     if not told or any(one.censored or not math.isfinite(one.value) for one in told):
         return None
-    return told[0].model_copy(update={"value": statistics.fmean(one.value for one in told)})
+    return replace(told[0], value=statistics.fmean(one.value for one in told))

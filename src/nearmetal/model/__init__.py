@@ -113,6 +113,7 @@ from nearmetal.model.study import SequentialBlocks as SequentialBlocks
 from nearmetal.model.study import SshTarget as SshTarget
 from nearmetal.model.study import Study as Study
 from nearmetal.model.study import WorkloadSpec as WorkloadSpec
+from nearmetal.model.words import ONLY_KNOWN as ONLY_KNOWN
 from nearmetal.model.words import Assignment as Assignment
 from nearmetal.model.words import Better as Better
 from nearmetal.model.words import Document as Document

@@ -9,11 +9,12 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.dataclasses import dataclass
 
 from nearmetal import cpu_lists
 from nearmetal.model.causes import Blame
 from nearmetal.model.description import Family
-from nearmetal.model.words import Better, Document, Frozen, Level, Provision, Role, Scale
+from nearmetal.model.words import ONLY_KNOWN, Better, Document, Frozen, Level, Provision, Role, Scale
 
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 """Characters that XML has no place for, of which whoever draws pictures dies, and those that steer a terminal."""
@@ -57,7 +58,8 @@ CPUS_JUDGED_FROM = 1.0
 """Seconds of a measurement: the kernel counts in hundredths, too coarsely to judge by it who had the CPUs in less."""
 
 
-class Response(Frozen):
+@dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
+class Response:
     """One value per trial."""
 
     value: float
@@ -68,7 +70,8 @@ class Response(Frozen):
     by_client: tuple[float, ...] | None = None
 
 
-class Artifact(Frozen):
+@dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
+class Artifact:
     """A file of a trial, by its path within the run's folder."""
 
     path: str
@@ -99,7 +102,8 @@ class TrialCounts(Frozen):
     lost: int = 0
 
 
-class TrialAddress(Frozen):
+@dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
+class TrialAddress:
     """Which trial a record is about."""
 
     id: str
@@ -111,7 +115,8 @@ class TrialAddress(Frozen):
     workload: str
 
 
-class BootRecord(Frozen):
+@dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
+class BootRecord:
     id: str
     how: Provision
     snapshot: str | None = None
@@ -123,7 +128,8 @@ def _listed(cpus: str) -> str:
     return cpus
 
 
-class MachineRecord(Frozen):
+@dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
+class MachineRecord:
     role: Role
     environment: str
     boot_id: str
@@ -134,7 +140,8 @@ class MachineRecord(Frozen):
     """The kinds of CPU that it may use, if its host has several; more than one is a warning, too."""
 
 
-class ClockRecord(Frozen):
+@dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
+class ClockRecord:
     """How far a machine's CLOCK_REALTIME was ahead of another's, before and after a trial, in seconds."""
 
     offset: tuple[float, float]

@@ -5,7 +5,7 @@ sure, however long the exchange took.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nearmetal.lab.clocks import ClockOffset
 from nearmetal.lab.machines import kernel
@@ -60,7 +60,7 @@ def compare_host_clocks(
     both = [name for name in before.offsets if name in after.offsets]
     found = {name: _compare_readings(*(_as_clock(one, name) for one in (before, after))) for name in both}
     told = {name: (one.ahead_ns / _NS, one.uncertainty_ns / _NS) for name, one in during.items()}
-    return {name: one.model_copy(update={"during": told.get(name)}) for name, one in found.items()}
+    return {name: replace(one, during=told.get(name)) for name, one in found.items()}
 
 
 def _as_clock(told: HostClocks, name: str) -> Clock:

@@ -28,7 +28,7 @@ def not_as_declared(error: ValidationError, document: object) -> str:
     match first["type"]:
         case "missing":
             return f"`{name}` is missing"
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             return f"`{name}` is nothing that this version of nearmetal knows"
         case kind if kind == UNLIKE:
             return f"`{name}` {first['msg']}"

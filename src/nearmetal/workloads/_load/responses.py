@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
+from typing import Literal
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
@@ -89,7 +91,7 @@ def of_ramp(documents: Documents) -> dict[str, Response]:
     """
     _something_served(documents)
     ends = {document.saturation.censored for document in documents if document.saturation}
-    censored = "right" if "above" in ends else "left" if "below" in ends else None
+    censored: Literal["left", "right"] | None = "right" if "above" in ends else "left" if "below" in ends else None
     total = 0.0
     for document in documents:
         limit = _find_limit(document)
@@ -99,7 +101,7 @@ def of_ramp(documents: Documents) -> dict[str, Response]:
             raise ToolFailed("the load generator told no saturation: its ramp was interrupted")
         total += 0.0 if censored == "right" and _is_below(document) else limit
     saturation = _make_response(RAMP["saturation"], total, documents, _find_limit)
-    return {"saturation": saturation.model_copy(update={"censored": censored}), "errors": _make_errors(documents)}
+    return {"saturation": replace(saturation, censored=censored), "errors": _make_errors(documents)}
 
 
 def _find_limit(document: LoadDocument) -> float | None:
