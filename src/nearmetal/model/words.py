@@ -42,14 +42,24 @@ ONLY_KNOWN = ConfigDict(extra="forbid")
 
 
 class Frozen(BaseModel):
-    """A record: immutable, and a key that nobody knows is an error."""
+    """A record: immutable, and a key that nobody knows is an error.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    pydantic builds what validates it at its first use, since most commands use few of all kinds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
     def from_json(cls, data: object) -> Any:
         """Read back what `model_dump(mode="json")` wrote."""
         return cls.model_validate(data)
+
+    @classmethod
+    def build_all(cls) -> None:
+        """Build what validates each kind below this one, for a process whose forks would do so each time."""
+        for kind in cls.__subclasses__():
+            kind.model_rebuild(raise_errors=False)
+            kind.build_all()
 
 
 class Document(Frozen):

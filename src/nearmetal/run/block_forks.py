@@ -23,6 +23,7 @@ _LONGEST = 1 << 20
 
 
 def main() -> None:
+    from nearmetal.model import Frozen
     from nearmetal.run import block_child
     from nearmetal.system.held_secrets import take_passed
 
@@ -51,6 +52,7 @@ def main() -> None:
                 # What cannot be imported here is the block's to say.
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
+            Frozen.build_all()
             process = os.fork()
             if not process:
                 _be_block(block_child, order, (woken, waking), descriptors, request)
