@@ -170,7 +170,7 @@ LinksRead = Sequence[tuple[PlacedEnd, Mapping[str, Any] | None]]
 """Ends, and what the kernel says of each."""
 
 
-class Carried:
+class ByteCounter:
     """Bytes that crossed links since they were looked at before."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class Trunk:
         """`ends`: of each tunnel that on the servers' host, and that on the clients'."""
         self._tunnel = tunnel
         self._pairs = ends
-        self._carried = Carried()
+        self._counter = ByteCounter()
 
     @property
     def handles(self) -> tuple[Handle, ...]:
@@ -218,7 +218,7 @@ class Trunk:
             # Through which interfaces a packet goes from a client's host to the servers'.
             "ways": {far.end.site.name: f"{far.end.described} > {near.end.described}" for near, far in self._pairs},
             # The hub's ends carry the same once more.
-            "carried": self._carried.count(links[1::2]),
+            "carried": self._counter.count(links[1::2]),
         }
         return judge_ends(links, values)
 

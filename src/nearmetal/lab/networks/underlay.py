@@ -14,7 +14,7 @@ from typing import Any
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab.findings import finding
 from nearmetal.lab.networks import network, trunk
-from nearmetal.lab.networks.trunk import Carried, End, PlacedEnd
+from nearmetal.lab.networks.trunk import ByteCounter, End, PlacedEnd
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, Port, Readback, Recorder, Site
 
@@ -74,7 +74,7 @@ class Underlay:
     def __init__(self, mtu: int, links: Sequence[PlacedEnd]) -> None:
         self._mtu = mtu
         self._links = links
-        self._carried = Carried()
+        self._counter = ByteCounter()
 
     async def verify(self) -> Readback:
         """Whether all machines still have their place, what their hosts' interfaces are, and what crossed them."""
@@ -87,7 +87,7 @@ class Underlay:
             "overhead": 0,
             "ends": {name: end.address for name, end in ends.items()},
             "interfaces": dict(zip(ends, told, strict=True)),
-            "carried": self._carried.count(links),
+            "carried": self._counter.count(links),
         }
         return trunk.judge_ends(links, values)
 
