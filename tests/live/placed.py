@@ -1,6 +1,7 @@
 """Where everybody may run on a machine or a host, as its own programs tell: to be the same before and after."""
 
-from nearmetal.model import Commands
+from nearmetal.model import Commands, Handle, Readback, Site
+from nearmetal.run.allotment import judge_threads, list_processes, read_threads
 
 from .snapshot import BOUND
 
@@ -50,3 +51,9 @@ def same(before: dict[str, str], after: dict[str, str]) -> None:
     assert len(both) > 40
     assert {name: after[name] for name in both} == {name: before[name] for name in both}
     assert {name for name in before if not name.startswith("/proc/") or "/irq/" in name} <= both
+
+
+async def read_placement(handle: Handle, site: Site, cpuset: str) -> Readback | None:
+    """Whether a machine's tasks are on its cpuset. None for a machine that is not ours to place."""
+    (threads,) = await read_threads([await list_processes(handle, site)], site)
+    return judge_threads(threads, handle, cpuset)

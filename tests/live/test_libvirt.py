@@ -19,13 +19,13 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
-from nearmetal.run import placement
 from tests.conftest import OWN_CPU
 from tests.libvirt_network import LibvirtNetwork
 from tests.libvirt_service import libvirt_service
 
 from .conftest import Make, Notes
 from .laboratory import spec
+from .placed import read_placement
 from .remains import stays
 
 pytestmark = pytest.mark.live
@@ -84,7 +84,7 @@ async def test_a_domain_is_where_it_was_put_and_ends_alone(
     try:
         machine = await make(spec())
         handle = notes.handles[machine.name]
-        found = await placement.read(handle, site, str(OWN_CPU))
+        found = await read_placement(handle, site, str(OWN_CPU))
         assert found is not None and found.ok, found
         assert handle.hardware is not None
         assert (handle.hardware.accel, handle.hardware.disk.cache) == ("tcg", "writeback")

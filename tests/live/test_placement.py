@@ -8,9 +8,10 @@ import pytest
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord
-from nearmetal.run import placement, verify
+from nearmetal.run import verify
 
 from .laboratory import laboratory, machine, spec, study
+from .placed import read_placement
 
 pytestmark = pytest.mark.live
 
@@ -140,11 +141,11 @@ async def test_a_vcpu_that_was_moved_is_found_out(lab_image: Image) -> None:
         await machine(lab, "qemu", spec(vcpus=2), cpus=cpuset)
         (handle,) = lab.machines()
         site = await lab.site("local")
-        found = await placement.read(handle, site, cpuset)
+        found = await read_placement(handle, site, cpuset)
         assert found is not None and found.ok, found
         (first,) = vcpu_threads(handle.name)
         os.sched_setaffinity(first, {LAST_CPU})
-        found = await placement.read(handle, site, cpuset)
+        found = await read_placement(handle, site, cpuset)
         assert found is not None and not found.ok
         assert f"vCPU 0 may run on {LAST_CPU} instead of 0" in found.reason
 

@@ -12,8 +12,7 @@ import pytest
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import CaptureSpec, Completed
-from nearmetal.observers.capture.files import JoinedCapture, join_captures
-from nearmetal.observers.capture.taps import CaptureLimit, Tap
+from nearmetal.observers.capture.taps import CaptureLimit, JoinedCapture, Tap, join_captures
 
 MIB = 2**20
 

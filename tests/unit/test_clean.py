@@ -12,9 +12,7 @@ from nearmetal import say
 from nearmetal.environments import docker, mock
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.lab import clean
-from nearmetal.lab.changes import origin
-from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder, outstanding
-from nearmetal.lab.changes.origin import Origin
+from nearmetal.lab.changes.ledger import Ledger, Origin, held, ledgers_folder, outstanding, read_origin
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Change, Handle, Site
 from nearmetal.run import session
@@ -111,7 +109,9 @@ async def test_a_run_does_not_begin_by_contradicting_itself() -> None:
 def of_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger of a dead run of `far`, which sees the same folder of state."""
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(origin, "here", lambda: Origin(machine="f00", name="far", boot_id="its own"))
+        elsewhere.setattr(
+            "nearmetal.lab.changes.ledger.read_origin", lambda: Origin(machine="f00", name="far", boot_id="its own")
+        )
         ledger = ledger_of_a_dead_run()
         machine(ledger, "nm-abc123-1")
         ledger.changing(Change(on="site:local", kind="file", target="/no/such", before=None, after="0"))
@@ -148,11 +148,11 @@ def test_no_command_takes_what_another_host_has_for_its_own(monkeypatch: pytest.
 
 async def test_a_boot_has_put_back_what_it_took_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has the same value now has it from somebody else."""
-    earlier = origin.here().model_copy(update={"boot_id": "earlier"})
+    earlier = read_origin().model_copy(update={"boot_id": "earlier"})
     kept = Change(on="site:local", kind="file", target="/no/such", before=None, after="0")
     taken = Change(on="site:local", kind="sysctl", target="no.such", before="1", after="0")
     with monkeypatch.context() as before:
-        before.setattr(origin, "here", lambda: earlier)
+        before.setattr("nearmetal.lab.changes.ledger.read_origin", lambda: earlier)
         ledger = ledger_of_a_dead_run()
         for change in (
             taken,
@@ -162,7 +162,7 @@ async def test_a_boot_has_put_back_what_it_took_along(monkeypatch: pytest.Monkey
         ):
             ledger.changing(change)
         ledger.close()
-    held_still = outstanding(ledgers_folder() / "abc123.jsonl").changes_of_boot(origin.here().boot_id)
+    held_still = outstanding(ledgers_folder() / "abc123.jsonl").changes_of_boot(read_origin().boot_id)
     assert [(change.on, change.target) for _, change in held_still] == [
         ("site:local", "/no/such"),
         ("site:far", "no.such"),
@@ -186,9 +186,9 @@ def full(descriptor: int) -> None:
 
 
 async def test_a_full_disk_keeps_clean_from_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    earlier = origin.here().model_copy(update={"boot_id": "earlier"})
+    earlier = read_origin().model_copy(update={"boot_id": "earlier"})
     with monkeypatch.context() as before:
-        before.setattr(origin, "here", lambda: earlier)
+        before.setattr("nearmetal.lab.changes.ledger.read_origin", lambda: earlier)
         ledger = ledger_of_a_dead_run()
         ledger.changing(Change(on="site:local", kind="sysctl", target="no.such", before="1", after="0"))
         ledger.close()
@@ -205,9 +205,9 @@ async def test_after_a_boot_a_full_disk_keeps_nothing_from_being_put_back(
 ) -> None:
     file = tmp_path / "value"
     file.write_text("new\n")
-    earlier = origin.here().model_copy(update={"boot_id": "earlier"})
+    earlier = read_origin().model_copy(update={"boot_id": "earlier"})
     with monkeypatch.context() as before:
-        before.setattr(origin, "here", lambda: earlier)
+        before.setattr("nearmetal.lab.changes.ledger.read_origin", lambda: earlier)
         ledger = ledger_of_a_dead_run()
         machine(ledger, "nm-abc123-1")
         taken = Change(on="site:local", kind="sysctl", target=_SYSCTL, before="1", after="0")

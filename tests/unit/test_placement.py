@@ -7,8 +7,9 @@ import pytest
 
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, Role, VirtualDisk
+from nearmetal.run.allotment import Task, judge_tasks
 from nearmetal.run.looking import name_roles
-from nearmetal.run.placement import Task, judge_tasks, read
+from tests.live.placed import read_placement
 
 
 def test_a_machine_on_just_its_cpus_is_where_it_was_put() -> None:
@@ -69,8 +70,8 @@ async def test_it_is_read_of_real_processes() -> None:
     os.sched_setaffinity(process.pid, {one})
     try:
         handle = Handle(kind="host", name="x", site="local", life=ProcessId(process.pid, 0))
-        found = await read(handle, LocalSite(), str(one))
-        elsewhere = await read(handle, LocalSite(), str(one + 1))
+        found = await read_placement(handle, LocalSite(), str(one))
+        elsewhere = await read_placement(handle, LocalSite(), str(one + 1))
     finally:
         process.kill()
         await process.wait()
@@ -88,9 +89,9 @@ def test_a_cpu_from_which_all_was_moved_is_not_missed() -> None:
 
 async def test_nothing_is_said_of_a_machine_that_is_not_placed() -> None:
     borrowed = Handle(kind="ssh", name="x", site="local")
-    assert await read(borrowed, LocalSite(), "0") is None
+    assert await read_placement(borrowed, LocalSite(), "0") is None
     placed = Handle(kind="host", name="x", site="local", life=ProcessId(os.getpid(), 0))
-    assert await read(placed, LocalSite(), "") is None
+    assert await read_placement(placed, LocalSite(), "") is None
 
 
 def test_machines_are_called_by_their_roles_as_observers_do() -> None:

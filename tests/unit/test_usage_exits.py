@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.site import LocalSite
+from nearmetal.observers import usage as usage_exits
 from nearmetal.observers.usage import _rates
-from nearmetal.observers.usage import exits as usage_exits
 
 
 @pytest.mark.parametrize(

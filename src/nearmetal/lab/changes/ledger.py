@@ -6,6 +6,7 @@ which host and in which boot it was begun: another host that sees the same folde
 """
 
 import os
+import platform
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,13 +17,36 @@ from pydantic import ValidationError
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.changes import origin
-from nearmetal.lab.changes.origin import Origin
 from nearmetal.lab.lock import lock_after_the_dead, try_lock
 from nearmetal.lab.old_handles import upgrade_handle
-from nearmetal.model import Change, Handle, HostSpec
+from nearmetal.model import Change, Frozen, Handle, HostSpec
 from nearmetal.store.journal import Journal, read_entries
 from nearmetal.system.files import closing_descriptor, make_folder
+
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+class Origin(Frozen):
+    machine: str
+    """Tells a host from every other, in all its boots."""
+    name: str
+    """For people."""
+    boot_id: str
+
+
+def read_origin() -> Origin:
+    name = platform.node()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return Origin(machine=_machine_id() or name, name=name, boot_id=boot_id)
+
+
+def _machine_id() -> str:
+    """ "" where there is none, as in many containers, or none yet."""
+    try:
+        text = _MACHINE_ID.read_text().strip()
+    except OSError:
+        return ""
+    return "" if text == "uninitialized" else text
 
 
 def ledgers_folder() -> Path:
@@ -71,7 +95,7 @@ class Outstanding:
     @property
     def elsewhere(self) -> str:
         """The name of the host that it is of, if that is another one than this; else ""."""
-        return "" if self.origin is None or self.origin.machine == origin.here().machine else self.origin.name
+        return "" if self.origin is None or self.origin.machine == read_origin().machine else self.origin.name
 
     @property
     def made(self) -> list[str]:
@@ -162,7 +186,7 @@ class Ledger:
 
     def _begin(self) -> None:
         try:
-            self._append({"op": "begun", "origin": origin.here().model_dump(mode="json"), "process": os.getpid()})
+            self._append({"op": "begun", "origin": read_origin().model_dump(mode="json"), "process": os.getpid()})
         except OSError:
             self.close()
             raise

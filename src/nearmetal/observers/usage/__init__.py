@@ -9,14 +9,35 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab.machines import groups, kernel, scratch
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
-from nearmetal.observers.usage.exits import TOTAL, read_exits
 from nearmetal.observers.usage.samples import Own, SamplerLines, Span, average_samples, parse_samples
+
+FOLDER: Final = "/sys/kernel/debug/kvm"
+"""Sums of all guests that KVM runs, ended ones included; there if KVM and debugfs are. Emulated guests have none."""
+TOTAL: Final = "exits"
+_END: Final = "_exits"
+"""The names of the files end so in which x86's KVM counts by reason: io_exits, halt_exits, …"""
+_SHOW: Final = 'cd "$1" && grep -H "" exits *_exits'
+
+
+async def read_exits(site: Site) -> Mapping[str, int]:
+    """So far: `exits`, and `exits.REASON` of each reason that the kernel counts. Empty if it counts none."""
+    try:
+        ended = await site.exec(["sh", "-c", _SHOW, "exits", FOLDER])
+    except (NearmetalError, OSError):
+        return {}
+    found = {}
+    for line in ended.text.splitlines():
+        name, _, value = line.partition(":")
+        if value.isdecimal():
+            found[TOTAL if name == TOTAL else f"{TOTAL}.{name.removesuffix(_END)}"] = int(value)
+    return found
+
 
 SHORTEST = 0.01
 """Seconds: CPU time is counted in ticks of this length."""
