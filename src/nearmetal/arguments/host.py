@@ -20,14 +20,12 @@ def doctor(environments: tuple[str, ...], fix: bool, lab: Path | None, as_json: 
     nothing else; without a name those of the study quickstart: host, docker, qemu. If the host has another package
     manager than apt, its command is printed. --lab asks all hosts of a lab, and prints what each can.
     """
-    if lab is not None:
-        if environments or fix:
-            raise click.UsageError("--lab asks the lab's hosts alone, and takes neither ENVIRONMENTS nor --fix")
-        from nearmetal.commands import lab as of_lab
-
-        return of_lab.doctor(lab, as_json)
+    if lab is not None and (environments or fix):
+        raise click.UsageError("--lab asks the lab's hosts alone, and takes neither ENVIRONMENTS nor --fix")
     from nearmetal.commands import host
 
+    if lab is not None:
+        return host.examine_lab(lab, as_json)
     return host.examine_host(environments, fix, as_json)
 
 

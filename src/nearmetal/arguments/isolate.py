@@ -63,9 +63,9 @@ def isolate_exec(program: tuple[str, ...]) -> int:
 
     The status is the program's own; 127 when there is none, 126 when it cannot be run, 125 is nearmetal's own failure.
     """
-    from nearmetal.commands import isolate_exec
+    from nearmetal.commands import isolate as command
 
-    return isolate_exec.become_program(program)
+    return command.become_program(program)
 
 
 @isolate.command("prove")

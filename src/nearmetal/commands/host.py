@@ -1,20 +1,28 @@
-"""`doctor` and `clean`: what this host can do, and what dead runs left on it."""
+"""`doctor` and `clean`: what this host can do, or each host of a lab, and what dead runs left."""
 
 import asyncio
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 from rich.text import Text
 
-from nearmetal.console.printing import console_for, print_beside, print_json, print_warning
+from nearmetal.console.printing import console_for, print_beside, print_json, print_table, print_warning
+from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import ExitCode, HostCannot, Interrupted
+from nearmetal.model import Finding
 from nearmetal.plain import strip_controls
+from nearmetal.study.lab_file import read_lab, read_lab_file
 from nearmetal.system.interrupts import run_until_done, until_interrupted
+
+if TYPE_CHECKING:
+    from nearmetal.lab.doctor import Diagnosis, HostDiagnosis
 
 _HANGING = 4
 """Columns of the mark before what was found."""
@@ -23,7 +31,7 @@ _HANGING = 4
 def examine_host(environments: Sequence[str], fix: bool, as_json: bool) -> int:
     """`fix`: packages are installed first that these environments lack, or else those of the study quickstart."""
     from nearmetal.lab import others
-    from nearmetal.lab.doctor import USUAL, Diagnosis, examine
+    from nearmetal.lab.doctor import USUAL, examine
 
     if process := others.other():
         print_warning(others.disturbs(process))
@@ -31,29 +39,36 @@ def examine_host(environments: Sequence[str], fix: bool, as_json: bool) -> int:
     if fix:
         environments = environments or USUAL
         _install_missing(environments)
-    examined: list[Diagnosis] = []
-
-    async def examine_it() -> None:
-        examined.append(await examine(environments))
-
     with console.status("trying what this host can do"):
-        finished = until_interrupted(examine_it(), print_beside)
-    if not finished:
-        raise Interrupted("nothing was found out, and nothing is left of what was tried", remedy="run it again")
-    found = examined[0]
+        found = _await_diagnosis(examine(environments), "nothing is left of what was tried")
     if as_json:
         print_json(found)
     else:
         for finding in found.findings:
-            mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
             told = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
             lines = [told, *([f"remedy: {finding.remedy}"] if finding.remedy and not finding.ok else [])]
-            wrapped = [
-                part for line in lines for part in textwrap.wrap(strip_controls(line), max(console.width - _HANGING, 1))
-            ]
-            for number, part in enumerate(wrapped):
-                console.print(Text.assemble((f"{'' if number else mark:{_HANGING}}", style), part), soft_wrap=True)
+            _print_finding(finding, lines, console)
     return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
+
+
+def _await_diagnosis(examining: Coroutine[None, None, "Diagnosis"], left: str) -> "Diagnosis":
+    """Interrupted; `left` says what is left then."""
+    examined = []
+
+    async def examine() -> None:
+        examined.append(await examining)
+
+    if not until_interrupted(examine(), print_beside):
+        raise Interrupted(f"nothing was found out, and {left}", remedy="run it again")
+    return examined[0]
+
+
+def _print_finding(finding: Finding, lines: Sequence[str], console: Console) -> None:
+    """Lines about it, behind its mark."""
+    mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
+    width = max(console.width - _HANGING, 1)
+    for number, part in enumerate(part for line in lines for part in textwrap.wrap(strip_controls(line), width)):
+        console.print(Text.assemble((f"{'' if number else mark:{_HANGING}}", style), part), soft_wrap=True)
 
 
 def _install_missing(environments: Sequence[str]) -> None:
@@ -80,11 +95,47 @@ def _install_missing(environments: Sequence[str]) -> None:
             raise HostCannot(f"apt-get {words[0]} ended with {ended.returncode}; it says why above", remedy=command)
 
 
+def examine_lab(lab: Path, as_json: bool) -> int:
+    """What each of its hosts can, as a matrix, and below it what is lacking."""
+    from nearmetal.lab.doctor_hosts import examine_hosts
+
+    hosts = read_lab(read_lab_file(lab), str(lab))
+    console = console_for(as_json)
+    with console.status(f"asking {len(hosts)} hosts"):
+        found = _await_diagnosis(examine_hosts(hosts), "nothing was made")
+    if as_json:
+        print_json(found)
+        return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
+    titles = list(dict.fromkeys(one.what for host in found.hosts for one in host.findings))
+
+    def row(host: "HostDiagnosis") -> list[str]:
+        told = {one.what: one for one in host.findings}
+        words = ", ".join((*host.roles, *host.tags))
+        return [host.name, words, *(_show_cell(told.get(title)) for title in titles)]
+
+    columns = [TextColumn("host"), TextColumn("roles, tags"), *map(TextColumn, titles)]
+    print_table(fit_table(columns, map(row, found.hosts), console.width), console)
+    for host in found.hosts:
+        for one in host.findings:
+            if not one.ok:
+                remedy = f"; remedy: {one.remedy}" if one.remedy else ""
+                _print_finding(one, [f"{host.name}: {one.what}: {one.detail}{remedy}"], console)
+    return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
+
+
+def _show_cell(found: Finding | None) -> str:
+    """ "yes" or what is told of what holds, "no" of what must hold and does not, else "-"; "" of what was not asked."""
+    if found is None:
+        return ""
+    if found.ok:
+        return found.detail or "yes"
+    return "no" if found.fatal else "-"
+
+
 def clean_host(as_json: bool, lab: Path | None = None) -> int:
     """`lab`: the file of a lab on whose hosts is looked, too."""
     from nearmetal.lab.clean import CleanOutput, clean_everything, clean_hosts
     from nearmetal.lab.machines import kept
-    from nearmetal.study.lab_file import read_lab, read_lab_file
 
     hosts = None if lab is None else read_lab(read_lab_file(lab), str(lab))
 

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from rich.console import Console
 
 from nearmetal import cpu_lists
+from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
@@ -233,6 +235,27 @@ async def _release_on_site(site: LocalSite, as_json: bool) -> int:
 
 def _list_undone(undone: Iterable[UndoOutcome], *outcomes: str) -> tuple[str, ...]:
     return tuple(standing.strip_site(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
+
+
+# ── Programs there ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def become_program(program: Sequence[str]) -> int:
+    """This process becomes the program, on the isolated CPUs and no others. Returns only when that fails."""
+    return own_failures_apart(lambda: _replace_process(LocalSite(), program))
+
+
+def _replace_process(site: LocalSite, program: Sequence[str]) -> NoReturn:
+    must_be_root()
+    words = [*run_until_done(_list_prefix(site)), *program]
+    os.execv(words[0], words)
+
+
+async def _list_prefix(site: LocalSite) -> Sequence[str]:
+    held = await standing.held_changes(site, standing.ledger_path())
+    if not standing.isolated_cpus(held):
+        raise HostCannot("no CPU is isolated to run it on", remedy="first: nearmetal isolate on")
+    return await standing.list_prefix(site, held, site.probe)
 
 
 # ── Status ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,11 @@
 """In words what a study as it is planned can see here, by noise that was measured before. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nearmetal.model import DesignSpec, Plan, Scale
+from nearmetal.model import DesignSpec, Plan
 from nearmetal.report import figures, words
 from nearmetal.report.sizing import describe_source, show_aim
 from nearmetal.units import show_share
@@ -31,7 +31,7 @@ def write_sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
     `margin` is the study's, a share: what lies within it counts as equivalent, told from none or not.
     """
     finds = one.finds
-    shown = _choose_format(one.scale, one.unit)
+    shown = format_share if one.scale == "ratio" else partial(figures.format_quantity, unit=one.unit)
     upto = f"to {shown(finds.high)}" if finds.high is not None else "or more"
     is_within = one.scale == "ratio" and finds.smallest < margin
     within = f"; within the margin of {format_share(margin)} it counts as equivalent" if is_within else ""
@@ -76,10 +76,6 @@ def about_unknown(unknown: int, plan: Plan, pilot: "Pilot | None") -> str | None
         f"how small a difference is found is not known{of}: add --pilot to measure the noise here, or run the study "
         "once, or `nearmetal calibrate` this host"
     )
-
-
-def _choose_format(scale: Scale, unit: str) -> Callable[[float], str]:
-    return format_share if scale == "ratio" else partial(figures.format_quantity, unit=unit)
 
 
 def format_share(value: float) -> str:

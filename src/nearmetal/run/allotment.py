@@ -16,7 +16,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup, cgroup_limits
 from nearmetal.lab.cgroup_limits import GroupLimits
 from nearmetal.lab.read_lines import Lines, read_lines
-from nearmetal.model import ControlGroup, Handle, Machine, ProcessId, Readback, Site, Stage
+from nearmetal.model import ControlGroup, Handle, ProcessId, Readback, Site, Stage
 from nearmetal.run.vitals import MEMORY, ONLINE, Vitals
 
 _TOLD = "^(Name|Cpus_allowed_list):|^[0-9]+:"
@@ -155,7 +155,7 @@ class Allotment:
                 problems.append(f"it is not where it was put: {where.reason}")
             if problems:
                 return _describe_change(placed.handle.role or "machine", placed.handle.name, problems)
-        for machine, had, has in zip(_list_machines_of(stage), self.found, now.found, strict=True):
+        for machine, had, has in zip((*stage.servers, *stage.clients), self.found, now.found, strict=True):
             if problems := found_changed(had, has):
                 return _describe_change(machine.role, machine.name, problems)
         return None
@@ -200,10 +200,6 @@ def _find_found(lines: Lines) -> MachineResources:
         len(cpu_lists.parse(online)) if online else None,
         int(words[1]) * 1024 if words[:1] == ["MemTotal:"] else None,
     )
-
-
-def _list_machines_of(stage: Stage) -> tuple[Machine, ...]:
-    return (*stage.servers, *stage.clients)
 
 
 def limits_changed(before: GroupLimits | None, after: GroupLimits | None) -> list[str]:

@@ -126,7 +126,7 @@ def _given(
     Its last one is isolated while that can be, in a way that takes this from none of the `more` servers to come.
     """
     nodes = defaultdict(list)
-    for core in (untouched := _untouched(cores, taken, layout)):
+    for core in (untouched := [core for core in cores if layout.core(core[0]).isdisjoint(taken)]):
         nodes[layout.node(core[0])].append(core)
     everywhere = _joined(cores)
     left = [cpu for cpu in everywhere if cpu not in taken]
@@ -167,10 +167,6 @@ def _highest_ending_in(isolated: Set[int], cpus: Sequence[int], more: int) -> li
     """
     last, *others = sorted(isolated & set(cpus), reverse=True)
     return [last, *sorted((cpu for cpu in cpus if cpu < last and cpu not in others[:more]), reverse=True)]
-
-
-def _untouched(cores: Sequence[list[int]], taken: Collection[int], layout: Layout) -> list[list[int]]:
-    return [core for core in cores if layout.core(core[0]).isdisjoint(taken)]
 
 
 def _joined(cores: Sequence[list[int]]) -> list[int]:

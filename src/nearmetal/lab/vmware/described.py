@@ -13,7 +13,7 @@ _POWERS: Mapping[str, Power] = {"poweredOn": "on", "poweredOff": "off", "suspend
 def seen(reference: str, told: Mapping[str, Any]) -> VsphereMachine:
     config, guest = told["config"], told.get("guest")
     hardware = config.hardware
-    cards = [_model(card) for card in _cards(config)]
+    cards = [str(type(card).__name__).rpartition(".")[2].removeprefix("Virtual").lower() for card in _cards(config)]
     return VsphereMachine(
         reference=reference,
         uuid=config.instanceUuid or config.uuid,
@@ -47,10 +47,6 @@ def _cards(config: Any) -> list[Any]:
     from pyVmomi import vim
 
     return [one for one in config.hardware.device if isinstance(one, vim.vm.device.VirtualEthernetCard)]
-
-
-def _model(card: Any) -> str:
-    return str(type(card).__name__).rpartition(".")[2].removeprefix("Virtual").lower()
 
 
 def config_spec(machine: Any, version: str | None, change: Reconfiguration) -> Any:

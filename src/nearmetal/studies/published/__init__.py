@@ -186,10 +186,6 @@ def list_names() -> tuple[str, ...]:
 @cache
 def find_published(study: str) -> PublishedStudy | None:
     """What was published of what a study replicates; None when nothing was."""
-    texts = (text for name in list_names() if study in (text := _read_figures(name)))
+    texts = (text for name in list_names() if study in (text := (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
     every = (PublishedStudy.model_validate(tomllib.loads(text)) for text in texts)
     return next((one for one in every if study in (one.study, *one.more_studies)), None)
-
-
-def _read_figures(name: str) -> str:
-    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
