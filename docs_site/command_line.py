@@ -12,9 +12,8 @@ from pathlib import Path
 import click
 
 from nearmetal import __version__
-from nearmetal.arguments.examples import EXAMPLES
-from nearmetal.arguments.sections import SectionedGroup
 from nearmetal.cli import cli
+from nearmetal.commands.group import EXAMPLES, LazyGroup
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "command-line.md"
 
@@ -46,6 +45,8 @@ In a terminal, `eval "$(nearmetal completion bash)"` lets the shell complete com
 def list_commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     """The command and those below it, by their whole names. Hidden ones are for no people."""
     if not command.hidden:
+        if isinstance(command, LazyGroup):
+            command.load_commands()
         yield name, command
         if isinstance(command, click.Group):
             for part, below in command.commands.items():
@@ -56,11 +57,14 @@ def render_page() -> str:
     """The page of docs/. The same commands give the same text."""
     parts = [_HEAD, "| code | meaning |\n| --- | --- |"]
     parts += [f"| {code} | {meaning} |" for code, meaning in CODES]
-    assert isinstance(cli, SectionedGroup)
+    assert isinstance(cli, LazyGroup)
+    commands = cli.load_commands()
     for title, names in cli.sections.items():
+        if not title:
+            continue
         parts.append(f"\n## {title}")
         for name in names:
-            parts += [_render_command(*one) for one in list_commands(cli.commands[name], f"nearmetal {name}")]
+            parts += [_render_command(*one) for one in list_commands(commands[name], f"nearmetal {name}")]
     return "\n".join(parts) + "\n"
 
 

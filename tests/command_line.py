@@ -13,7 +13,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from nearmetal import cli
@@ -49,6 +51,12 @@ def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] 
     said = [stream.buffer.getvalue().decode() for stream in (out, err)]
     assert _BREAKS not in said[1]
     return Ended(["nearmetal", *words], int(ended.value.code or 0), *said)
+
+
+def call(command: click.Command, **given: Any) -> Any:
+    """What a command does, with these arguments; what it raises is the test's."""
+    assert command.callback is not None
+    return command.callback(**given)
 
 
 def forked(

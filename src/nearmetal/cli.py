@@ -1,4 +1,4 @@
-"""The command line: its commands, and how each ends. What they take is in `nearmetal.arguments`."""
+"""The command line: its commands, and how each ends. What they take and do is in `nearmetal.commands`."""
 
 import contextlib
 import os
@@ -9,8 +9,7 @@ from typing import NoReturn
 import click
 
 from nearmetal import __version__
-from nearmetal.arguments import by_hand, completion, examples, host, image, isolate, requests, runs, studies
-from nearmetal.arguments.sections import SectionedGroup
+from nearmetal.commands.group import LazyGroup
 from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
 from nearmetal.plain import strip_controls
 from nearmetal.system import pipes, search_path
@@ -121,28 +120,21 @@ _OF_ROOT = (
 """Commands that make machines, see them or remove them: an ordinary user is root in a namespace meanwhile."""
 
 _SECTIONS = {
-    "Studies": (studies.studies, studies.plan, studies.run, studies.resume, studies.demo, studies.worker),
-    "Runs": (runs.ls, runs.show, runs.report, runs.compare, runs.verify, runs.dashboard),
-    "Data": (runs.query, runs.export, runs.bundle, requests.trace),
-    "Machines": (by_hand.up, by_hand.execute, by_hand.ssh, by_hand.copy, by_hand.down, image.image),
-    "This host": (host.doctor, host.calibrate, isolate.isolate, host.clean),
-    "Tools": (studies.explain, requests.load, completion.completion),
+    "Studies": ("studies", "plan:studies", "run:studies", "resume:studies", "demo", "worker:fleet"),
+    "Runs": ("ls:runs", "show:runs", "report:runs", "compare", "verify:runs", "dashboard"),
+    "Data": ("query:data", "export:data", "bundle:data", "trace"),
+    "Machines": ("up:by_hand", "exec:by_hand", "ssh:by_hand", "cp:by_hand", "down:by_hand", "image"),
+    "This host": ("doctor:host", "calibrate:host", "isolate", "clean:host"),
+    "Tools": ("explain", "load:trace", "completion"),
+    "": ("block:fleet",),
 }
+"""Commands by section, each with its module of `nearmetal.commands` if that has another name. People see no ""."""
 
 
-@click.group(
-    cls=SectionedGroup,
-    sections={title: [str(command.name) for command in commands] for title, commands in _SECTIONS.items()},
-    context_settings=_CONTEXT,
-)
+@click.group(cls=LazyGroup, sections=_SECTIONS, context_settings=_CONTEXT)
 @click.version_option(__version__)
 def cli() -> None:
     """What does this way of virtualizing cost me, for this workload, and can I trust the answer?
 
     Start with `nearmetal doctor`, then `nearmetal run quickstart`.
     """
-
-
-for _command in (*(command for commands in _SECTIONS.values() for command in commands), studies.block):
-    cli.add_command(_command)
-examples.write_epilogs(cli)

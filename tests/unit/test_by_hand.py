@@ -29,7 +29,7 @@ from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import kept
 from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Site
 from nearmetal.say import Say
-from tests.command_line import called, forked
+from tests.command_line import call, called, forked
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
 from tests.unit.test_missing import KeepingFree
@@ -88,7 +88,7 @@ def test_what_down_could_not_remove_is_told_scripts_too(
         return ["bridge nm-1: busy"]
 
     monkeypatch.setattr("nearmetal.by_hand.down.remove_machine", leaving)
-    assert by_hand_commands.remove_machine("one", as_json=True) == 3
+    assert call(by_hand_commands.down, name="one", as_json=True) == 3
     told = json.loads(capsys.readouterr().out)
     assert told["left"] == ["bridge nm-1: busy"]
     jsonschema.validate(told, schemas.list_documents()["down.v1"])

@@ -17,7 +17,7 @@ import pytest
 
 from nearmetal import cli, studies
 from nearmetal.commands import image as image_commands
-from nearmetal.commands import run as run_commands
+from nearmetal.commands import running
 from nearmetal.commands import runs as runs_commands
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, Interrupted
@@ -25,7 +25,7 @@ from nearmetal.lab import image
 from nearmetal.lab.image import Recipe
 from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store.folder import RunFolder
-from tests.command_line import called
+from tests.command_line import call, called
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.unit.study_text import GOOD
@@ -263,7 +263,7 @@ def test_a_report_that_finds_no_room_is_asked_for_again_once_there_is(
 
     monkeypatch.setattr("nearmetal.report.write.write", fail)
     with pytest.raises(HostCannot, match="the report cannot be written there: No space left") as told:
-        runs_commands.report(FOLDER, "html", None)
+        call(runs_commands.report, run=FOLDER, form="html", output=None, as_json=False)
     assert told.value.remedy == f"free some space, then: nearmetal report {FOLDER}"
 
 
@@ -295,7 +295,7 @@ def test_a_report_that_finds_no_room_leaves_what_was_there(tmp_path: Path) -> No
     try:
         for file in (there, place / "new.csv"):
             with pytest.raises(OSError, match="File too large") as told:
-                runs_commands.report(FOLDER, "csv", file)
+                call(runs_commands.report, run=FOLDER, form="csv", output=file, as_json=False)
             assert told.value.filename == str(file)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
@@ -305,7 +305,7 @@ def test_a_report_that_finds_no_room_leaves_what_was_there(tmp_path: Path) -> No
 
 def test_a_report_that_cannot_be_written_names_its_file() -> None:
     with pytest.raises(OSError, match="No space left") as told:
-        runs_commands.report(FOLDER, "csv", Path("/dev/full"))
+        call(runs_commands.report, run=FOLDER, form="csv", output=Path("/dev/full"), as_json=False)
     assert told.value.filename == "/dev/full"
 
 
@@ -335,7 +335,7 @@ def test_who_interrupts_is_told_that_it_was_heard(
     assert ended.value.code == 4
     assert capsys.readouterr().err == "nearmetal: interrupted\n"
 
-    assert run_commands._conclude_run(RunFolder(tmp_path / "none"), False, "", "json") == 4
+    assert running._conclude_run(RunFolder(tmp_path / "none"), False, "", "json") == 4
     told = capsys.readouterr()
     assert told.out == "" and "before anything was measured" in told.err
 
@@ -345,10 +345,10 @@ def test_an_end_of_a_file_is_no_interruption(
 ) -> None:
     """click takes one for Ctrl-D, and nobody is asked anything here."""
 
-    def ends(*_: object) -> None:
+    def ends(**_: object) -> None:
         raise EOFError("a defect")
 
-    monkeypatch.setattr(runs_commands, "show", ends)
+    monkeypatch.setattr(runs_commands.show, "callback", ends)
     monkeypatch.setattr(sys, "argv", ["nearmetal", "show", str(FOLDER)])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -368,7 +368,7 @@ def test_a_build_that_is_told_to_end_tidies_up(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(image, "build", build)
     with pytest.raises(Interrupted, match="nothing is left of it"):
-        image_commands.build(None, (), (), "lab", False)
+        call(image_commands.image_build, source=None, packages=(), files=(), name="lab", as_json=False)
     assert tidied == [True]
 
 

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from nearmetal import schemas
-from nearmetal.commands import calibrate as calibrate_commands
-from nearmetal.commands.calibrate import CalibrationRequest, calibrate_host
+from nearmetal.commands import calibration
+from nearmetal.commands.host import calibrate
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, LeftAtOnce
 from nearmetal.model import Assignment, Response
@@ -24,11 +24,11 @@ from nearmetal.say import Say
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from tests import calibrated
-from tests.command_line import called, forked
+from tests.command_line import call, called, forked
 
 pytestmark = pytest.mark.usefixtures("one_picture")
 
-NOTHING = CalibrationRequest(None, None, None, (), False)
+NOTHING: dict[str, Any] = {"environment": None, "output": None, "blocks": None, "overrides": (), "quick": False}
 QUIET = tuple(f"environments.{name}.noise=0" for name in ("first", "again"))
 """Without noise there is nothing to be wrong by chance."""
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_made(
 def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert calibrate_host(NOTHING, write(tmp_path / "made"), gate=True, as_json=False) == 0
+    assert call(calibrate, **NOTHING, made=write(tmp_path / "made"), gate=True, as_json=False) == 0
     words = said(capsys)
     assert "Yes: as far as this run can show" in words
     assert "= not called different replies, amount 2100 vs amount 2000: median latency 1.00" in words
@@ -156,7 +156,7 @@ def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
 def test_a_machine_that_sees_little_says_so_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its intervals are right, and too wide to tell 5 % from nothing."""
     folder = write(tmp_path / "made", lambda treatment, of, noise: calibrated.sound(treatment, of, 15 * noise))
-    assert calibrate_host(NOTHING, folder, gate=True, as_json=False) == 0
+    assert call(calibrate, **NOTHING, made=folder, gate=True, as_json=False) == 0
     words = said(capsys)
     assert "trusted. But small differences are not seen. Not told from none: 1.05 ×, in arithmetic." in words
     assert "; too small to be told from none" in words
@@ -176,7 +176,7 @@ def test_one_that_sees_nothing_does_not_begin_with_yes(tmp_path: Path, capsys: p
     journal = folder / "journal.jsonl"
     lines = [{**json.loads(line), "warnings": [busy]} for line in journal.read_text().splitlines()]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert calibrate_host(NOTHING, folder, gate=True, as_json=False) == 5
+    assert call(calibrate, **NOTHING, made=folder, gate=True, as_json=False) == 5
     words = said(capsys)
     assert words.startswith(
         "Not known: no fault was seen, and this run would not have seen one. None of the differences of known size was "
@@ -195,7 +195,7 @@ def test_time_that_was_stolen_now_and_then_is_not_none(capsys: pytest.CaptureFix
         line["observers"]["contention"] = {"local": of_site}
     lines[0]["observers"]["contention"] = {"local": {**of_site, "stolen": 0.9996}}
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    calibrate_host(NOTHING, folder, gate=False, as_json=False)
+    call(calibrate, **NOTHING, made=folder, gate=False, as_json=False)
     assert "(steal): 0.03 % in the median trial, at most 99.96 %" in said(capsys)
 
 
@@ -227,7 +227,7 @@ def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
         return found
 
     folder = write(tmp_path / "made", odd)
-    assert calibrate_host(NOTHING, folder, gate=True, as_json=False) == 5
+    assert call(calibrate, **NOTHING, made=folder, gate=True, as_json=False) == 5
     words = said(capsys)
     assert words.startswith(headline)
     assert line in words and "too few blocks" not in words
@@ -238,20 +238,20 @@ def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
 
 def test_one_that_is_wrong_is_told_first_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "made", again_is_slower)
-    assert calibrate_host(NOTHING, folder, gate=False, as_json=False) == 0
+    assert call(calibrate, **NOTHING, made=folder, gate=False, as_json=False) == 0
     words = said(capsys)
     assert words.startswith("No: 1 of 4 comparisons of alike with alike called different. Of sound machines one in")
     assert "! called different arithmetic, again vs first: time taken 1.0" in words
     assert "not kept for `nearmetal plan`, which goes by sound ones" in words
     assert calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
-    assert calibrate_host(NOTHING, folder, gate=True, as_json=True) == 5
+    assert call(calibrate, **NOTHING, made=folder, gate=True, as_json=True) == 5
     assert json.loads(capsys.readouterr().out)["verdict"] == "unsound"
 
 
 def test_an_older_run_and_one_of_other_machines_are_told_and_not_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calibrate_host(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
+    call(calibrate, **NOTHING, made=write(tmp_path / "made"), gate=False, as_json=False)
     assert "kept: `nearmetal plan` says by it" in said(capsys)
     for folder in (write(tmp_path / "older"), write(tmp_path / "sized")):
         manifest = RunFolder(folder).read_manifest()
@@ -259,7 +259,7 @@ def test_an_older_run_and_one_of_other_machines_are_told_and_not_kept(
         more = ("machine.vcpus=2",) if folder.name == "sized" else ()
         given = {**changed, "overrides": (*manifest.overrides, *more)}
         RunFolder(folder).write_manifest(manifest.model_copy(update=given))
-        calibrate_host(NOTHING, folder, gate=False, as_json=False)
+        call(calibrate, **NOTHING, made=folder, gate=False, as_json=False)
         assert "not kept for `nearmetal plan`, which goes by the last whole run of this host" in said(capsys)
     (kept,) = calibrations.read_calibrations(Paths.default().state, os.uname().release)
     assert kept.run == str(tmp_path / "made")
@@ -268,7 +268,7 @@ def test_an_older_run_and_one_of_other_machines_are_told_and_not_kept(
 def test_a_run_of_another_host_is_told_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "made")
     brought = folder.rename(tmp_path / "brought")
-    assert calibrate_host(NOTHING, brought, gate=False, as_json=False) == 0
+    assert call(calibrate, **NOTHING, made=brought, gate=False, as_json=False) == 0
     assert "not kept for `nearmetal plan`" in said(capsys)
     assert calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
 
@@ -279,7 +279,7 @@ def test_bad_trials_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
     first, *rest = journal.read_text().splitlines()
     bad = {**json.loads(first), "status": "failed", "reason": "it broke", "responses": {}}
     journal.write_text("\n".join([json.dumps(bad), *rest]) + "\n")
-    assert calibrate_host(NOTHING, folder, gate=False, as_json=True) == 1
+    assert call(calibrate, **NOTHING, made=folder, gate=False, as_json=True) == 1
 
 
 @pytest.mark.parametrize("columns", ["60", "100"])
@@ -287,7 +287,7 @@ def test_it_fits_a_narrow_terminal(
     columns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    calibrate_host(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
+    call(calibrate, **NOTHING, made=write(tmp_path / "made"), gate=False, as_json=False)
     out = capsys.readouterr().out
     told = [line for line in out.splitlines() if not line.startswith("report: ")]
     assert max(map(len, told)) <= int(columns)
@@ -309,10 +309,10 @@ def test_what_is_interrupted_says_how_to_go_on(
             raise LeftAtOnce
         return False
 
-    monkeypatch.setattr(calibrate_commands, "until_interrupted", interrupted)
-    wanted = CalibrationRequest("mock", folder, None, (), False)
+    monkeypatch.setattr(calibration, "until_interrupted", interrupted)
+    wanted = NOTHING | {"environment": "mock", "output": folder}
     with pytest.raises(LeftAtOnce) if at_once else nullcontext():
-        assert calibrate_host(wanted, None, gate=False, as_json=False) == 4
+        assert call(calibrate, **wanted, made=None, gate=False, as_json=False) == 4
     assert f"nearmetal resume {folder}, then nearmetal calibrate --from {folder}" in capsys.readouterr().err
     with pytest.raises(BadInput, match="--from tells of a run"):
-        calibrate_host(wanted, folder, gate=False, as_json=False)
+        call(calibrate, **wanted, made=folder, gate=False, as_json=False)

@@ -12,13 +12,13 @@ import pytest
 
 from nearmetal.analysis.gates import parse_gate
 from nearmetal.analysis.two_runs import Comparison
-from nearmetal.commands import compare as compare_commands
+from nearmetal.commands import comparison
 from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput
 from nearmetal.store.folder import RunFolder
 from nearmetal.study.text import did_you_mean
 from tests import journals
-from tests.command_line import called
+from tests.command_line import call, called
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 
@@ -34,7 +34,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
     gates = [parse_gate("worse")] if gate else []
-    return compare_commands.compare_runs([before], [after], margin, gates, "json" if as_json else "text")
+    return comparison.compare_runs([before], [after], margin, gates, "json" if as_json else "text")
 
 
 def made(run: Path, created: str) -> None:
@@ -354,7 +354,7 @@ def test_a_run_that_was_measured_by_two_versions_is_told(
     assert f"! after: {text}" in said and "! before:" not in said
     compare(after, before, None, gate=False, as_json=True)
     assert warnings_in(capsys) == [("before", "versions-changed", text)]
-    runs_commands.show(after, as_json=False)
+    call(runs_commands.show, run=after, as_json=False)
     assert f"! {text}" in told(capsys)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from nearmetal import cli
-from nearmetal.commands import isolate as isolate_commands
-from nearmetal.commands import isolate_prove as isolate_prove_commands
+from nearmetal.commands import isolation, isolation_proof
 from nearmetal.isolate import prove, standing, tiers
 from nearmetal.lab.changes.ledger import held
 from nearmetal.model import Change
@@ -98,7 +97,7 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
-    for module in (isolate_commands, isolate_commands, isolate_prove_commands):
+    for module in (isolation, isolation_proof):
         monkeypatch.setattr(module, "LocalSite", lambda: made)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return made

@@ -15,7 +15,7 @@ import pytest
 from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands.by_hand import own_failures_apart
-from nearmetal.commands.study import say_missing
+from nearmetal.commands.outlook import say_missing
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for
 from nearmetal.errors import HostCannot
@@ -30,7 +30,7 @@ from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
 from tests import journals
-from tests.command_line import called, forked, started
+from tests.command_line import call, called, forked, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
@@ -482,16 +482,16 @@ def test_clean_speaks_for_the_user_it_looked_for(
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
     for user, told in ((0, "nothing of ours is left\n"), (1000, "nothing of this user's is left\n")):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert host_commands.clean_host(as_json=False) == 0
+        assert call(host_commands.clean, lab=None, as_json=False) == 0
         assert capsys.readouterr().out == told
 
 
 def test_clean_counts_those_whose_things_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     with held(ledgers_folder() / "one.jsonl"):
-        assert host_commands.clean_host(as_json=False) == 0
+        assert call(host_commands.clean, lab=None, as_json=False) == 0
         assert capsys.readouterr().out == "what 1 running process of nearmetal made is not touched\n"
         with held(ledgers_folder() / "other.jsonl"):
-            assert host_commands.clean_host(as_json=False) == 0
+            assert call(host_commands.clean, lab=None, as_json=False) == 0
             assert capsys.readouterr().out == "what 2 running processes of nearmetal made is not touched\n"
 
 
@@ -510,7 +510,7 @@ def test_what_a_host_lacks_is_told_without_what_steers_a_terminal(
 
     monkeypatch.setattr(doctor, "examine", examined)
     if command == "doctor":
-        host_commands.examine_host((), fix=False, as_json=False)
+        call(host_commands.doctor, environments=(), fix=False, lab=None, as_json=False)
     elif command == "plan":
         say_missing([({"environment": bad}, lacking)], "not here", console_for(False))
     else:

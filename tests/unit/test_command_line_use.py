@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal import cli
-from nearmetal.arguments.examples import EXAMPLES
+from nearmetal.commands.group import EXAMPLES
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode
 from nearmetal.store import runs
@@ -23,7 +23,7 @@ def test_examples_in_the_help_are_such_as_the_command_takes(command: str) -> Non
         assert example in told
         program, name, *words = shlex.split(example.partition(" > ")[0])
         assert (program, name) == ("nearmetal", command)
-        cli.cli.commands[command].make_context(command, list(words))
+        cli.cli.load_commands()[command].make_context(command, list(words))
 
 
 def test_the_help_tells_exit_codes() -> None:

@@ -49,4 +49,4 @@ def test_bash_takes_it() -> None:
 
 def test_the_help_lists_each_command_once() -> None:
     listed = re.findall(r"^  ([a-z]+)  ", called("--help").stdout.partition("\nStudies:")[2], re.MULTILINE)
-    assert sorted(listed) == sorted(name for name, command in cli.commands.items() if not command.hidden)
+    assert sorted(listed) == sorted(name for name, command in cli.load_commands().items() if not command.hidden)

@@ -12,6 +12,7 @@ import pytest
 from nearmetal import cli
 from nearmetal.commands import demo as demo_command
 from nearmetal.errors import BadInput
+from tests.command_line import call
 from tests.waiting import wait_until
 
 _STARTS = """
@@ -42,7 +43,7 @@ def _started(
 
 def test_a_run_that_is_not_there_is_refused_before_an_engine_is_started(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no such folder"):
-        demo_command.run_demo(tmp_path / "nowhere")
+        call(demo_command.demo, run=tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("words", [("--engine", "own"), ("--engine=own",)])

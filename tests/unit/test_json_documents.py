@@ -16,9 +16,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nearmetal import cli
-from nearmetal.commands import isolate as isolate_commands
-from nearmetal.commands import isolate_prove as isolate_prove_commands
-from nearmetal.commands.calibrate import calibrate_host
+from nearmetal.commands import isolation, isolation_proof
+from nearmetal.commands.group import LazyGroup
+from nearmetal.commands.host import calibrate
 from nearmetal.dashboard import server
 from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.image import Recipe
@@ -28,7 +28,7 @@ from nearmetal.say import Say
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from tests import captures, plausible_run
-from tests.command_line import called, started
+from tests.command_line import call, called, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.unit import test_cli_calibrate as calibrations
@@ -52,7 +52,8 @@ def prints_json(option: click.Parameter) -> bool:
 def promises(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, frozenset[str]]]:
     """Each command that prints JSON, with the schemas that its help names."""
     if isinstance(command, click.Group):
-        for name, one in command.commands.items():
+        commands = command.load_commands() if isinstance(command, LazyGroup) else command.commands
+        for name, one in commands.items():
             yield from promises(one, (*words, name))
     for option in command.params:
         if isinstance(option, click.Option) and prints_json(option):
@@ -115,7 +116,7 @@ def of_studies(ask: Asked) -> None:
 
 
 def of_plans(ask: Asked) -> None:
-    calibrate_host(calibrations.NOTHING, calibrations.write(ask.folder / "made"), gate=True, as_json=False)
+    call(calibrate, made=calibrations.write(ask.folder / "made"), gate=True, as_json=False, **calibrations.NOTHING)
     ask("plan", ask.study("plain"))
     ask("plan", ask.study("lacking", missing="wings"), status=3)
     factors = '[factors]\nenvironment = ["mock"]\nthreads = [1, 2]\n'
@@ -254,7 +255,7 @@ def of_cleaning(ask: Asked) -> None:
 
 def pretended(ask: Asked) -> Pretended:
     host = Pretended()
-    for module in (isolate_commands, isolate_prove_commands):
+    for module in (isolation, isolation_proof):
         ask.patch.setattr(module, "LocalSite", lambda: host)
     ask.patch.setattr(os, "geteuid", lambda: 0)
     return host

@@ -11,9 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from nearmetal.commands import compare as compare_commands
+from nearmetal.commands import comparison
 from nearmetal.commands import runs as runs_commands
 from nearmetal.console.printing import console_for, print_beside
+from tests.command_line import call
 from tests.golden.make_run import FOLDER
 
 STEERS = "tap\x1b]0;other\x07\x1b[2J\x9b\u202e 7"
@@ -76,8 +77,8 @@ def test_when_a_run_was_made_steers_none(tmp_path: Path, capsys: pytest.CaptureF
         manifest = json.loads((run / "manifest.json").read_text())
         created = f"2026-01-0{number + 1}\x9b10:00:00+00:00"
         (run / "manifest.json").write_text(json.dumps({**manifest, "created": created}))
-    runs_commands.show(runs[0], False)
-    runs_commands.list_runs(tmp_path, False)
-    compare_commands.compare_runs(runs[:1], runs[1:])
+    call(runs_commands.show, run=runs[0], as_json=False)
+    call(runs_commands.ls, folder=tmp_path, as_json=False)
+    comparison.compare_runs(runs[:1], runs[1:])
     told = capsys.readouterr().out
     assert told.count("2026-01-01") >= 3 and "\x9b" not in told

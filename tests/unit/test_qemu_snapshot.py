@@ -18,6 +18,7 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import arguments, identity, snapshot, template
 from nearmetal.lab.qemu.arguments import GuestSpec
 from nearmetal.lab.qemu.snapshot import Snapshot
+from tests.command_line import call
 from tests.guests import GUEST, PORT
 from tests.unit.test_image_store import finished
 
@@ -215,9 +216,9 @@ def test_the_list_of_images_tells_of_them_and_they_go_with_their_image(
     listed = finished(Paths.default().cache, Recipe())
     image = Image("lab", Recipe().key, "ab" * 32, listed)
     asyncio.run(make(key(1), image))
-    image_commands.list_images(as_json=False)
+    call(image_commands.image_ls, as_json=False)
     assert "1 snapshot of guests, " in capsys.readouterr().out
-    image_commands.remove_image("lab")
+    call(image_commands.image_rm, name="lab")
     assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.commands import compare, run
+from nearmetal.commands import comparison, running
 from nearmetal.commands import runs as runs_commands
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
@@ -18,6 +18,7 @@ from nearmetal.store.checksum import ChecksumMismatch, add_checksum, without_che
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal
 from tests import plausible_run
+from tests.command_line import call
 from tests.journals import changed
 
 DOCUMENT = (
@@ -87,10 +88,10 @@ def test_what_was_torn_by_a_crash_never_counted_and_is_not_told(folder: RunFolde
 
 def readers(folder: RunFolder, cache: Path) -> Iterator[Callable[[], object]]:
     yield lambda: read_run(folder)
-    yield lambda: runs_commands.show(folder.path, as_json=True)
-    yield lambda: runs_commands.report(folder.path, "md", None)
-    yield lambda: run.resume_run(folder.path, form="json")
-    yield lambda: compare.compare_runs([folder.path], [folder.path.parent / "other"], form="json")
+    yield lambda: call(runs_commands.show, run=folder.path, as_json=True)
+    yield lambda: call(runs_commands.report, run=folder.path, form="md", output=None, as_json=False)
+    yield lambda: running.resume_run(folder.path, form="json")
+    yield lambda: comparison.compare_runs([folder.path], [folder.path.parent / "other"], form="json")
     yield RunView(folder.path).follow_run
     yield lambda: query.answer_query("SELECT count(*) FROM trials", [folder.path], cache, lambda _: None)
     yield lambda: list(journal.read_records(folder.journal))

@@ -1,4 +1,4 @@
-"""What the commands do: one module for each command, or for those that belong together.
+"""The commands: one module for those that belong together says what they take, and does what they are for.
 
-`nearmetal.arguments` names them.
+What is heavy is imported where it is used: --help answers at once. `nearmetal.cli` names them.
 """

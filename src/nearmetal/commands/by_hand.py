@@ -1,4 +1,4 @@
-"""What the commands about machines to work in by hand do.
+"""Machines to work in by hand.
 
 Modules are imported where they are needed: to import them all takes longer than most commands that run in a machine,
 and the keeper of a machine that is to come up imports its own meanwhile.
@@ -11,25 +11,47 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
-from nearmetal.console.printing import console_for, print_beside, print_json
+from nearmetal.commands.completion import complete_names
+from nearmetal.commands.options import json_option, strip_separator
 from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
-from nearmetal.system import pipes, system_errors
-from nearmetal.system.interrupts import run_until_done
-from nearmetal.units import show_size
+from nearmetal.system import pipes
 
 if TYPE_CHECKING:
     from nearmetal.by_hand.documents import MachineUp, State
     from nearmetal.lab.machines.kept import KeptMachine
 
 
-def start_machine(environment: str, name: str | None, overrides: Sequence[str], as_json: bool) -> None:
-    from nearmetal.by_hand.up import start_machine as have
+def _complete_machine(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Machines that are up."""
+    return complete_names(begun, (machine.name for machine in list_machines()))
+
+
+@click.command()
+@click.argument("environment")
+@click.option("--name", help="What to call the machine; else the environment's name.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a key of a study's [machine]: machine.memory=1GiB, machine.vcpus=2.",
+)
+@json_option("up.v1")
+def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Make a machine, and keep it until `down`.
+
+    ENVIRONMENT is the kind of machine, such as host, docker or qemu.
+    """
+    from nearmetal.by_hand.up import start_machine
+    from nearmetal.console.printing import console_for, print_json
 
     console = console_for(as_json)
-    kept = have(environment, name, overrides, console.print)
+    kept = start_machine(environment, name, overrides, console.print)
 
     from nearmetal.by_hand.documents import Up, machine_up
+    from nearmetal.units import show_size
 
     if as_json:
         print_json(Up(**dict(machine_up(kept, "up"))))
@@ -54,11 +76,20 @@ def start_machine(environment: str, name: str | None, overrides: Sequence[str], 
         console.print(f"  ssh -F {shlex.quote(str(locate_file()))} {kept.name}", soft_wrap=True)
 
 
-def remove_machine(name: str, as_json: bool) -> int:
-    from nearmetal.by_hand.documents import Down
-    from nearmetal.by_hand.down import remove_machine as end
+@click.command()
+@click.argument("name", shell_complete=_complete_machine)
+@json_option("down.v1")
+def down(name: str, as_json: bool) -> int:
+    """Remove a machine that is up.
 
-    left = run_until_done(end(name, print_beside))
+    And all that was made for it.
+    """
+    from nearmetal.by_hand.documents import Down
+    from nearmetal.by_hand.down import remove_machine
+    from nearmetal.console.printing import print_beside, print_json
+    from nearmetal.system.interrupts import run_until_done
+
+    left = run_until_done(remove_machine(name, print_beside))
     if as_json:
         print_json(Down(name=name, left=tuple(left)))
         return ExitCode.HOST_CANNOT if left else ExitCode.DONE
@@ -69,24 +100,46 @@ def remove_machine(name: str, as_json: bool) -> int:
     return ExitCode.HOST_CANNOT if left else ExitCode.DONE
 
 
-def copy_files(source: str, destination: str) -> None:
-    from nearmetal.by_hand.copying import copy_path as carry
+@click.command("cp")
+@click.argument("source")
+@click.argument("destination")
+def copy(source: str, destination: str) -> None:
+    """Copy to a machine that is up, or from it.
+
+    FILE NAME:PATH copies a file or folder there, NAME:PATH FILE back.
+    """
+    from nearmetal.by_hand.copying import copy_path
 
     try:
-        carry(source, destination)
+        copy_path(source, destination)
     except MachineError as error:
         raise HostCannot(error.what, error.where, error.remedy) from None
 
 
-def execute_command(name: str, argv: Sequence[str]) -> int:
+@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("name", shell_complete=_complete_machine)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=strip_separator)
+def execute(name: str, command: tuple[str, ...]) -> int:
+    """Run a COMMAND in a machine that is up.
+
+    `nearmetal exec NAME -- COMMAND`.
+
+    Input and output are passed on as they come. The status is the command's own; 125 is nearmetal's own failure.
+    """
     from nearmetal.by_hand import enter
     from nearmetal.lab.machines.kept import find
 
-    return own_failures_apart(lambda: enter.run(find(name), argv))
+    return own_failures_apart(lambda: enter.run(find(name), command))
 
 
-def open_shell(name: str, command: Sequence[str] = ()) -> int:
-    """With a terminal where we have one ourselves; else, and without a command, what stdin says is run."""
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("name", shell_complete=_complete_machine)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, callback=strip_separator)
+def ssh(name: str, command: tuple[str, ...]) -> int:
+    """Open a shell in a machine that is up.
+
+    Or have the shell run a COMMAND there, its words joined by spaces, as ssh does. With a terminal where stdin is one.
+    """
     from nearmetal.by_hand import doors, enter
     from nearmetal.lab.machines.kept import find
 
@@ -97,6 +150,9 @@ def open_shell(name: str, command: Sequence[str] = ()) -> int:
 def own_failures_apart(work: Callable[[], int]) -> int:
     """A command's own status may be any, so what goes wrong with us has one status of its own; that nobody reads what
     a command says is not ours."""
+    from nearmetal.console.printing import print_beside
+    from nearmetal.system import system_errors
+
     try:
         return work()
     except NearmetalError as error:
@@ -116,6 +172,7 @@ def list_machines() -> "list[MachineUp]":
     """Those that are kept, for `ls`."""
     from nearmetal.by_hand.documents import machine_up
     from nearmetal.lab.machines.kept import everything
+    from nearmetal.system.interrupts import run_until_done
 
     async def all_told() -> "list[MachineUp]":
         return [machine_up(kept, await _find_state(kept)) for kept in everything()]
@@ -138,7 +195,9 @@ async def _find_state(kept: "KeptMachine") -> "State":
 
 
 def print_machines(listed: "Sequence[MachineUp]") -> None:
+    from nearmetal.console.printing import console_for
     from nearmetal.console.tables import TextColumn, fit_table
+    from nearmetal.units import show_size
 
     titles = ("machine", "environment", "state", "CPUs", "memory", "address", "made (UTC)")
     rows = [

@@ -1,35 +1,43 @@
-"""`nearmetal dashboard`: runs in a browser, while they go on."""
+"""Runs in a browser, while they go on."""
 
 import importlib.util
 import os
-import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nearmetal.config import Paths
-from nearmetal.console.printing import console_for, print_json
-from nearmetal.dashboard.following import mark_file
-from nearmetal.dashboard.host import CalibrationLine, HostState, MachineLine
+from nearmetal.commands.completion import complete_run
+from nearmetal.commands.options import RunPath, json_option
 from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
-from nearmetal.lab.machines import kept
-from nearmetal.run.estimate import estimate_plan
-from nearmetal.store import calibrations, runs
-from nearmetal.store.folder import RunFolder
-from nearmetal.store.manifest import Manifest
-from nearmetal.system.interrupts import until_interrupted
+
+if TYPE_CHECKING:
+    from nearmetal.dashboard.host import HostState
+    from nearmetal.store.manifest import Manifest
 
 _LAST_IN_LINE = 19
 """Of the kernel's priorities: what is measured on this host comes first."""
 
 
-def serve_runs(run: Path | None, port: int | None, as_json: bool) -> int:
-    """Serve until interrupted, which is how it is meant to end: 0 then."""
+@click.command()
+@click.argument("run", required=False, type=RunPath(), shell_complete=complete_run)
+@click.option("--port", type=click.IntRange(0, 65535), help="Of 127.0.0.1; else one that is free.")
+@json_option("dashboard.v1")
+def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
+    """Show runs in a browser, as they go on.
+
+    Serves on 127.0.0.1 until Ctrl-C. Without a RUN, all that are known on this host.
+    """
     _require_libraries()
-    if run is not None:
-        RunFolder.open(run).read_manifest()
+    from nearmetal.config import Paths
     from nearmetal.dashboard import server
     from nearmetal.dashboard.access import new_token
+    from nearmetal.store import runs
+    from nearmetal.store.folder import RunFolder
+    from nearmetal.system.interrupts import until_interrupted
+
+    if run is not None:
+        RunFolder.open(run).read_manifest()
 
     paths = Paths.default()
     listening = server.open_listener(port)
@@ -54,8 +62,10 @@ def serve_runs(run: Path | None, port: int | None, as_json: bool) -> int:
     return ExitCode.DONE
 
 
-def _expect_seconds(manifest: Manifest) -> float | None:
+def _expect_seconds(manifest: "Manifest") -> float | None:
     """Seconds that a trial takes by the plan; None where what it names is not here, or not as it was."""
+    from nearmetal.run.estimate import estimate_plan
+
     try:
         return estimate_plan(manifest.plan) / max(1, manifest.plan.trials)
     except (NearmetalError, ValueError):
@@ -66,17 +76,29 @@ class _HostWatcher:
     """Reads what is kept of machines and calibrations again only when either folder has changed."""
 
     def __init__(self, state: Path) -> None:
+        from nearmetal.dashboard.host import HostState
+
         self._state = state
         self._seen: object = None
         self._found = HostState()
 
-    def look(self) -> HostState:
+    def look(self) -> "HostState":
+        from nearmetal.dashboard.following import mark_file
+        from nearmetal.lab.machines import kept
+        from nearmetal.store import calibrations
+
         marks = tuple(mark_file(one) for one in (kept.folder(), calibrations.folder(self._state)))
         if marks != self._seen:
             self._seen, self._found = marks, self._read()
         return self._found
 
-    def _read(self) -> HostState:
+    def _read(self) -> "HostState":
+        import platform
+
+        from nearmetal.dashboard.host import CalibrationLine, HostState, MachineLine
+        from nearmetal.lab.machines import kept
+        from nearmetal.store import calibrations
+
         try:
             up = kept.everything()
         except (NearmetalError, OSError):
@@ -99,6 +121,8 @@ def _require_libraries() -> None:
 
 
 def _say_address(address: str, port: int, as_json: bool) -> None:
+    from nearmetal.console.printing import console_for, print_json
+
     if as_json:
         from nearmetal.dashboard.document import Serving
 

@@ -1,6 +1,5 @@
 """`nearmetal demo`: the study quickstart, with a Docker engine of its own if none answers; and `--engine own`."""
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -8,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nearmetal.config import Paths
+import click
+
+from nearmetal.commands.options import RunPath
 from nearmetal.errors import HostCannot
-from nearmetal.store.folder import RunFolder
-from nearmetal.system.interrupts import list_ending_signals
 
 RUN = ("run", "quickstart", "--available", "--blocks", "12")
 """With a fixed number of blocks, those of the study's first look: five minutes at most where guests are emulated."""
@@ -19,25 +18,38 @@ RUN = ("run", "quickstart", "--available", "--blocks", "12")
 _OWN = "--engine own"
 
 
-def run_demo(run: Path | None) -> int:
-    """Run it, or go on with the run in this folder, on an engine of the same kind. Its exit code. BadInput if none lies
-    there."""
+@click.command()
+@click.option("--resume", "run", type=RunPath(), metavar="RUN", help="Go on with the demo's run.")
+def demo(run: Path | None) -> int:
+    """Measure this host, a container and a VM.
+
+    The study quickstart, with what this host has. Where no Docker engine answers it starts one of its own, and stops
+    it at its end.
+    """
+    import asyncio
+
     if run:
+        from nearmetal.store.folder import RunFolder
+
         RunFolder.open(run)
     return asyncio.run(_run_on_engine(["resume", str(run)] if run else RUN))
 
 
-def run_on_own_engine(arguments: Sequence[str]) -> int:
-    """Carry out `nearmetal ARGUMENTS`, in which `--engine own` is, and stop the engine at its end; its exit code.
+def run_on_own_engine() -> int:
+    """Carry out what was asked for but `--engine own`, and stop the engine at its end; its exit code.
 
     HostCannot if the engine does not come up.
     """
+    import asyncio
+
+    arguments = sys.argv[1:]
     at = next(at for at, word in enumerate(arguments) if word.startswith("--engine"))
     after = at + (1 if "=" in arguments[at] else 2)
     return asyncio.run(_on_own_engine([*arguments[:at], *arguments[after:]], f"nearmetal resume {_OWN} "))
 
 
 async def _on_own_engine(command: Sequence[str], hint: str) -> int:
+    from nearmetal.config import Paths
     from nearmetal.lab.containers.engine import own_engine
 
     async with own_engine(Paths.default().cache / "engine") as url:
@@ -65,6 +77,10 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     In a session of its own no other signal reaches it: where this process is killed, it is told to end. SIGINT alone is
     passed on as that, since one more of it is not to wait any longer; a terminal that is closed tells twice.
     """
+    import asyncio
+
+    from nearmetal.system.interrupts import list_ending_signals
+
     process: asyncio.subprocess.Process | None = None
     early: list[signal.Signals] = []
 

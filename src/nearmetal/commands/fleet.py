@@ -1,25 +1,33 @@
-"""`worker`, and what runs blocks of `run --scheduler`."""
+"""Sites of a fleet, and a block on another host."""
 
 import click
 
 from nearmetal.errors import BadInput
 from nearmetal.plain import strip_controls
-from nearmetal.run.engine import Engine
 
 
-def choose_engine(scheduler: str | None) -> Engine | None:
-    """None for this host. BadInput."""
-    if scheduler is None:
-        return None
-    from nearmetal.fleet.engine import OnAFleet
+@click.command()
+@click.argument("scheduler", metavar="tcp://HOST:PORT")
+@click.option("--name", help="Of the site; else that of this host.")
+def worker(scheduler: str, name: str | None) -> int:
+    """Let this host be a site of a fleet.
 
-    return OnAFleet(scheduler)
-
-
-def start_worker(scheduler: str, name: str | None) -> int:
+    It runs blocks that `nearmetal run --scheduler` gives to the Dask scheduler at this address, one at a time.
+    """
     from nearmetal.fleet.cluster import parse_scheduler
     from nearmetal.fleet.worker import run_worker
 
     if parse_scheduler(scheduler) is not None:
         raise BadInput("a worker stands at an address", "nearmetal worker", "name that of `dask scheduler`")
     return run_worker(scheduler, name, lambda text: click.echo(strip_controls(text)))
+
+
+@click.command(hidden=True)
+def block() -> int:
+    """Run one block: a task as JSON on standard input, its events on standard output.
+
+    For `nearmetal run` on another host; people have no use for it.
+    """
+    from nearmetal.run import block_child
+
+    return block_child.main()

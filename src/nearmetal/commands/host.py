@@ -1,35 +1,46 @@
-"""`doctor` and `clean`: what this host can do, or each host of a lab, and what dead runs left."""
+"""This host: what it can, how far it can be trusted, and what was left on it; and what the hosts of a lab can."""
 
-import asyncio
 import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
-from nearmetal.console.printing import console_for, print_beside, print_json, print_table, print_warning
-from nearmetal.console.tables import TextColumn, fit_table
-from nearmetal.errors import ExitCode, HostCannot, Interrupted
-from nearmetal.model import Finding
+from nearmetal.commands.options import RunPath, json_option, lab_option
+from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted
 from nearmetal.plain import strip_controls
-from nearmetal.study.lab_file import read_lab, read_lab_file
-from nearmetal.system.interrupts import run_until_done, until_interrupted
 
 if TYPE_CHECKING:
-    from nearmetal.lab.doctor import Diagnosis, HostDiagnosis
+    from rich.console import Console
+
+    from nearmetal.lab.doctor import Diagnosis
+    from nearmetal.model import Finding
 
 _HANGING = 4
 """Columns of the mark before what was found."""
 
 
-def examine_host(environments: Sequence[str], fix: bool, as_json: bool) -> int:
-    """`fix`: packages are installed first that these environments lack, or else those of the study quickstart."""
+@click.command()
+@click.argument("environments", nargs=-1)
+@click.option("--fix", is_flag=True, help="Install the packages that are missing first, by apt.")
+@lab_option
+@json_option("doctor.v1")
+def doctor(environments: tuple[str, ...], fix: bool, lab: Path | None, as_json: bool) -> int:
+    """Try what this host can measure.
+
+    With ENVIRONMENTS, of these alone; exits with 3 if one of them cannot run here. --fix installs what they lack, and
+    nothing else; without a name those of the study quickstart: host, docker, qemu. If the host has another package
+    manager than apt, its command is printed. --lab asks all hosts of a lab, and prints what each can.
+    """
+    if lab is not None:
+        if environments or fix:
+            raise click.UsageError("--lab asks the lab's hosts alone, and takes neither ENVIRONMENTS nor --fix")
+        return _examine_lab(lab, as_json)
+    from nearmetal.console.printing import console_for, print_json, print_warning
     from nearmetal.lab import others
     from nearmetal.lab.doctor import USUAL, examine
 
@@ -51,8 +62,11 @@ def examine_host(environments: Sequence[str], fix: bool, as_json: bool) -> int:
     return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
 
 
-def _await_diagnosis(examining: Coroutine[None, None, "Diagnosis"], left: str) -> "Diagnosis":
-    """Interrupted; `left` says what is left then."""
+def _await_diagnosis(examining: "Coroutine[None, None, Diagnosis]", left: str) -> "Diagnosis":
+    """Interrupted, with what is left then."""
+    from nearmetal.console.printing import print_beside
+    from nearmetal.system.interrupts import until_interrupted
+
     examined = []
 
     async def examine() -> None:
@@ -63,8 +77,10 @@ def _await_diagnosis(examining: Coroutine[None, None, "Diagnosis"], left: str) -
     return examined[0]
 
 
-def _print_finding(finding: Finding, lines: Sequence[str], console: Console) -> None:
-    """Lines about it, behind its mark."""
+def _print_finding(finding: "Finding", lines: Sequence[str], console: "Console") -> None:
+    """Lines about it behind its mark."""
+    from rich.text import Text
+
     mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
     width = max(console.width - _HANGING, 1)
     for number, part in enumerate(part for line in lines for part in textwrap.wrap(strip_controls(line), width)):
@@ -73,6 +89,10 @@ def _print_finding(finding: Finding, lines: Sequence[str], console: Console) -> 
 
 def _install_missing(environments: Sequence[str]) -> None:
     """By apt. HostCannot, with the command to type, where apt is not the host's, or not ours to use."""
+    import asyncio
+    import subprocess
+
+    from nearmetal.console.printing import print_beside
     from nearmetal.lab.doctor import find_packages
     from nearmetal.lab.packages import APT, describe_install, find_manager
 
@@ -95,9 +115,13 @@ def _install_missing(environments: Sequence[str]) -> None:
             raise HostCannot(f"apt-get {words[0]} ended with {ended.returncode}; it says why above", remedy=command)
 
 
-def examine_lab(lab: Path, as_json: bool) -> int:
+def _examine_lab(lab: Path, as_json: bool) -> int:
     """What each of its hosts can, as a matrix, and below it what is lacking."""
+    from nearmetal.console.printing import console_for, print_json, print_table
+    from nearmetal.console.tables import TextColumn, fit_table
+    from nearmetal.lab.doctor import HostDiagnosis
     from nearmetal.lab.doctor_hosts import examine_hosts
+    from nearmetal.study.lab_file import read_lab, read_lab_file
 
     hosts = read_lab(read_lab_file(lab), str(lab))
     console = console_for(as_json)
@@ -108,7 +132,7 @@ def examine_lab(lab: Path, as_json: bool) -> int:
         return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
     titles = list(dict.fromkeys(one.what for host in found.hosts for one in host.findings))
 
-    def row(host: "HostDiagnosis") -> list[str]:
+    def row(host: HostDiagnosis) -> list[str]:
         told = {one.what: one for one in host.findings}
         words = ", ".join((*host.roles, *host.tags))
         return [host.name, words, *(_show_cell(told.get(title)) for title in titles)]
@@ -123,7 +147,7 @@ def examine_lab(lab: Path, as_json: bool) -> int:
     return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
 
 
-def _show_cell(found: Finding | None) -> str:
+def _show_cell(found: "Finding | None") -> str:
     """ "yes" or what is told of what holds, "no" of what must hold and does not, else "-"; "" of what was not asked."""
     if found is None:
         return ""
@@ -132,10 +156,70 @@ def _show_cell(found: Finding | None) -> str:
     return "no" if found.fatal else "-"
 
 
-def clean_host(as_json: bool, lab: Path | None = None) -> int:
-    """`lab`: the file of a lab on whose hosts is looked, too."""
+@click.command()
+@click.argument("environment", required=False)
+@click.option("--from", "made", type=RunPath(), help="Tell of this run, instead of making one.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
+@click.option("--blocks", type=click.IntRange(1), help="Run this many blocks; 8 are the fewest that can tell.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study `calibration`.")
+@click.option("--quick", is_flag=True, help="Shorter trials, fewest blocks.")
+@click.option("--gate", is_flag=True, help="Exit with 5 unless answers here can be trusted.")
+@json_option("calibrate.v1")
+def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> int:
+    """Try how far answers can be trusted here.
+
+    And how small a difference can be seen, with how many blocks. ENVIRONMENT is the kind of machine; else host.
+    """
+    from nearmetal.commands import calibration
+    from nearmetal.console.printing import console_for, print_json, print_warning
+    from nearmetal.report.figures import join_listing
+    from nearmetal.report.write import write
+    from nearmetal.store.folder import RunFolder
+
+    console = console_for(as_json)
+    if made is not None:
+        options = {"-o": "output", "--blocks": "blocks", "--set": "overrides", "--quick": "quick"}
+        given = [option for option, name in options.items() if wanted[name]]
+        if wanted["environment"] is not None:
+            given.insert(0, wanted["environment"])
+        if given:
+            what = f"--from tells of a run that was made, which leaves no use for {join_listing(given)}"
+            remedy = f"nearmetal calibrate --from {quote(str(made))}; or leave out --from, to make a run"
+            raise BadInput(what, "calibrate", remedy)
+        folder = RunFolder.open(made)
+    else:
+        folder, finished = calibration.run(console, **wanted)
+        if not finished:
+            return calibration.tell_interrupted(folder)
+        write(folder, print_warning)
+    found = calibration.read_found(folder)
+    path = calibration.keep_found(found, folder)
+    if as_json:
+        print_json(found)
+    else:
+        calibration.print_calibration(found, console)
+        console.print(calibration.about_keeping(found, path), style="dim")
+        if folder.page.exists():
+            console.print(f"report: {folder.page}", soft_wrap=True)
+    bad = found.trials.invalid + found.trials.failed + found.trials.lost
+    if gate and found.verdict != "sound":
+        return ExitCode.GATE_NOT_MET
+    return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
+
+
+@click.command()
+@lab_option
+@json_option("clean.v1")
+def clean(lab: Path | None, as_json: bool) -> int:
+    """Put right what an interrupted run left.
+
+    With --lab, also look on each host of the lab for what no ledger here knows.
+    """
+    from nearmetal.console.printing import print_beside, print_json
     from nearmetal.lab.clean import CleanOutput, clean_everything, clean_hosts
     from nearmetal.lab.machines import kept
+    from nearmetal.study.lab_file import read_lab, read_lab_file
+    from nearmetal.system.interrupts import run_until_done
 
     hosts = None if lab is None else read_lab(read_lab_file(lab), str(lab))
 

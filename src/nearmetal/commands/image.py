@@ -1,37 +1,53 @@
-"""What the commands about images do."""
+"""Images of machines."""
 
 import shlex
-from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nearmetal.config import Paths
-from nearmetal.console.printing import console_for, print_beside, print_json
-from nearmetal.console.tables import TextColumn, fit_table
+from nearmetal.commands.options import FileToWrite, json_option
 from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted, LeftAtOnce
-from nearmetal.lab import image, machine
-from nearmetal.lab.containers import copies
-from nearmetal.lab.containers.api import BRANDS
-from nearmetal.lab.containers.image import save
-from nearmetal.lab.image.documents import BoxOutput, Built, ImageEntry, Images, Snapshots
-from nearmetal.lab.machines.kept import everything
-from nearmetal.lab.qemu import snapshot
-from nearmetal.lab.vagrant import box as vagrant_box
-from nearmetal.report import figures
-from nearmetal.say import Say
-from nearmetal.system.interrupts import run_until_done, until_interrupted
-from nearmetal.system.temporary import temporary_folder
-from nearmetal.units import show_size
+
+if TYPE_CHECKING:
+    from nearmetal.say import Say
 
 
-def build(
+@click.group()
+def image() -> None:
+    """Build and list images of machines.
+
+    An image is one root filesystem for every environment: the lab's, or one of your own.
+    """
+
+
+@image.command("build")
+@click.option(
+    "--from",
+    "source",
+    metavar="REF|FILE",
+    help="Make it of an image of your own: an archive by docker save, an OCI layout, a tar of a root filesystem, "
+    "a qcow2 disk, or a reference that an engine of this host has.",
+)
+@click.option("--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package.")
+@click.option("--file", "files", multiple=True, metavar="FILE:PATH", help="Also lay this file at that path in it.")
+@click.option("--name", help="What studies call it; the lab image without --from.")
+@json_option("image.built.v1")
+def image_build(
     source: str | None, packages: tuple[str, ...], files: tuple[str, ...], name: str | None, as_json: bool
 ) -> None:
+    """Build the image, or find it built already."""
+    from nearmetal.config import Paths
+    from nearmetal.console.printing import console_for, print_json
+    from nearmetal.lab import image as images
+    from nearmetal.lab.image.documents import Built
+    from nearmetal.system.interrupts import until_interrupted
+    from nearmetal.system.temporary import temporary_folder
+
     console = console_for(as_json)
     placed = tuple(_parse_placement(text) for text in files)
-    recipe = image.Recipe(name=name or image.Recipe().name, packages=packages, files=placed)
-    done: list[image.Image] = []
+    recipe = images.Recipe(name=name or images.Recipe().name, packages=packages, files=placed)
+    done: list[images.Image] = []
 
     def say_progress(text: str) -> None:
         console.print(text, highlight=False, markup=False)
@@ -39,15 +55,15 @@ def build(
     async def build_it() -> None:
         cache = Paths.default().cache
         if source is None:
-            done.append(await image.build(recipe, cache, say_progress))
+            done.append(await images.build(recipe, cache, say_progress))
             return
         own = _check_own(source, packages, name)
         with temporary_folder() as folder:
             path = own if own.exists() else await _save_reference(source, folder / "saved.tar", say_progress)
-            kind = image.check(path)
-            lab = await image.build(image.Recipe(), cache, say_progress)
+            kind = images.check(path)
+            lab = await images.build(images.Recipe(), cache, say_progress)
             say_progress({"image": "an image of containers", "rootfs": "a root filesystem", "disk": "a disk"}[kind])
-            done.append(await image.build_own(image.ImageSource(recipe.name, path, lab, placed), cache, say_progress))
+            done.append(await images.build_own(images.ImageSource(recipe.name, path, lab, placed), cache, say_progress))
 
     try:
         finished = until_interrupted(build_it(), console.print)
@@ -75,10 +91,14 @@ def _check_own(source: str, packages: tuple[str, ...], name: str | None) -> Path
     return Path(source)
 
 
-async def _save_reference(reference: str, file: Path, say: Say) -> Path:
+async def _save_reference(reference: str, file: Path, say: "Say") -> Path:
     """The archive of an image that an engine of this host has. BadInput."""
+    from nearmetal.lab import image as images
+    from nearmetal.lab.containers.api import BRANDS
+    from nearmetal.lab.containers.image import save
+
     if reference.startswith(("/", "./", "../")) or reference.endswith((".tar", ".qcow2", ".tgz", ".gz")):
-        raise BadInput("there is no such file", reference, image.REMEDY)
+        raise BadInput("there is no such file", reference, images.REMEDY)
     answers = []
     for brand in BRANDS:
         try:
@@ -88,7 +108,7 @@ async def _save_reference(reference: str, file: Path, say: Say) -> Path:
         else:
             say(f"saved from the {brand.called}")
             return file
-    remedy = f"get it: docker pull {shlex.quote(reference)}; or name a file: {image.REMEDY}"
+    remedy = f"get it: docker pull {shlex.quote(reference)}; or name a file: {images.REMEDY}"
     raise BadInput(f"this is no file, and no engine of this host has it ({'; '.join(answers)})", reference, remedy)
 
 
@@ -100,12 +120,62 @@ def _parse_placement(text: str) -> tuple[str, str]:
     return source, destination
 
 
-def list_images(as_json: bool) -> None:
-    built = image.ls(Paths.default().cache)
-    current = image.newest(built)
+@image.command("box")
+@click.argument("name", default="lab")
+@click.option("-o", "--output", "out", type=FileToWrite(), help="The file to write; else NAME.box here.")
+@json_option("box.v1")
+def image_box(name: str, out: Path | None, as_json: bool) -> None:
+    """Write an image that is built as a Vagrant box, for machines by libvirt."""
+    from nearmetal.config import Paths
+    from nearmetal.console.printing import console_for, print_json
+    from nearmetal.lab import image as images
+    from nearmetal.lab.image.documents import BoxOutput
+    from nearmetal.lab.machine import image as find_image
+    from nearmetal.lab.vagrant.box import write as write_box
+    from nearmetal.units import show_size
+
+    known = sorted({one.name for one in images.ls(Paths.default().cache)})
+    if name not in known and name != images.Recipe().name:
+        raise BadInput(f"there is no image {name!r}", remedy=f"images here: {', '.join(known) or 'none'}")
+    chosen = find_image(name)
+    file = out or Path(f"{name}.box")
+    write_box(chosen, file)
+    if as_json:
+        print_json(BoxOutput(name=chosen.name, digest=chosen.digest, file=str(file.resolve())))
+        return
+    console = console_for(False)
+    console.print(f"{file}  {show_size(file.stat().st_size)}", highlight=False, soft_wrap=True)
+    console.print(f"vagrant box add --name nearmetal/{name} {shlex.quote(str(file))}", highlight=False, soft_wrap=True)
+
+
+@image.command("ls")
+@json_option("images.v1")
+def image_ls(as_json: bool) -> None:
+    """List the images that are built."""
+    from nearmetal.config import Paths
+    from nearmetal.console.printing import console_for, print_json
+    from nearmetal.console.tables import TextColumn, fit_table
+    from nearmetal.lab import image as images
+    from nearmetal.lab.image.documents import ImageEntry, Images, Snapshots
+    from nearmetal.lab.qemu import snapshot
+    from nearmetal.report.figures import format_count
+    from nearmetal.units import show_size
+
+    built = images.ls(Paths.default().cache)
+    current = images.newest(built)
     snapshots = snapshot.kept()
     if as_json:
-        listed = tuple(_make_entry(one, one in current) for one in built)
+        listed = tuple(
+            ImageEntry(
+                name=one.name,
+                digest=one.digest,
+                folder=str(one.folder),
+                current=one in current,
+                bytes=one.occupied,
+                made=one.made.isoformat(timespec="seconds"),
+            )
+            for one in built
+        )
         print_json(Images(images=listed, snapshots=Snapshots(count=len(snapshots), bytes=sum(snapshots))))
         return
     if not built:
@@ -127,7 +197,7 @@ def list_images(as_json: bool) -> None:
     )
     console.print(f"in {built[0].folder.parent}", soft_wrap=True)
     if snapshots:
-        many = figures.format_count(len(snapshots), "snapshot")
+        many = format_count(len(snapshots), "snapshot")
         console.print(
             f"{many} of guests, {show_size(sum(snapshots))}: at most {snapshot.KEPT} are kept, none without its image"
         )
@@ -135,39 +205,25 @@ def list_images(as_json: bool) -> None:
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
 
 
-def _make_entry(one: image.Image, is_current: bool) -> ImageEntry:
-    return ImageEntry(
-        name=one.name,
-        digest=one.digest,
-        folder=str(one.folder),
-        current=is_current,
-        bytes=one.occupied,
-        made=one.made.isoformat(timespec="seconds"),
-    )
+@image.command("rm")
+@click.argument("name")
+def image_rm(name: str) -> int:
+    """Remove an image, by its name or digest."""
+    from itertools import product
 
+    from nearmetal.config import Paths
+    from nearmetal.console.printing import print_beside
+    from nearmetal.lab import image as images
+    from nearmetal.lab.containers import copies
+    from nearmetal.lab.containers.api import BRANDS
+    from nearmetal.lab.qemu import snapshot
+    from nearmetal.system.interrupts import run_until_done
 
-def export_box(name: str, out: Path | None, as_json: bool) -> None:
-    known = sorted({one.name for one in image.ls(Paths.default().cache)})
-    if name not in known and name != image.Recipe().name:
-        raise BadInput(f"there is no image {name!r}", remedy=f"images here: {', '.join(known) or 'none'}")
-    chosen = machine.image(name)
-    file = out or Path(f"{name}.box")
-    vagrant_box.write(chosen, file)
-    if as_json:
-        print_json(BoxOutput(name=chosen.name, digest=chosen.digest, file=str(file.resolve())))
-        return
-    console = console_for(False)
-    console.print(f"{file}  {show_size(file.stat().st_size)}", highlight=False, soft_wrap=True)
-    console.print(f"vagrant box add --name nearmetal/{name} {shlex.quote(str(file))}", highlight=False, soft_wrap=True)
-
-
-def remove_image(name: str) -> int:
-    """1 where an engine may still have a copy, which is told."""
-    gone = image.rm(Paths.default().cache, name, _name_holder, print_beside)
+    gone = images.rm(Paths.default().cache, name, _name_holder, print_beside)
     for removed in gone:
         click.echo(f"removed {removed.name} {removed.digest[:12]}")
     snapshot.sweep()
-    left = False
+    left = False  # whether an engine may still have a copy
     for removed, brand in product(gone, BRANDS):
         try:
             if address := run_until_done(copies.remove(removed, brand)):
@@ -180,6 +236,8 @@ def remove_image(name: str) -> int:
 
 def _name_holder(process: int) -> str:
     """Who holds an image: a machine by its name, a run by its command."""
+    from nearmetal.lab.machines.kept import everything
+
     for kept in everything():
         if kept.keeper == process:
             return f"{kept.name} is up"

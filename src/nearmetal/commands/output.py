@@ -4,16 +4,19 @@ import errno
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nearmetal.errors import BadInput
-from nearmetal.store.folder import RunFolder
-from nearmetal.system import files, pipes
+from nearmetal.system import pipes
+
+if TYPE_CHECKING:
+    from nearmetal.store.folder import RunFolder
 
 _STDOUT = Path("-")
 _NAME_A_FILE = "name a file by -o, or send it to one by >"
 
 
-def check_output(output: Path | None, folder: RunFolder) -> None:
+def check_output(output: Path | None, folder: "RunFolder") -> None:
     """BadInput where nothing shall or can be written: told before the seconds that it takes to make it."""
     if output is None or output == _STDOUT:
         return
@@ -40,6 +43,8 @@ def write_output(content: str | bytes, output: Path | None, remedy: str = _NAME_
 
 
 def _write_file(output: Path, data: bytes) -> None:
+    from nearmetal.system import files
+
     try:
         if output.exists() and not output.is_file():
             output.write_bytes(data)  # a device or a pipe

@@ -1,37 +1,54 @@
-"""`report`, `show` and `ls`: runs that are kept."""
+"""Runs that are kept: listed, shown, reported, checked."""
 
 import errno
 import os
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.padding import Padding
-from rich.text import Text
 
+from nearmetal.commands.completion import complete_run
+from nearmetal.commands.options import FileToWrite, RunPath, json_option
 from nearmetal.commands.output import check_output, write_output
-from nearmetal.config import Paths
-from nearmetal.console.printing import console_for, print_json, print_table, print_warning, unfold_console
-from nearmetal.console.tables import TextColumn, fit_table
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.plain import strip_controls
-from nearmetal.store import journal, runs
-from nearmetal.store.folder import RunFolder
-from nearmetal.system import system_errors
 
 if TYPE_CHECKING:
     from nearmetal.report.chart_files import ChartFormat
     from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
+    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.runs import RunEntry
+    from nearmetal.store.verify import Verification
 
 _WIDEST = 10_000
 """Columns: more than a line ever has."""
+_NAMED = 20
+"""Of files that no record names, so many are shown; `--json` has them all."""
 
 
-def report(path: Path, form: "Format | ChartFormat", output: Path | None, as_json: bool = False) -> None:
-    """Write the page or the charts beside the run and print where they are, or print what has another format."""
-    folder = RunFolder.open(path)
+@click.command()
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "md", "json", "csv", "svg", "png", "vega"]),
+    default="html",
+    show_default=True,
+    help="html writes the report; svg, png and vega write each chart into report/charts. These print where it is; "
+    "others are printed. Of json the schema is analysis.v1.",
+)
+@click.option("-o", "--output", type=FileToWrite(), help="Write this file alone; of charts, the verdicts.")
+@json_option("report.v1")
+def report(run: Path, form: Any, output: Path | None, as_json: bool) -> None:
+    """Write the report of a run, or its charts.
+
+    From its folder alone.
+    """
+    from nearmetal.store.folder import RunFolder
+
+    folder = RunFolder.open(run)
     check_output(output, folder)
     _refuse_two_documents(form, output, as_json)
     if (form == "svg" or form == "png" or form == "vega") and output is None:
@@ -48,6 +65,7 @@ def report(path: Path, form: "Format | ChartFormat", output: Path | None, as_jso
             return
         written, is_there = [to], to
     if as_json:
+        from nearmetal.console.printing import print_json
         from nearmetal.report.documents import ReportFiles
 
         print_json(ReportFiles(run=str(folder.named), format=form, files=tuple(map(str, written))))
@@ -62,7 +80,8 @@ def _refuse_two_documents(form: str, output: Path | None, as_json: bool) -> None
         raise BadInput(what, "report", "name a file by -o, or leave out --json")
 
 
-def _render(folder: RunFolder, form: "Format | ChartFormat") -> str | bytes:
+def _render(folder: "RunFolder", form: "Format | ChartFormat") -> str | bytes:
+    from nearmetal.console.printing import print_warning
     from nearmetal.report.chart_files import render_verdicts
     from nearmetal.report.write import render
 
@@ -71,7 +90,8 @@ def _render(folder: RunFolder, form: "Format | ChartFormat") -> str | bytes:
     return render(folder, form, print_warning)
 
 
-def _save_charts(folder: RunFolder, form: "ChartFormat") -> list[Path]:
+def _save_charts(folder: "RunFolder", form: "ChartFormat") -> list[Path]:
+    from nearmetal.console.printing import print_warning
     from nearmetal.report.chart_files import save_charts
 
     to = folder.report / "charts" if folder.bundle is None else _place_beside(folder.bundle, "-charts")
@@ -88,13 +108,20 @@ def _place_beside(bundle: Path, ending: str) -> Path:
     return bundle.with_name(f"{bundle.name.split('.')[0]}{ending}")
 
 
-def show(path: Path, as_json: bool) -> None:
+@click.command()
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
+@json_option("summary.v1")
+def show(run: Path, as_json: bool) -> None:
+    """Show the verdicts of a run."""
     from nearmetal.commands.gates import judge_run, print_outcomes
-    from nearmetal.report.reading import read as read_run
+    from nearmetal.console.printing import console_for, print_json, unfold_console
+    from nearmetal.report.reading import read
     from nearmetal.report.terminal import counts_line
+    from nearmetal.store import runs
+    from nearmetal.store.folder import RunFolder
 
-    folder = RunFolder.open(path)
-    results = read_run(folder)
+    folder = RunFolder.open(run)
+    results = read(folder)
     state = runs.find_state(folder.journal)
     judged = judge_run(results)
     if as_json:
@@ -102,6 +129,8 @@ def show(path: Path, as_json: bool) -> None:
 
         print_json(summary(results.analysis, str(folder.named), results.manifest.study.name, state, judged.outcomes))
         return
+    from rich.text import Text
+
     console = unfold_console(console_for(False))
     about = Text(f"{results.manifest.study.name} of {results.manifest.created}, {state}: ")
     console.print(about.append_text(counts_line(results.analysis.trials)))
@@ -111,23 +140,33 @@ def show(path: Path, as_json: bool) -> None:
         console.print(say_how_to_go_on(folder), soft_wrap=True)
 
 
-def list_runs(folder: Path | None, as_json: bool) -> None:
-    """Those in a folder; without one, those where runs are put by themselves and those that the index knows.
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@json_option("ls.v1")
+def ls(folder: Path | None, as_json: bool) -> None:
+    """List machines that are up, and runs.
 
-    And the machines that are up.
+    The runs are those known on this host, or those in a FOLDER.
     """
+    from rich.padding import Padding
+    from rich.text import Text
+
     from nearmetal.by_hand.documents import Ls
-    from nearmetal.commands import by_hand as by_hand_commands
+    from nearmetal.commands.by_hand import list_machines, print_machines
+    from nearmetal.config import Paths
+    from nearmetal.console.printing import console_for, print_json
+    from nearmetal.console.tables import TextColumn, fit_table
+    from nearmetal.store import runs
 
     paths = Paths.default()
     places = runs.find_runs(folder) if folder else runs.list_known(paths.runs, paths.state)
     listed, unreadable = runs.list_entries(places)
-    machines = by_hand_commands.list_machines()
+    machines = list_machines()
     if as_json:
         print_json(Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines)))
         return
     if machines:
-        by_hand_commands.print_machines(machines)
+        print_machines(machines)
     if not places:
         click.echo(strip_controls(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one"))
         return
@@ -147,7 +186,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
             console.print(what.append(f": {bad.run}: {bad.reason}", style="default"), soft_wrap=True)
 
 
-def _trials(one: runs.RunEntry) -> str:
+def _trials(one: "RunEntry") -> str:
     """ "24", "6, none ok", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
     first = one.trials - one.again
     trials = str(first) if one.state == "ended" else f"{first}/{one.planned}"
@@ -159,15 +198,18 @@ def _trials(one: runs.RunEntry) -> str:
     return f"{trials}, {bad} not ok" if one.ok else f"{trials}, none ok"
 
 
-def say_how_to_go_on(folder: RunFolder) -> str:
+def say_how_to_go_on(folder: "RunFolder") -> str:
+    from nearmetal.store import journal
+
     command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
     joined = [one["scheduler"] for one in journal.read_events(folder.journal) if one["event"] == "SitesJoined"]
     where = f" --scheduler {quote(joined[-1])}" if joined else ""
     return f"go on with: {command}{quote(str(folder.path))}{where}"
 
 
-def write_report(folder: RunFolder) -> Path:
+def write_report(folder: "RunFolder") -> Path:
     """The report's page, in the run's folder. HostCannot where nothing may be written there."""
+    from nearmetal.console.printing import print_warning
     from nearmetal.report.write import write
 
     try:
@@ -176,8 +218,10 @@ def write_report(folder: RunFolder) -> Path:
         raise _explain_unwritten(error, folder) from None
 
 
-def _explain_unwritten(error: OSError, folder: RunFolder, options: str = "") -> Exception:
+def _explain_unwritten(error: OSError, folder: "RunFolder", options: str = "") -> Exception:
     """HostCannot if the place takes no files; any other error as it is."""
+    from nearmetal.system import system_errors
+
     if error.errno is None or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *system_errors.FULL):
         return error
     what = f"the report cannot be written there: {os.strerror(error.errno)}"
@@ -187,9 +231,60 @@ def _explain_unwritten(error: OSError, folder: RunFolder, options: str = "") -> 
 
 
 def print_verdicts(report: "ReportInput") -> None:
+    from nearmetal.console.printing import console_for, print_table, unfold_console
     from nearmetal.report.terminal import verdict_table, why_lines
 
     console = unfold_console(console_for(False))
     print_table(verdict_table(report.analysis, console.width, report.labels.kinds), console)
     if lines := why_lines(report):
         print_table(lines, console)
+
+
+@click.command()
+@click.argument("run", type=RunPath(), shell_complete=complete_run)
+@json_option("verify.v1")
+def verify(run: Path, as_json: bool) -> int:
+    """Check that a run is as it was written.
+
+    Its manifest, each line, each trial against the plan, each file of a trial. Exits with 2 if anything is damaged.
+    """
+    from nearmetal.console.printing import console_for, print_json
+    from nearmetal.store.verify import verify as verify_run
+
+    with console_for(True).status("looking at the run") as status:
+        found = verify_run(run, lambda what: status.update(f"looking at {what}"))
+    if as_json:
+        print_json(found)
+    else:
+        _print_verification(found)
+    return ExitCode.DONE if found.is_whole else ExitCode.BAD_INPUT
+
+
+def _print_verification(found: "Verification") -> None:
+    from nearmetal.console.printing import console_for, unfold_console
+    from nearmetal.report.figures import format_count
+
+    console = unfold_console(console_for(False))
+    for one in found.damaged:
+        console.print(f"{strip_controls(one.file)}: {strip_controls(one.what)}", style="red")
+    for name in found.unknown[:_NAMED]:
+        console.print(f"{strip_controls(name)}: no record names it", style="yellow")
+    if (more := len(found.unknown) - _NAMED) > 0:
+        console.print(f"and {format_count(more, 'more file')} that no record names", style="yellow")
+    if found.without_checksum:
+        lines = format_count(found.without_checksum, "line")
+        console.print(f"{lines} of an earlier version without a checksum: whether they were changed cannot be told")
+    counts = ", ".join(
+        (
+            format_count(found.trials, "trial"),
+            f"{format_count(found.lines, 'line')} of the journal",
+            format_count(found.artifacts, "file"),
+        )
+    )
+    if found.is_whole:
+        console.print(f"whole: {counts}", style="green")
+    else:
+        damaged = format_count(len(found.damaged), "damage")
+        console.print(
+            f"{damaged} in {counts}; restore what is damaged from a copy of the run's folder", style="bold red"
+        )

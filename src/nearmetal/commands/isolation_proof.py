@@ -4,7 +4,7 @@ import statistics
 from functools import partial
 
 from nearmetal import cpu_lists
-from nearmetal.commands.isolate import must_be_root
+from nearmetal.commands.isolation import must_be_root
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.isolate import host as hosts

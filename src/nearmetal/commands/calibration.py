@@ -1,8 +1,7 @@
-"""`nearmetal calibrate`: can answers be trusted on this machine, and how small a difference can be seen here?"""
+"""The run of `nearmetal calibrate`, and what it is told as."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
@@ -14,9 +13,9 @@ from rich.text import Text
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.disturbed import ELSEWHERE
-from nearmetal.commands import run as run_commands
+from nearmetal.commands.running import make_watcher
 from nearmetal.config import Paths
-from nearmetal.console.printing import console_for, print_beside, print_json, print_warning
+from nearmetal.console.printing import print_beside
 from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode, LeftAtOnce
 from nearmetal.planning import plan as planning
@@ -26,7 +25,6 @@ from nearmetal.report import figures, words
 from nearmetal.report.reading import read
 from nearmetal.report.sections import calibration
 from nearmetal.report.terminal import counts_line
-from nearmetal.report.write import write
 from nearmetal.run import session
 from nearmetal.store import calibrations, runs
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
@@ -41,83 +39,39 @@ _SHOWN = ("events", "throughput", "latency_p50", "latency_p99", "cpu_per_event",
 """Responses whose noise is told in words; `--json` has all."""
 
 
-@dataclass(frozen=True)
-class CalibrationRequest:
-    """What a person asked to be run."""
-
-    environment: str | None
-    output: Path | None
-    blocks: int | None
-    overrides: tuple[str, ...]
-    quick: bool
-
-    @property
-    def said(self) -> list[str]:
-        """As it was typed."""
-        return [
-            *([self.environment] if self.environment is not None else []),
-            *(["-o"] if self.output is not None else []),
-            *(["--blocks"] if self.blocks is not None else []),
-            *(["--set"] if self.overrides else []),
-            *(["--quick"] if self.quick else []),
-        ]
-
-
-def calibrate_host(wanted: CalibrationRequest, made: Path | None, gate: bool, as_json: bool) -> int:
-    """GATE_NOT_MET where a gate is asked for and the run is not sound. `made` is a run to tell of, in place of one."""
-    console = console_for(as_json)
-    if made is not None:
-        if wanted.said:
-            what = f"--from tells of a run that was made, which leaves no use for {figures.join_listing(wanted.said)}"
-            remedy = f"nearmetal calibrate --from {quote(str(made))}; or leave out --from, to make a run"
-            raise BadInput(what, "calibrate", remedy)
-        folder = RunFolder.open(made)
-    else:
-        folder, finished = _run(wanted, console)
-        if not finished:
-            return _tell_interrupted(folder)
-        write(folder, print_warning)
-    found = _read(folder)
-    path = _keep_found(found, folder)
-    if as_json:
-        print_json(found)
-    else:
-        _print_calibration(found, console)
-        console.print(_about_keeping(found, path), style="dim")
-        if folder.page.exists():
-            console.print(f"report: {folder.page}", soft_wrap=True)
-    bad = found.trials.invalid + found.trials.failed + found.trials.lost
-    if gate and found.verdict != "sound":
-        return ExitCode.GATE_NOT_MET
-    return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
-
-
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _run(wanted: CalibrationRequest, console: Console) -> tuple[RunFolder, bool]:
+def run(
+    console: Console,
+    environment: str | None,
+    output: Path | None,
+    blocks: int | None,
+    overrides: Sequence[str],
+    quick: bool,
+) -> tuple[RunFolder, bool]:
     """Run the built-in study as any other; its folder, and whether it came to its end."""
-    kind = wanted.environment or "host"
+    kind = environment or "host"
     kinds = plugins.list_names("environments")
     if kind not in kinds:
         raise BadInput(f"there is no environment {kind[:200]!r}", remedy=did_you_mean(kind, kinds, "choose one of"))
     both = [f"environments.{name}.kind={kind}" for name in ("first", "again")]
-    opened = read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
+    opened = read_study(STUDY, [*both, *overrides], blocks, quick=quick)
     if opened.study.environment("first") != opened.study.environment("again"):
         what = "`first` and `again` are to be the same, and are not"
         raise BadInput(what, STUDY, "set the same of both: environments.first.KEY and environments.again.KEY")
-    path = wanted.output or session.default_folder(opened.study)
+    path = output or session.default_folder(opened.study)
     request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, path, False)
     try:
-        with run_commands.make_watcher(opened.study, planning.make_plan(opened.study), console) as watcher:
+        with make_watcher(opened.study, planning.make_plan(opened.study), console) as watcher:
             finished = until_interrupted(session.start(request, console.print, (watcher,)), console.print)
     except LeftAtOnce:
-        _tell_interrupted(RunFolder(path))
+        tell_interrupted(RunFolder(path))
         raise
     return RunFolder(path), finished
 
 
-def _tell_interrupted(folder: RunFolder) -> int:
+def tell_interrupted(folder: RunFolder) -> int:
     if folder.has_manifest:
         path = quote(str(folder.path))
         told = f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}"
@@ -127,7 +81,7 @@ def _tell_interrupted(folder: RunFolder) -> int:
     return ExitCode.INTERRUPTED
 
 
-def _read(folder: RunFolder) -> Calibration:
+def read_found(folder: RunFolder) -> Calibration:
     """What the run says, by its folder alone."""
     told = read(folder)
     found = calibrated(told.manifest, told.records, told.analysis, str(folder.path))
@@ -140,7 +94,7 @@ def _read(folder: RunFolder) -> Calibration:
     return found
 
 
-def _keep_found(found: Calibration, folder: RunFolder) -> Path | None:
+def keep_found(found: Calibration, folder: RunFolder) -> Path | None:
     """Its file, for `nearmetal plan`; None for one that is not worth it, or not known to be of this host."""
     state = Paths.default().state
     is_ours = folder.path.resolve() in runs.list_remembered(state) and found.kernel == os.uname().release
@@ -163,7 +117,7 @@ def _is_as_built_in(manifest: Manifest) -> bool:
 # ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _print_calibration(found: Calibration, console: Console) -> None:
+def print_calibration(found: Calibration, console: Console) -> None:
     for warning in found.warnings:
         if warning.code in words.FIRST:
             console.print(Text(f"! {words.strip_controls(warning.text)}", style="bold yellow", overflow="fold"))
@@ -329,7 +283,7 @@ def _describe_surroundings(found: Calibration) -> list[Text]:
     return lines
 
 
-def _about_keeping(found: Calibration, path: Path | None) -> str:
+def about_keeping(found: Calibration, path: Path | None) -> str:
     if path is not None:
         return "kept: `nearmetal plan` says by it what a study can see here"
     if found.quick:

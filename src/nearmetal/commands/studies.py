@@ -1,18 +1,30 @@
 """Studies: to see, to plan, to run."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from nearmetal.arguments.completion import complete_run, complete_study
-from nearmetal.arguments.gates import GatedCommand, choose_format, format_option, gate_option
-from nearmetal.arguments.options import RunPath, json_option, lab_option
-from nearmetal.errors import ExitCode
+from nearmetal.commands.completion import complete_run, complete_study
+from nearmetal.commands.options import (
+    GatedCommand,
+    RunPath,
+    choose_format,
+    format_option,
+    gate_option,
+    json_option,
+    lab_option,
+)
+from nearmetal.errors import BadInput, ExitCode
 
 _quiet_option = click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print the result alone.")
+_engine_option = click.option(
+    "--engine", type=click.Choice(["own"]), help="Start a Docker engine for this run, and stop it at its end."
+)
+_scheduler_option = click.option(
+    "--scheduler", metavar="local:N|tcp://HOST:PORT", help="Measure blocks on the sites of a fleet (docs/fleet.md)."
+)
 
 
 def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,17 +47,6 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-_engine_option = click.option(
-    "--engine", type=click.Choice(["own"]), help="Start a Docker engine for this run, and stop it at its end."
-)
-
-
-def _run_on_own_engine() -> int:
-    from nearmetal.commands import demo as command
-
-    return command.run_on_own_engine(sys.argv[1:])
-
-
 @click.command(short_help="List the built-in studies, or print one.")
 @click.argument("name", required=False, shell_complete=complete_study)
 @json_option("studies.v1")
@@ -54,12 +55,28 @@ def studies(name: str | None, as_json: bool) -> None:
 
     `nearmetal studies quickstart > mine.toml` is where a study of your own can begin.
     """
-    from nearmetal.commands import study as command
+    from nearmetal import studies as built_in
 
-    if name is None:
-        command.list_studies(as_json)
-    else:
-        command.print_study(name, as_json)
+    if name is not None:
+        text = built_in.read_study_file(name)
+        if as_json:
+            remedy = f"leave it out: nearmetal studies {name}"
+            raise BadInput("a study is a TOML file, for scripts too", "--json", remedy)
+        click.echo(text, nl=False)
+        return
+    from nearmetal.console.printing import console_for, print_json, print_table, unfold_console
+    from nearmetal.study.study_file import read
+
+    found = [(name, read(built_in.read_study_file(name), name).question) for name in built_in.list_names()]
+    if as_json:
+        from nearmetal.planning.documents import BuiltIn, Studies
+
+        print_json(Studies(studies=tuple(BuiltIn(name=name, question=question) for name, question in found)))
+        return
+    from nearmetal.console.tables import TextColumn, fit_table
+
+    console = unfold_console(console_for(False))
+    print_table(fit_table((TextColumn("study"), TextColumn("question", flows=True)), found, console.width), console)
 
 
 @click.command()
@@ -74,7 +91,7 @@ def plan(study: str, ask: bool, pilot: bool, available: bool, as_json: bool, **o
     runs nothing that the study names. --ask logs in to the study's hosts, and has plugins look. --pilot runs a few
     boots of the study and keeps how much they vary, for this plan and later ones.
     """
-    from nearmetal.commands import study as command
+    from nearmetal.commands.outlook import show_plan
     from nearmetal.planning.opened_study import read_study
 
     opened = read_study(study, **options)
@@ -83,12 +100,7 @@ def plan(study: str, ask: bool, pilot: bool, available: bool, as_json: bool, **o
 
         if not make_pilot(opened, available, as_json):
             return ExitCode.INTERRUPTED
-    return command.show_plan(opened, available, as_json, ask or pilot)
-
-
-_scheduler_option = click.option(
-    "--scheduler", metavar="local:N|tcp://HOST:PORT", help="Measure blocks on the sites of a fleet (docs/fleet.md)."
-)
+    return show_plan(opened, available, as_json, ask or pilot)
 
 
 @click.command(cls=GatedCommand)
@@ -117,12 +129,14 @@ def run(
     By its file, its built-in name, or as it comes through stdin (-).
     """
     if engine:
-        return _run_on_own_engine()
+        from nearmetal.commands.demo import run_on_own_engine
+
+        return run_on_own_engine()
     form = choose_format("run", form, as_json, bool(gates))
-    from nearmetal.commands import run as command
+    from nearmetal.commands import running
     from nearmetal.planning.opened_study import read_study
 
-    return command.run(read_study(study, **options), output, available, form, gates, is_quiet, scheduler)
+    return running.run(read_study(study, **options), output, available, form, gates, is_quiet, scheduler)
 
 
 @click.command()
@@ -135,57 +149,10 @@ def run(
 def resume(run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bool, scheduler: str | None) -> int:
     """Go on with a run that was interrupted."""
     if engine:
-        return _run_on_own_engine()
+        from nearmetal.commands.demo import run_on_own_engine
+
+        return run_on_own_engine()
     form = choose_format("resume", form, as_json)
-    from nearmetal.commands import run as command
+    from nearmetal.commands import running
 
-    return command.resume_run(run, form, is_quiet, scheduler)
-
-
-@click.command()
-@click.option("--resume", "run", type=RunPath(), metavar="RUN", help="Go on with the demo's run.")
-def demo(run: Path | None) -> int:
-    """Measure this host, a container and a VM.
-
-    The study quickstart, with what this host has. Where no Docker engine answers it starts one of its own, and stops
-    it at its end.
-    """
-    from nearmetal.commands import demo as command
-
-    return command.run_demo(run)
-
-
-@click.command()
-@click.argument("word")
-def explain(word: str) -> None:
-    """Explain a key of a study, a warning or a cause.
-
-    As the manual has it: nearmetal explain workers, nearmetal explain busy-host.
-    """
-    from nearmetal.commands import explain as command
-
-    command.explain_word(word)
-
-
-@click.command()
-@click.argument("scheduler", metavar="tcp://HOST:PORT")
-@click.option("--name", help="Of the site; else that of this host.")
-def worker(scheduler: str, name: str | None) -> int:
-    """Let this host be a site of a fleet.
-
-    It runs blocks that `nearmetal run --scheduler` gives to the Dask scheduler at this address, one at a time.
-    """
-    from nearmetal.commands import fleet as command
-
-    return command.start_worker(scheduler, name)
-
-
-@click.command(hidden=True)
-def block() -> int:
-    """Run one block: a task as JSON on standard input, its events on standard output.
-
-    For `nearmetal run` on another host; people have no use for it.
-    """
-    from nearmetal.run import block_child
-
-    return block_child.main()
+    return running.resume_run(run, form, is_quiet, scheduler)

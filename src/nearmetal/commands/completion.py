@@ -1,4 +1,4 @@
-"""Completion of what is typed: the shell's script, and the studies, runs and machines that it offers."""
+"""Completion of what is typed: the shell's script, and the studies and runs that it offers."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ def complete_study(context: click.Context, parameter: click.Parameter, begun: st
     """Built-in studies by name; others are files."""
     from nearmetal import studies
 
-    found = _complete_names(begun, studies.list_names())
+    found = complete_names(begun, studies.list_names())
     return found if found and "/" not in begun else [*found, CompletionItem(begun, type="file")]
 
 
@@ -41,18 +41,10 @@ def complete_run(context: click.Context, parameter: click.Parameter, begun: str)
     known = runs.list_known(paths.runs, paths.state)
     names = Counter(place.name for place in known)
     is_name = "/" not in begun
-    found = _complete_names(
-        begun, (place.name if is_name and names[place.name] == 1 else str(place) for place in known)
-    )
+    found = complete_names(begun, (place.name if is_name and names[place.name] == 1 else str(place) for place in known))
     return [*found, CompletionItem(begun, type="dir")]
 
 
-def complete_machine(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Machines that are up."""
-    from nearmetal.commands.by_hand import list_machines
-
-    return _complete_names(begun, (machine.name for machine in list_machines()))
-
-
-def _complete_names(begun: str, names: Iterable[str]) -> list[CompletionItem]:
+def complete_names(begun: str, names: Iterable[str]) -> list[CompletionItem]:
+    """Those that what was typed may become."""
     return [CompletionItem(name) for name in names if name.startswith(begun)]

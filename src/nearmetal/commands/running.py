@@ -1,4 +1,4 @@
-"""`run` and `resume_run`."""
+"""A run from the command line: begun or gone on with, watched, and concluded."""
 
 import os
 import statistics
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from nearmetal.commands.fleet import choose_engine
+from nearmetal.commands.outlook import NOTHING_COMPARED, say_idle_keys, say_missing
 from nearmetal.commands.runs import print_verdicts, say_how_to_go_on, write_report
-from nearmetal.commands.study import NOTHING_COMPARED, say_idle_keys, say_missing
 from nearmetal.console.printing import console_for, print_beside, print_json, unfold_console
 from nearmetal.console.running_estimates import RunningEstimates
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
@@ -24,6 +23,7 @@ from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report.sizing import about_sizing
 from nearmetal.run import session
+from nearmetal.run.engine import Engine
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.run.progress import Progress
 from nearmetal.store import journal, runs
@@ -50,7 +50,7 @@ def run(
     scheduler: str | None = None,
 ) -> int:
     """`form` is that of the result: "text", "json", "md" or "junit". If quiet, it prints that alone."""
-    engine = choose_engine(scheduler)
+    engine = _choose_engine(scheduler)
     as_json = form != "text"
     study = evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
@@ -104,13 +104,22 @@ def run(
     took = f" in {show_elapsed(time.monotonic() - began)}"
     status = _conclude_run(RunFolder(request.folder), finished, took, form)
     if opened.repeats is not None and finished and form == "text":
-        from nearmetal.commands.compare import compare_runs
+        from nearmetal.commands.comparison import compare_runs
 
         try:
             compare_runs([opened.repeats], [request.folder])
         except BadInput as error:  # the run itself is done
             print_beside(f"it is not compared with the bundle's run: {error.what}")
     return status
+
+
+def _choose_engine(scheduler: str | None) -> Engine | None:
+    """None for this host. BadInput."""
+    if scheduler is None:
+        return None
+    from nearmetal.fleet.engine import OnAFleet
+
+    return OnAFleet(scheduler)
 
 
 def _console_of_course(as_json: bool, is_quiet: bool) -> Console:
@@ -122,7 +131,7 @@ def _console_of_course(as_json: bool, is_quiet: bool) -> Console:
 
 def resume_run(path: Path, form: str, is_quiet: bool = False, scheduler: str | None = None) -> int:
     """By the gates that the run was begun with. `form` is that of the result, and `is_quiet` as of `run`."""
-    engine = choose_engine(scheduler)
+    engine = _choose_engine(scheduler)
     as_json = form != "text"
     folder = RunFolder.open(path)
     if folder.bundle is not None:
@@ -215,7 +224,7 @@ def _tell_result(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, 
         print_outcomes(judged, unfold_console(console))
         print_json(summary(analysis, str(folder.path), results.manifest.study.name, state, judged.outcomes))
     elif form != "text":
-        from nearmetal.commands.compare import print_page
+        from nearmetal.commands.comparison import print_page
 
         print_outcomes(judged, unfold_console(console))
         print_page(describe_run(judged, results), form)

@@ -1,18 +1,15 @@
-"""`studies` and `plan`: what would be measured, how long that takes, and whether it can be measured here."""
+"""What a study would measure, how long that takes, and whether it can be measured here."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import studies
-from nearmetal.console.printing import console_for, print_json, print_table, unfold_console
-from nearmetal.console.tables import TextColumn, fit_table
-from nearmetal.errors import BadInput, ExitCode
+from nearmetal.console.printing import console_for, print_json, unfold_console
+from nearmetal.errors import ExitCode
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
 from nearmetal.model.services import SERVER
 from nearmetal.plain import strip_controls
@@ -29,7 +26,6 @@ from nearmetal.study import factors
 from nearmetal.study.checks.treatments import find_idle_keys
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import find_one_under_two_names, installed_names, resolve_treatments
-from nearmetal.study.study_file import read
 from nearmetal.system.interrupts import run_until_done
 from nearmetal.units import show_elapsed, show_size
 
@@ -41,25 +37,6 @@ if TYPE_CHECKING:
 NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"
 _NAMED = 4
 """Treatments that are named before the rest is counted."""
-
-
-def list_studies(as_json: bool) -> None:
-    found = [(name, read(studies.read_study_file(name), name).question) for name in studies.list_names()]
-    if as_json:
-        from nearmetal.planning.documents import BuiltIn, Studies
-
-        print_json(Studies(studies=tuple(BuiltIn(name=name, question=question) for name, question in found)))
-        return
-    console = unfold_console(console_for(False))
-    print_table(fit_table((TextColumn("study"), TextColumn("question", flows=True)), found, console.width), console)
-
-
-def print_study(name: str, as_json: bool) -> None:
-    """Its file as it is. BadInput where there is none of that name."""
-    text = studies.read_study_file(name)
-    if as_json:
-        raise BadInput("a study is a TOML file, for scripts too", "--json", f"leave it out: nearmetal studies {name}")
-    click.echo(text, nl=False)
 
 
 def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = False) -> int:
