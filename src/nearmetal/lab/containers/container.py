@@ -1,7 +1,9 @@
 """A container that runs: its commands by the engine's API, what it costs by its control group."""
 
 import asyncio
+import json
 import signal
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -11,11 +13,44 @@ from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import Gathering, feed, list_signals
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
-from nearmetal.lab.containers import pauses
-from nearmetal.lab.containers.api import ContainerEngine, EngineRefusal, frames
+from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, frames
+from nearmetal.lab.machines import stillness
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
+from nearmetal.lab.machines.stillness import StillnessChange
 from nearmetal.lab.reached.remote import StartedCommands
 from nearmetal.model import ControlGroup, Handle, Site
+
+_PAUSE, _UNPAUSE = "pause", "unpause"
+
+
+async def _measure_pause(engine: ContainerEngine, container: str, since: float) -> float:
+    """Seconds that it was paused since then (Unix time), from what its engine remembers; 0 where that keeps no events.
+
+    The engine keeps its last few hundred. In a container that is measured hardly anything happens that is one, but
+    where others come and go by the dozen meanwhile, a pause may be forgotten.
+    """
+    until = time.time()
+    try:
+        events = await engine.call(_list_pauses, engine, container, since, until)
+    except (EngineRefusal, HostCannot):
+        return 0.0
+    return stillness.between(events, since, until)
+
+
+def _list_pauses(engine: ContainerEngine, container: str, since: float, until: float) -> list[StillnessChange]:
+    """By a request of our own: of a span that is over Podman tells nothing, and the SDK asks for no other."""
+    filters = json.dumps({"container": [container], "event": [_PAUSE, _UNPAUSE]})
+    until_now = {"stream": "false"} if engine.brand == PODMAN else {"until": f"{until:.6f}"}
+    client = engine.client
+    answer = client.get(
+        f"{client.base_url}/v{client.api_version}/events",
+        params={"since": f"{since:.6f}", "filters": filters, **until_now},
+        timeout=client.timeout,
+    )
+    answer.raise_for_status()
+    lines = map(json.loads, answer.text.splitlines())
+    return [StillnessChange(one["timeNano"] / 1e9, stands=one["Action"] == _PAUSE) for one in lines]
+
 
 Signal = Callable[[Sequence[str], int], Awaitable[None]]
 """Signals a command's process group: by the signals' names, and by the process that the engine knows it by."""
@@ -54,7 +89,7 @@ class Container(StartedCommands, SharedKernelMachine):
         return _Exec(self, made["Id"], stream, stdin, signals)
 
     async def paused(self, since: float) -> float:
-        return await pauses.seconds(self.engine, self.id, since)
+        return await _measure_pause(self.engine, self.id, since)
 
     def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
         """What the engine is told to run, and how that is signalled."""

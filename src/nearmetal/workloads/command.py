@@ -1,15 +1,18 @@
 """Any program of the user's: numbers out of what it prints, each a response."""
 
+import asyncio
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from nearmetal.errors import ToolFailed
+from nearmetal.errors import TimedOut, ToolFailed
+from nearmetal.lab.commands import process
 from nearmetal.model import (
     COSTS,
     Better,
@@ -27,7 +30,36 @@ from nearmetal.model.services import FileText
 from nearmetal.study.levels import format_level
 from nearmetal.workloads._parameters import Time
 from nearmetal.workloads._stage import SERVER, require_success
-from nearmetal.workloads.command.match import search_pattern
+
+LIMIT = 10.0
+"""Seconds. A pattern that does not backtrack without end goes through 16 MiB in less than one."""
+
+_SEARCH = """
+import json, re, sys
+pattern, text = json.load(sys.stdin)
+found = re.search(pattern, text, re.MULTILINE)
+json.dump(found and [found[1]], sys.stdout)
+"""
+
+
+async def search_pattern(pattern: str, text: str, where: str, limit: float = LIMIT) -> str | None:
+    """What the pattern's group matched, looked for in a process of its own: one that backtracks without end is ended.
+
+    ToolFailed if nothing matches, or it is not known in time.
+    """
+    told = await asyncio.to_thread(lambda: json.dumps([pattern, text]).encode())
+    try:
+        ended = await process.run([sys.executable, "-I", "-S", "-c", _SEARCH], stdin=told, timeout=limit)
+    except TimedOut:
+        what = f"{pattern!r} was still being looked for after {limit:g} s in what the command printed"
+        raise ToolFailed(what, where, "write it without repetitions of repetitions, like (a*)*") from None
+    if ended.status != 0:
+        raise ToolFailed(f"{pattern!r} cannot be looked for: {ended.complaint[-300:]}", where)
+    found: list[str | None] | None = json.loads(ended.stdout)
+    if found is None:
+        raise ToolFailed(f"{pattern!r} matches nothing of what the command printed: {text.strip()[-300:]!r}", where)
+    return found[0]
+
 
 SLACK = 60.0
 """Seconds beyond `duration` when the study gives no `timeout`."""
