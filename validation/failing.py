@@ -10,23 +10,20 @@ missed: 2 % of `equivalent` from 10 blocks on, 5.5 % of false `different`.
 
 import argparse
 import sys
-from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
+from simulated import ON_ONE_SITE
 
 from nearmetal.analysis import contrasts
 from nearmetal.analysis.contrasts import Criterion
 from nearmetal.analysis.responses import Replicate, Value, kind_of
 from nearmetal.analysis.results import Verdict
-from nearmetal.model import ContrastPlan, TrialRecord
+from nearmetal.model import ContrastPlan
 
 BLOCKS = (6, 8, 9, 10, 12, 16, 30, 40)
 SPREAD = 0.002
 PLANNED = ContrastPlan(workload="web", treatment={"environment": "docker"}, reference={"environment": "host"})
 KIND = kind_of("1/s", "higher", "ratio")
-ON_ONE_SITE = cast(TrialRecord, SimpleNamespace(site="local"))
-"""All that is asked of it."""
 MOST_EQUIVALENT, MOST_FALSE = 0.02, 0.055
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from simulated import ON_ONE_SITE
 
 from nearmetal.analysis import contrasts
 from nearmetal.analysis.contrasts import Criterion
@@ -74,7 +75,7 @@ def conclude(treatment: np.ndarray, reference: np.ndarray) -> Contrast:
 
 
 def _replicate(block: int, value: float) -> Replicate:
-    return Replicate(block, 0, 0.0, (), {"memory": Value(value, KIND)})
+    return Replicate(block, 0, 0.0, (ON_ONE_SITE,), {"memory": Value(value, KIND)})
 
 
 def main() -> int:

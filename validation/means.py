@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from simulated import ON_ONE_SITE
 
 from nearmetal.analysis import contrasts
 from nearmetal.analysis.contrasts import Criterion
@@ -71,7 +72,7 @@ def conclude(treatment: np.ndarray, reference: np.ndarray) -> Contrast:
 
 
 def _replicate(block: int, value: float) -> Replicate:
-    return Replicate(block, 0, 0.0, (), {"throughput": Value(value, KIND)})
+    return Replicate(block, 0, 0.0, (ON_ONE_SITE,), {"throughput": Value(value, KIND)})
 
 
 def describe(name: str, case: Case, blocks: int, studies: int) -> str:

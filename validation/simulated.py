@@ -5,14 +5,22 @@ Everything is on the log scale, in units of the spread of one boot's value, and 
 
 from collections.abc import Callable
 from functools import lru_cache
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from nearmetal.model import TrialRecord
+
 Floats = NDArray[np.float64]
 Model = Callable[[int, int, np.random.Generator], Floats]
 """(runs, blocks, generator) to block differences between two systems that do not differ: runs x blocks."""
+
+
+ON_ONE_SITE = cast(TrialRecord, SimpleNamespace(site="local"))
+"""A boot's record: all that is asked of it."""
 
 
 def normal(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
