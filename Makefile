@@ -94,7 +94,8 @@ $(PROBE): $(SOURCES) | .venv/packages
 	@install -D -m 755 $(BUILT) $@
 
 # The probe is copied into machines that have nothing installed, so it carries its C library with it.
-CARGO_STATIC = RUSTFLAGS="-C target-feature=+crt-static" cargo
+# Without make's flags: cargo would look for a job server that is closed to it.
+CARGO_STATIC = env -u MAKEFLAGS RUSTFLAGS="-C target-feature=+crt-static" cargo
 CARGO_FLAGS  = --locked --target $(TARGET)
 
 probe:

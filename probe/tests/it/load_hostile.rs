@@ -111,7 +111,7 @@ fn a_silent_server_is_a_timeout() {
         drop(stream);
     });
     all_fail_as(
-        &every_kind(address, &["--timeout", "100ms"]),
+        &every_kind(address, &["--timeout", "300ms"]),
         "client_timeout",
     );
 }
@@ -127,7 +127,7 @@ fn a_server_that_drips_is_a_timeout_too() {
         }
     });
     all_fail_as(
-        &every_kind(address, &["--timeout", "200ms"]),
+        &every_kind(address, &["--timeout", "300ms"]),
         "client_timeout",
     );
 }

@@ -30,7 +30,7 @@ fn what_cannot_be_printed_is_told_and_no_panic() {
     let serve = Serve::start(&[]);
     let load = format!("load http://{}/ --requests 1", serve.address);
     let as_json = format!("{load} --json");
-    for line in [&load, &as_json, "schema load.v1", "facts"] {
+    for line in [&load, &as_json, "facts"] {
         let output = onto_a_full_disk(probe().args(line.split(' ')));
         is_told(&output, line);
     }
@@ -52,7 +52,7 @@ fn a_server_that_cannot_print_its_report_says_so() {
 #[test]
 fn a_verb_without_a_reader_ends_quietly_as_sigpipe_would_end_it() {
     let unread = || rustix::pipe::pipe().unwrap().1;
-    for line in ["schema load.v1", "facts", "sample --interval 10ms"] {
+    for line in ["facts", "sample --interval 10ms"] {
         let mut command = probe();
         command.args(line.split(' ')).stdout(unread());
         let output = command.stderr(Stdio::piped()).output().unwrap();
