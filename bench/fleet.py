@@ -72,16 +72,16 @@ ready = ["sleep", "{seconds}"]
 [design]
 seed = 1
 blocks = {blocks}
-repeats = 5
+repeats = {repeats}
 """
 
 
-def _make_request(folder: Path, blocks: int, seconds: float) -> session.Request:
-    text = _STUDY.format(seconds=seconds, blocks=blocks)
+def _make_request(folder: Path, blocks: int, repeats: int, seconds: float) -> session.Request:
+    text = _STUDY.format(seconds=seconds, blocks=blocks, repeats=repeats)
     return session.Request(read(text, "fleet.toml"), text, (), False, folder, available=False)
 
 
-async def measure(sites: int, blocks_each: int, seconds: float) -> dict[str, float]:
+async def measure(sites: int, blocks_each: int, repeats: int, seconds: float) -> dict[str, float]:
     """From the first dispatch to the end of the run, so that the start of workers does not count."""
     began = cpu = 0.0
     ended = ended_cpu = 0.0
@@ -95,7 +95,7 @@ async def measure(sites: int, blocks_each: int, seconds: float) -> dict[str, flo
 
     with TemporaryDirectory() as place:
         os.environ["NEARMETAL_HOME"] = place
-        request = _make_request(Path(place) / "run", sites * blocks_each, seconds)
+        request = _make_request(Path(place) / "run", sites * blocks_each, repeats, seconds)
         progress = await session.start(request, ignore_text, (see,), OnAFleet(f"local:{sites}"))
     trials = sum(progress.counts.values())
     return {
@@ -112,8 +112,6 @@ async def measure(sites: int, blocks_each: int, seconds: float) -> dict[str, flo
 _T = TypeVar("_T")
 _AT_ONCE = 50
 """Workers that start together."""
-_TRIALS = 10
-"""Of a block."""
 
 
 class LoopThread:
@@ -348,7 +346,7 @@ class OnSimulatedSites:
         return {"": time.monotonic(), **apart, "threads of sites": every - sum(apart.values()), "all": every}
 
 
-async def simulate(sites: int, blocks_each: int, seconds: float, is_vanishing: bool) -> dict[str, float]:
+async def simulate(sites: int, blocks_each: int, repeats: int, seconds: float, is_vanishing: bool) -> dict[str, float]:
     """One block on this host, which all sites then repeat."""
     blocks = sites * blocks_each
     events: list[Event] = []
@@ -357,11 +355,11 @@ async def simulate(sites: int, blocks_each: int, seconds: float, is_vanishing: b
         os.environ["NEARMETAL_HOME"] = place
 
         async def run(count: int, folder: Path, listeners: Listeners, engine: Engine | None) -> Progress:
-            return await session.start(_make_request(folder, count, 0), ignore_text, listeners, engine)
+            return await session.start(_make_request(folder, count, repeats, 0), ignore_text, listeners, engine)
 
         one, every = Path(place) / "one", Path(place) / "all"
         await run(1, one, (events.append,), None)
-        simulated = SimulatedSites(sites, RecordedBlock(events, RunFolder(one)), _TRIALS * seconds)
+        simulated = SimulatedSites(sites, RecordedBlock(events, RunFolder(one)), 2 * repeats * seconds)
         engine = OnSimulatedSites(simulated, sites, Path(place) / "dask")
 
         def see(event: Event) -> None:
@@ -396,16 +394,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sites", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--blocks", type=int, default=3, help="for each site")
+    parser.add_argument("--repeats", type=int, default=5, help="of both treatments, in a block")
     parser.add_argument("--seconds", type=float, default=1.0, help="that a trial sleeps")
     parser.add_argument("--simulated", type=int, metavar="N", help="sites that are simulated in this process")
     parser.add_argument("--vanish", action="store_true", help="a tenth of the simulated sites, in the middle")
     given = parser.parse_args()
     if given.simulated:
-        print(json.dumps(asyncio.run(simulate(given.simulated, given.blocks, given.seconds, given.vanish))))
+        asked = (given.simulated, given.blocks, given.repeats, given.seconds, given.vanish)
+        print(json.dumps(asyncio.run(simulate(*asked))))
         return
     one = 0.0
     for sites in given.sites:
-        found = asyncio.run(measure(sites, given.blocks, given.seconds))
+        found = asyncio.run(measure(sites, given.blocks, given.repeats, given.seconds))
         one = one or found["blocks an hour"] / found["sites"]
         print(json.dumps({**found, "of linear": round(found["blocks an hour"] / sites / one, 2)}), flush=True)
 
