@@ -49,5 +49,5 @@ def test_rows_and_causes_are_entries() -> None:
 
 def test_a_wheel_has_the_pages_that_are_looked_up() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {f"docs/{page}": f"nearmetal/manual/{page}" for page in PAGES}
+    assert {f"docs/{page}": f"nearmetal/manual/{page}" for page in PAGES}.items() <= wheel["force-include"].items()
     assert {entry.page for entry in read_entries()} == set(PAGES)
