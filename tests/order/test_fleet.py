@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import random
 import signal
 import socket
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -178,6 +181,37 @@ async def test_large_files_come_home_in_parts(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(pieces, "CHUNK", 1000)
     await run(tmp_path / "run", mock_run.STUDY)
     check_whole(tmp_path / "run")
+
+
+async def test_what_came_home_though_its_fetching_was_cancelled_is_not_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"{}\n"
+    file = orders.SpooledFile(path=orders.EVENTS, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    spool = orders.Spool(is_running=False, files=(file,))
+    piece = pieces.Piece(0, 0, 1, "here", tmp_path / "ahead" / "0-0-1-here")
+    keeping, keep, asked = threading.Event(), pieces._keep, 0
+
+    class Site:
+        async def ask_site(self, *_: object) -> list[bytes]:
+            nonlocal asked
+            asked += 1
+            return [content]
+
+    def keep_slowly(*given: Any) -> None:
+        keeping.set()
+        time.sleep(0.2)
+        keep(*given)
+
+    monkeypatch.setattr(pieces, "_keep", keep_slowly)
+    fleet = cast(cluster.Fleet, Site())
+    fetching = asyncio.create_task(pieces.fetch_piece(fleet, "run", piece, spool))
+    await asyncio.to_thread(keeping.wait)
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    await pieces.fetch_piece(fleet, "run", piece, spool)
+    assert (asked, (piece.folder / orders.EVENTS).read_bytes()) == (1, content)
 
 
 async def test_blocks_that_waited_for_a_late_one_are_written_down_bit_by_bit(

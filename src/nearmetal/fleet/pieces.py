@@ -96,6 +96,8 @@ def write_piece(piece: Piece, events: list[Event]) -> None:
 
 async def fetch_piece(fleet: Fleet, run: str, piece: Piece, spool: Spool) -> None:
     """Bring home what a site has of a dispatch that has ended. SiteLost, also if what comes is not what was hashed."""
+    if piece.folder.exists():  # who fetched it was cancelled, and it came home all the same
+        return
     unfinished = _begin_piece(piece)
     for parts in _divide_files(spool.files):
         # A block has a file or more for each trial: one after the other each would be a message to the site and back.
