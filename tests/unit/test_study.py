@@ -115,6 +115,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("workers = [1, 4]", "workers = [1, [2]]", "workers", "must be a list"),
     ("workers = [1, 4]", "workers = [1, 4, 1]", "workers", "the level 1 twice"),
     ("workers = [1, 4]", "workers = [1, nan]", "workers", "cannot be nan"),
+    ("workers = [1, 4]", f"workers = [1, {10**400}]", "workers", "no number of 64 bits"),
     ("workers = [1, 4]", "workers = [1, 0]", 'workers = "{', "at least 1"),
     ("workers = [1, 4]", 'workers = [1, "a\\nb"]', "workers", "on one line"),
     ("workers = [1, 4]", 'workers = [1, "\\u0007"]', "workers", "control character"),

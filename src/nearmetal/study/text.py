@@ -129,6 +129,9 @@ def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
 # ── What no key may hold ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+_LEAST = -(2**63)
+
+
 def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
     """Control characters, numbers that are none, and nesting without end. BadInput."""
     for path, value in _list_leaves(raw):
@@ -141,6 +144,9 @@ def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
                 raise where.make_error(path, f"{show_value(text)} has a control character", "remove it")
         if isinstance(value, float) and value - value != 0:
             raise where.make_error(path, f"`{join_path(path)}` cannot be {value}", "write a finite number")
+        if isinstance(value, int) and not _LEAST <= value < -_LEAST:
+            what = f"`{join_path(path)}` is no number of 64 bits, which TOML has"
+            raise where.make_error(path, what, f"write one from {_LEAST} to {-_LEAST - 1}")
 
 
 def _is_control(character: str) -> bool:
