@@ -95,7 +95,7 @@ async def test_a_run_that_finds_no_room_goes_on_once_there_is_some(where: str, h
             await mock_run.run(run, mock_run.STUDY, fill)
         assert str(told.value.filename).startswith(str(small))
         (small / "much").unlink()
-        known = read_records(RunFolder(run).journal)
+        known = list(read_records(RunFolder(run).journal))
         before = [record.trial.id for record in known if record.status is TrialStatus.OK]
         assert before
         assert (await clean()).left == ()
@@ -103,6 +103,7 @@ async def test_a_run_that_finds_no_room_goes_on_once_there_is_some(where: str, h
         _, after = await mock_run.resume(run)
         counted = [record.trial.id for record in after if record.status is TrialStatus.OK]
         assert len(counted) == len(set(counted)) and counted[: len(before)] == before
+        assert [record.trial.id for record in after][: len(known)] == [record.trial.id for record in known]
         assert len({(record.trial.block, str(record.trial.treatment)) for record in after}) == 4
 
 
