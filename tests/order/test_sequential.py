@@ -12,7 +12,7 @@ from nearmetal.lab.changes import ledger
 from nearmetal.model import Cause, TrialRecord, TrialStatus
 from nearmetal.report import reading as report
 from nearmetal.report.write import render
-from nearmetal.run import boot, runner
+from nearmetal.run import boot, looks
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
 from nearmetal.run.runner import RunCourse
@@ -223,7 +223,7 @@ async def test_the_report_says_when_no_look_could_decide_anything(tmp_path: Path
 
 async def test_a_look_is_none_where_the_plan_has_none(tmp_path: Path) -> None:
     _, records = await mock_run.run(tmp_path / "run", SEQUENTIAL)
-    assert runner.look_after(7, RunFolder(tmp_path / "run").read_manifest(), records, []) is None
+    assert looks.look_after(7, RunFolder(tmp_path / "run").read_manifest(), records, []) is None
 
 
 async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_path: Path) -> None:

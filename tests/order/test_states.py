@@ -16,7 +16,7 @@ from nearmetal import cli
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
-from nearmetal.run.session import refuse_what_is_there
+from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store import runs
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder

@@ -23,7 +23,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
 from nearmetal.lab.image import Recipe
-from nearmetal.run.session import refuse_what_is_there
+from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store.folder import RunFolder
 from tests.command_line import call, called
 from tests.golden.make_run import FOLDER

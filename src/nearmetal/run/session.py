@@ -1,15 +1,12 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
 import datetime
-import errno
-import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +15,6 @@ from nearmetal import plugins
 from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
-from nearmetal.in_short import in_short
 from nearmetal.isolate import standing
 from nearmetal.lab import clean, host_lock, others, rootless
 from nearmetal.lab.image.pinned import pinned
@@ -27,14 +23,15 @@ from nearmetal.lab.lock import measuring
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
-from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study, identify_assignment
+from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.planning import plan as planning
 from nearmetal.run import preparing, runner
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
 from nearmetal.run.live import LiveNotes
-from nearmetal.run.missing import Missing, by_finding, cannot_run, foresee_locally
+from nearmetal.run.missing import Missing, cannot_run, foresee_locally
 from nearmetal.run.progress import Progress
+from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
 from nearmetal.run.shape import list_hosts
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.say import Say
@@ -44,96 +41,11 @@ from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.live import forget_live
 from nearmetal.store.manifest import Manifest
-from nearmetal.study import factors
 from nearmetal.study.blocks import checksum_trial_ids
 from nearmetal.study.files import FileReader
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
-from nearmetal.system import files, user_namespace
-
-_NAMED = 3
-"""Treatments that lack the same are named up to here."""
-
-
-def refuse_what_is_there(folder: Path) -> None:
-    """BadInput where a run lies already, or anything else that is not a run's, and where no folder can be made."""
-    try:
-        inside = {path.name for path in folder.iterdir()}
-    except FileNotFoundError:
-        _try_to_make(folder)
-        return
-    except NotADirectoryError:
-        raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
-    except OSError as error:
-        raise _no_folder(folder, error) from None
-    if "manifest.json" in inside:
-        state = _read_state(folder)
-        what = "a run is there already" + (", and goes on: another process measures it" if state == "running" else "")
-        raise BadInput(what, str(folder), f"choose another -o{_what_to_do_with(folder, state)}")
-    if inside:
-        raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
-
-
-def _try_to_make(folder: Path) -> None:
-    """Only by trying is it known: some file systems let nobody make a folder, whatever its permissions are."""
-    new = files.list_missing(folder)
-    try:
-        folder.mkdir(parents=True)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise _no_folder(folder, error) from None
-    finally:
-        files.remove_empty(new)
-
-
-def _no_folder(folder: Path, error: OSError) -> BadInput | OSError:
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP):
-        return BadInput(f"no folder can be made there: {error.strerror}", str(folder), "name another by -o")
-    return error
-
-
-_DOING: Mapping[runs.State, tuple[str, str]] = {
-    "ended": ("see it by", "show"),
-    "interrupted": ("go on with it by", "resume"),
-    "running": ("see how far it is by", "show"),
-}
-
-
-def _read_state(run: Path) -> runs.State | None:
-    """None of one that is past helping."""
-    folder = RunFolder(run)
-    try:
-        folder.read_manifest()
-        return runs.find_state(folder.journal)
-    except (BadInput, OSError):
-        return None
-
-
-def _what_to_do_with(run: Path, state: runs.State | None) -> str:
-    if state is None:
-        return ""
-    how, verb = _DOING[state]
-    return f", or {how}: nearmetal {verb} {quote(str(run))}"
-
-
-def must_be_able_to_make(study: Study) -> None:
-    """HostCannot before minutes are spent on an image: what is found out of each environment later needs one."""
-    if os.geteuid() != 0 and preparing.makes_machines(study):
-        refused = user_namespace.explain_refusal()
-        raise HostCannot(f"machines cannot be made: {refused.what}", study.name, refused.remedy)
-
-
-def make_refusal(study: Study, missing: Missing) -> HostCannot:
-    """What cannot run here, and that the rest can, if there is any. Pure."""
-    lacking_something = {identify_assignment(treatment) for treatment, _ in missing}
-    others_can = any(identify_assignment(one) not in lacking_something for one in factors.treatments_of(study))
-    of_each = by_finding(missing)
-    lines = [f"  {one.what}: {one.detail}: {in_short(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()]
-    remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)
-    return HostCannot(
-        f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
-        study.name,
-        "; ".join([*remedies, *(["or leave them out with --available"] if others_can else [])]),
-    )
+from nearmetal.system import files
 
 
 @dataclass(frozen=True)

@@ -11,50 +11,18 @@ import os
 import re
 import shlex
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, cast
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed, Unreachable
+from nearmetal.lab.ssh.known_hosts import find_readable, join_known_hosts
 from nearmetal.lab.ssh.openssh_settings import OpensshSettings, ask_openssh
 from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
 from nearmetal.system import files
-
-_LARGEST = 64 * 2**20
-
-
-def join_known_hosts(files: Iterable[Path]) -> "asyncssh.SSHKnownHosts":
-    """The entries of these files, read as OpenSSH does: it passes over missing files, and lines that make no sense."""
-    lines = [line for file in files for line in _read_lines(file)]
-    try:
-        return asyncssh.import_known_hosts("\n".join(lines))
-    except ValueError:
-        return asyncssh.import_known_hosts("\n".join(filter(_is_entry, lines)))
-
-
-def find_readable(files: Iterable[Path]) -> list[Path]:
-    return [file for file in files if file.is_file() and os.access(file, os.R_OK)]
-
-
-def _read_lines(file: Path) -> list[str]:
-    if not file.is_file() or file.stat().st_size > _LARGEST:
-        return []
-    try:
-        return file.read_bytes().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-
-
-def _is_entry(line: str) -> bool:
-    try:
-        asyncssh.import_known_hosts(line)
-    except ValueError:
-        return False
-    return True
-
 
 _TARGET = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^@\[\]:]+))(?::(?P<port>[0-9]{1,5}))?")
 _USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
