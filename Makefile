@@ -29,7 +29,7 @@ install     = if [ -n "$(1)" ]; then \
 
 help:
 	@echo "make demo       measure host, container and VM with the built-in study quickstart"
-	@echo "make test       all tests but campaigns: a quarter of an hour on two CPUs"
+	@echo "make test       all tests but campaigns: half an hour on two CPUs"
 	@echo "make check      linters and type checkers alone"
 	@echo "make audit      known vulnerabilities of all packages; needs a network"
 	@echo "make bench      speed against peers         make long-test   campaigns of hours"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.installing import describe_install
 from nearmetal.system.collection import without_collection
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _convert_table(table: "TidyTable", kind: Kind | None) -> Any:
     try:
         return import_module(kind).DataFrame(find_columns(table))
     except ImportError:
-        raise HostCannot("it is not installed", kind, f"pip install {kind}, or ask for kind='rows'") from None
+        raise HostCannot("it is not installed", kind, f"{describe_install(kind)}, or ask for kind='rows'") from None
 
 
 def _find_kind() -> Kind:

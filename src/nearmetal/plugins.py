@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot, message_of
 from nearmetal.in_short import in_short
+from nearmetal.installing import describe_install
 
 if TYPE_CHECKING:
     from nearmetal.model import Environment, Observer, Treatment, Workload
@@ -106,7 +107,7 @@ def _load_cached(group: Group, name: str) -> Any:
         except ImportError as error:
             raise HostCannot(
                 f"{name!r} in {group} cannot be loaded: {error}",
-                remedy=f"install what it needs, for example: pip install 'nearmetal[{name}]'",
+                remedy=f"install what it needs: {describe_install(error.name or name)}",
             ) from error
     if name in _entry_points(group):
         return _load_theirs(group, name, _entry_points(group)[name])

@@ -223,7 +223,7 @@ def test_a_page_without_what_draws_it_is_told_before_anything_is_read(
 ) -> None:
     monkeypatch.setattr(drawing, "find_spec", lambda name: None)
     status, out, err = trace("/nonexistent.pcap", "--html", "-")
-    assert (status, out) == (3, "") and 'pip install "nearmetal[pictures]"' in err
+    assert (status, out) == (3, "") and drawing.INSTALL_ENGINE in err
 
 
 @pytest.mark.parametrize(

@@ -72,4 +72,4 @@ def test_a_library_that_is_lacking(
     status, said = refused([], monkeypatch, capsys)
     assert status == 3
     assert f"the dashboard is served by {lacking}" in said
-    assert 'remedy: pip install "nearmetal[dashboard]"' in said
+    assert f"remedy: {sys.executable} -m pip install" in said

@@ -10,6 +10,7 @@ import click
 from nearmetal.commands.completion import complete_run
 from nearmetal.commands.options import RunPath, json_option
 from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
+from nearmetal.installing import describe_install
 
 if TYPE_CHECKING:
     from nearmetal.dashboard.host import HostState
@@ -117,7 +118,7 @@ def _require_libraries() -> None:
     lacking = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if lacking:
         what = f"the dashboard is served by {' and '.join(lacking)}, which is not installed"
-        raise HostCannot(what, remedy='pip install "nearmetal[dashboard]"')
+        raise HostCannot(what, remedy=describe_install(*lacking))
 
 
 def _say_address(address: str, port: int, as_json: bool) -> None:

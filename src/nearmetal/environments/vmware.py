@@ -25,6 +25,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_validator
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
+from nearmetal.installing import describe_install
 from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, provided
 from nearmetal.lab.ssh import login as ssh_login
@@ -278,13 +279,13 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
 def _must_be_importable() -> None:
     """HostCannot when pyVmomi is not installed, as not everybody needs it, or is broken."""
     if find_spec("pyVmomi") is None:
-        raise HostCannot("it is not installed", "pyVmomi", 'pip install "nearmetal[vmware]"')
+        raise HostCannot("it is not installed", "pyVmomi", describe_install("pyvmomi"))
     try:
         import_module("pyVmomi")
         import_module("pyVim.connect")
     except Exception as error:  # a damaged or half-installed package may raise anything
         what = f"it is installed and cannot be imported ({type(error).__name__}: {error})"
-        raise HostCannot(what, "pyVmomi", "pip install --force-reinstall pyvmomi") from None
+        raise HostCannot(what, "pyVmomi", describe_install("--force-reinstall", "pyvmomi")) from None
 
 
 def _make_borrowed(seen: VsphereMachine, order: Order, options: Options) -> BorrowedState:

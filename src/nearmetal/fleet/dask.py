@@ -7,6 +7,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from nearmetal.errors import HostCannot, message_of
+from nearmetal.installing import describe_install
 
 LOOPBACK = "127.0.0.1:0"
 """Where Dask's pages about itself go, which nobody asked for."""
@@ -24,7 +25,7 @@ def configure_dask() -> None:
         import distributed  # noqa: F401
     except ImportError as error:
         what = f"a fleet takes Dask, which is not installed: {error}"
-        raise HostCannot(what, "", "pip install 'nearmetal[fleet]'") from None
+        raise HostCannot(what, "", describe_install("distributed")) from None
     dask.config.set(
         {
             "distributed.scheduler.allowed-failures": 0,

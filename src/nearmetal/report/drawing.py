@@ -70,7 +70,7 @@ class Begun(Protocol):
         ...
 
 
-INSTALL_ENGINE = 'pip install "nearmetal[pictures]"'
+INSTALL_ENGINE = "pip install vl-convert-python"
 """The engine has 85 MB, more than half of everything else, and a verdict needs no picture."""
 
 

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any, Final
 
 from nearmetal.errors import HostCannot
+from nearmetal.installing import describe_install
 from nearmetal.report import cells
 from nearmetal.report.tidy import Cell, Row, TidyTable, find_columns
 
@@ -84,7 +85,7 @@ def write_parquet(table: TidyTable) -> bytes:
     try:
         import duckdb
     except ImportError:
-        remedy = "pip install duckdb; or --format csv"
+        remedy = f"{describe_install('duckdb')}; or --format csv"
         raise HostCannot("Parquet is written by duckdb, which is not installed", remedy=remedy) from None
     columns = find_columns(table)
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
@@ -118,7 +119,7 @@ def write_arrow(table: TidyTable) -> bytes:
         # without views, which readers of before 2024 do not know
         polars.DataFrame(columns, schema=schema).write_ipc(out, compat_level=polars.CompatLevel.oldest())
     else:
-        remedy = "pip install pyarrow, or polars; or --format csv"
+        remedy = f"{describe_install('pyarrow')}, or polars; or --format csv"
         raise HostCannot("Arrow is written by pyarrow or polars, and neither is installed", remedy=remedy)
     return out.getvalue()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.installing import describe_install
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.system.files import closing_descriptor
@@ -126,7 +127,7 @@ def require_duckdb() -> None:
     try:
         import duckdb  # noqa: F401
     except ImportError:
-        remedy = "pip install duckdb"
+        remedy = describe_install("duckdb")
         raise HostCannot("questions are answered by duckdb, which is not installed", remedy=remedy) from None
 
 

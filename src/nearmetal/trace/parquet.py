@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.installing import describe_install
 
 SUFFIX: Final = ".parquet"
 
@@ -22,7 +23,7 @@ def require_duckdb() -> None:
     try:
         import duckdb  # noqa: F401
     except ImportError:
-        remedy = "pip install duckdb; or name a file that does not end in .parquet, for JSON lines"
+        remedy = f"{describe_install('duckdb')}; or name a file that does not end in .parquet, for JSON lines"
         raise HostCannot("Parquet is written by duckdb, which is not installed", remedy=remedy) from None
 
 
