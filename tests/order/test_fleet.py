@@ -477,19 +477,18 @@ async def test_a_scheduler_that_stalls_may_take_longer_to_connect_than_one_that_
         scheduler = await Scheduler(protocol="inproc", dashboard=False, **told)
         return scheduler, await Worker(scheduler.address, nthreads=1, resources={dask.SITE: 1}, name="a", **told)
 
-    async def stall() -> None:
-        thread.loop.call_soon(time.sleep, 2)
-
     monkeypatch.setattr(dask, "CONNECT", 0.5)
     dask.configure_dask()
     thread = Thread()
     try:
         scheduler, site = await thread.run(start())
         async with cluster.reach_scheduler(scheduler.address, "local:1", None, 1, LIMITS.boot) as fleet:
-            await thread.run(stall())
+            began = time.monotonic()
+            thread.loop.call_soon_threadsafe(time.sleep, 2)
             # The second one takes another connection.
             said, _ = await asyncio.gather(fleet.ask_site("a", os.getpid), fleet.find_sites())
             assert (said, fleet.sites) == (os.getpid(), ("a",))
+            assert time.monotonic() > began + 1.5, "it did stall"
         await thread.run(site.close())
         await thread.run(scheduler.close())
     finally:
