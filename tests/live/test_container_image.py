@@ -30,6 +30,7 @@ from .snapshot import changed, snapshot
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.long, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
+FLAGS = " ".join(containment.FLAGS)
 TAG = "nearmetal/itself:tested"
 NAME = "contained"
 """Of the container."""
@@ -89,8 +90,8 @@ def image(docker: Contained, lab_image: Image, wheels: Path) -> Iterator[str]:
     ended = docker("build", "-t", TAG, *where, *given, str(wheels))
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
     yield TAG
-    # What the parts are that stay as they are is kept for the next time.
-    docker("rmi", "--no-prune", TAG)
+    docker("rmi", TAG)
+    docker("image", "prune", "--force")  # what the wheel was installed in: the engine's data outlive the tests
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def contained(docker: Contained, engine: str, image: str, home: Path, tmp_path: 
     mounts[Path(socket)] = "/var/run/docker.sock"
     volumes = [word for source, place in mounts.items() for word in ("-v", f"{source}:{place}")]
 
-    def call(*words: str, flags: str = containment.FLAGS) -> "subprocess.CompletedProcess[str]":
+    def call(*words: str, flags: str = FLAGS) -> "subprocess.CompletedProcess[str]":
         return docker("run", "--rm", "--runtime", BOUNDED, "--name", NAME, *shlex.split(flags), *volumes, image, *words)
 
     return call
@@ -136,12 +137,12 @@ def test_doctor_says_that_it_lacks_nothing(contained: Contained) -> None:
     ],
 )
 def test_doctor_names_what_it_lacks(given: str, instead: str, told: str, contained: Contained) -> None:
-    assert given in containment.FLAGS
-    ended = contained("doctor", "host", "--json", flags=containment.FLAGS.replace(given, instead))
+    assert given in FLAGS
+    ended = contained("doctor", "host", "--json", flags=FLAGS.replace(given, instead))
     found = _findings(ended)["container"]
     assert not found["ok"]
     assert told in str(found["detail"]) and str(found["detail"]).count("(--") == 1, found
-    assert found["remedy"] == f"docker run {containment.FLAGS}"
+    assert found["remedy"] == f"docker run {FLAGS}"
 
 
 def test_a_study_measures_the_host_and_an_engine_beside_it(contained: Contained, tmp_path: Path) -> None:
@@ -164,10 +165,21 @@ def test_a_study_measures_the_host_and_an_engine_beside_it(contained: Contained,
 def test_a_run_that_lacks_something_says_so(contained: Contained, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "study.toml").write_text(STUDY.replace(', "docker"', ""))
-    ended = contained("run", "study.toml", "-o", "run", flags=containment.FLAGS.replace("--network=host", ""))
+    ended = contained("run", "study.toml", "-o", "run", flags=FLAGS.replace("--network=host", ""))
     (lacked,) = RunFolder(work / "run").read_manifest().host["container"]["lacks"]
     assert f"nearmetal ran in a container without {lacked}" in " ".join(ended.stdout.split()), ended.stderr
     assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("lacked", [containment.PRIVILEGED, containment.GROUPS])
+def test_a_run_that_cannot_measure_is_refused_with_the_flag(lacked: str, contained: Contained, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "study.toml").write_text(STUDY)
+    ended = contained("run", "study.toml", "-o", "run", flags=FLAGS.replace(lacked, ""))
+    assert ended.returncode == 3
+    assert f"{containment.FLAGS[lacked]}: nearmetal runs in a container" in " ".join(ended.stderr.split()), ended.stderr
+    assert f"docker run {lacked}" in ended.stderr
+    assert not (work / "run").exists()
 
 
 def test_what_a_killed_container_left_is_cleaned_by_the_next(

@@ -145,7 +145,7 @@ def test_a_run_of_root_and_one_without_are_told_apart() -> None:
 
 def test_a_run_whose_container_kept_something_from_it_says_so() -> None:
     root = ran(steady)
-    lacked = "the host's network (--network=host)"
+    lacked = "--network=host"
     kept, whole = (
         StoredRun(root.manifest.model_copy(update={"host": {"container": {"lacks": lacks}}}), root.records)
         for lacks in ([lacked], [])

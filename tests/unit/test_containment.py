@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.containment import find_lacking, is_contained
+from nearmetal.lab import containment
+from nearmetal.lab.containment import GROUPS, NETWORK, PRIVILEGED, find_lacking, find_missing, is_contained
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import HostSpec
 
-WHOLE = {"confinement": {"capability_mask": "1ffffffffff", "seccomp": "off"}}
+WHOLE = "Name:\tx:y\nCapEff:\t000001ffffffffff\nSeccomp:\t0\n"
 
 
 @pytest.fixture
@@ -20,24 +23,26 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "proc/self/cgroup").write_text("0::/system.slice/docker-1.scope\n")
     for process in ("1", "self"):
         (tmp_path / f"proc/{process}/mountinfo").write_text(f"of {process}")
+    (tmp_path / "proc/self/status").write_text(WHOLE)
     (tmp_path / "proc/1/net/dev").touch()
     os.link(tmp_path / "proc/1/net/dev", tmp_path / "proc/self/net/dev")
     return tmp_path
 
 
 def test_one_that_was_given_all_lacks_nothing(root: Path) -> None:
-    assert list(find_lacking(WHOLE, root)) == []
+    assert list(find_lacking(root)) == []
 
 
-def test_each_thing_is_told_with_its_flag(root: Path) -> None:
-    assert "--privileged" in " ".join(find_lacking({"confinement": {"capability_mask": "a80425fb"}}, root))
-    filtered = {"confinement": {**WHOLE["confinement"], "seccomp": "filtered"}}
-    assert "--privileged" in " ".join(find_lacking(filtered, root))
+def test_each_flag_that_was_not_given_is_found(root: Path) -> None:
+    for status in (WHOLE.replace("1ffffffffff", "000a80425fb"), WHOLE.replace("Seccomp:\t0", "Seccomp:\t2")):
+        (root / "proc/self/status").write_text(status)
+        assert list(find_lacking(root)) == ["--privileged"]
+    (root / "proc/self/status").write_text(WHOLE)
     (root / "proc/self/net/dev").unlink()
     (root / "proc/self/net/dev").touch()
-    assert [one.rpartition("(")[2] for one in find_lacking(WHOLE, root)] == ["--network=host)"]
+    assert list(find_lacking(root)) == ["--network=host"]
     (root / "proc/1/mountinfo").write_text("of self")
-    assert [one.rpartition("(")[2] for one in find_lacking(WHOLE, root)] == ["--pid=host)", "--network=host)"]
+    assert list(find_lacking(root)) == ["--pid=host", "--network=host"]
 
 
 @pytest.mark.parametrize(
@@ -54,14 +59,14 @@ def test_groups_of_its_own_are_not_the_hosts(told: str, version: int, root: Path
     if version == 1:
         (root / "sys/fs/cgroup/cgroup.controllers").unlink()
         (root / "sys/fs/cgroup/cpuset").mkdir()
-    assert [one.rpartition("(")[2][:15] for one in find_lacking(WHOLE, root)] == ["--cgroupns=host"]
+    assert list(find_lacking(root)) == [GROUPS]
 
 
 def test_the_hosts_groups_of_version_1_are_seen(root: Path) -> None:
     (root / "sys/fs/cgroup/cgroup.controllers").unlink()
     (root / "sys/fs/cgroup/cpuset/docker/1").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text("9:name=systemd:/x\n3:cpuset:/docker/1\n0::/\n")
-    assert list(find_lacking(WHOLE, root)) == []
+    assert list(find_lacking(root)) == []
 
 
 def test_a_container_says_that_it_is_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,3 +87,13 @@ def test_dockers_file_counts_if_the_root_lies_on_no_device(
     (root / ".dockerenv").touch()
     monkeypatch.setattr(os, "major", lambda device: major)
     assert is_contained(root) == is_one
+
+
+def test_machines_of_this_host_need_flags_and_those_of_others_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("container", "oci")
+    monkeypatch.setattr(containment, "find_lacking", lambda: iter((NETWORK, GROUPS)))
+    site = LocalSite()
+    (found,) = find_missing(site, PRIVILEGED, GROUPS)
+    assert (found.what, found.ok, found.remedy) == ("the host's control groups", False, f"docker run {GROUPS}")
+    site.spec = HostSpec(ssh="root@far")
+    assert list(find_missing(site, PRIVILEGED, GROUPS)) == []

@@ -98,9 +98,10 @@ def test_what_a_container_keeps_is_a_finding_with_the_flags_that_give_it() -> No
     assert list(doctor._container({})) == []
     (whole,) = doctor._container({"container": {"lacks": []}})
     assert (whole.ok, whole.detail) == (True, "nearmetal runs in one, which keeps nothing of the host from it")
-    (found,) = doctor._container({"container": {"lacks": ["a (--x)", "b (--y)"]}})
-    assert (found.ok, found.fatal, found.detail) == (False, False, "nearmetal runs in one, without a (--x); b (--y)")
-    assert found.remedy == f"docker run {containment.FLAGS}"
+    (found,) = doctor._container({"container": {"lacks": ["--pid=host", "--network=host"]}})
+    told = "nearmetal runs in one, without the host's processes (--pid=host); the host's network (--network=host)"
+    assert (found.ok, found.fatal, found.detail) == (False, False, told)
+    assert found.remedy == f"docker run {' '.join(containment.FLAGS)}"
 
 
 async def test_an_environment_that_cannot_be_loaded_keeps_it_from_none_of_the_others(

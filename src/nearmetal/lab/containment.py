@@ -1,12 +1,21 @@
-"""Whether nearmetal runs in a container, what that keeps from it, and the flags of `docker run` that give it."""
+"""Whether nearmetal runs in a container, and what that keeps from it, by the flags of `docker run` that give it."""
 
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-FLAGS: Final = "--privileged --pid=host --network=host --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup"
-"""All that a container can be given. The Containerfile's image is tested with these."""
+from nearmetal.model import Finding, Site
+
+PRIVILEGED, PROCESSES, NETWORK = "--privileged", "--pid=host", "--network=host"
+GROUPS: Final = "--cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup"
+FLAGS: Final[Mapping[str, str]] = {
+    PRIVILEGED: "root's full rights and unfiltered system calls",
+    PROCESSES: "the host's processes",
+    NETWORK: "the host's network",
+    GROUPS: "the host's control groups",
+}
+"""To what they give. The image of the Containerfile is tested with all of them."""
 
 _CAP_SYS_ADMIN = 21
 """Its bit in a mask of capabilities."""
@@ -22,23 +31,27 @@ def is_contained(root: Path = Path("/")) -> bool:
     return "container" in os.environ or (root / "run/.containerenv").exists() or is_dockers
 
 
-def find_lacking(facts: Mapping[str, Any], root: Path = Path("/")) -> Iterator[str]:
-    """What this container keeps from nearmetal, and the flag that gives it. `facts`: `facts.v1` of this process.
-
-    The network is not told if the host's processes are not seen either.
-    """
-    confinement = facts.get("confinement", {})
-    has_power = int(confinement.get("capability_mask", "0"), 16) >> _CAP_SYS_ADMIN & 1
-    if not has_power or confinement.get("seccomp") == "filtered":
-        yield "root's full rights and unfiltered system calls (--privileged)"
+def find_lacking(root: Path = Path("/")) -> Iterator[str]:
+    """The flags that this container was not given. The network is not told if the host's processes are not seen."""
     first, own = root / "proc/1", root / "proc/self"
+    status = dict(line.split(":", 1) for line in (own / "status").read_text("utf-8", "replace").splitlines())
+    if not int(status["CapEff"], 16) >> _CAP_SYS_ADMIN & 1 or status.get("Seccomp", "0").strip() != "0":
+        yield PRIVILEGED
     # The namespaces of another's process take a right to look at; these files do not.
     if (first / "mountinfo").read_bytes() == (own / "mountinfo").read_bytes():
-        yield "the host's processes (--pid=host)"
+        yield PROCESSES
     if not (first / "net/dev").samefile(own / "net/dev"):
-        yield "the host's network (--network=host)"
+        yield NETWORK
     if not _sees_groups(root):
-        yield "the host's control groups (--cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup)"
+        yield GROUPS
+
+
+def find_missing(site: Site, *needed: str) -> Iterator[Finding]:
+    """Of the flags that machines of a site need, those that the container was not given in which they are made."""
+    for flag in find_lacking() if site.spec is None and is_contained() else ():
+        if flag in needed:
+            detail = "nearmetal runs in a container without this"
+            yield Finding(what=FLAGS[flag], ok=False, detail=detail, remedy=f"docker run {flag}")
 
 
 def _sees_groups(root: Path) -> bool:

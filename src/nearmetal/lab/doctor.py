@@ -205,8 +205,9 @@ def _container(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """What keeps from measuring is found by those who try it."""
     if "container" in facts:
         lacks = facts["container"]["lacks"]
-        keeps = f"without {'; '.join(lacks)}" if lacks else "which keeps nothing of the host from it"
-        detail, remedy = f"nearmetal runs in one, {keeps}", f"docker run {containment.FLAGS}"
+        listed = "; ".join(f"{containment.FLAGS[flag]} ({flag})" for flag in lacks)
+        detail = f"nearmetal runs in one, {f'without {listed}' if lacks else 'which keeps nothing of the host from it'}"
+        remedy = f"docker run {' '.join(containment.FLAGS)}"
         yield Finding(what="container", ok=not lacks, fatal=False, detail=detail, remedy=remedy)
 
 

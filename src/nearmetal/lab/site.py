@@ -158,5 +158,5 @@ async def host_facts() -> dict[str, Any]:
     """The probe's facts.v1 of this host; in a container also what that keeps from us."""
     facts: dict[str, Any] = json.loads(await must(LocalSite(), str(probe.path()), "facts", "--json"))
     if containment.is_contained():
-        facts["container"] = {"lacks": list(containment.find_lacking(facts))}
+        facts["container"] = {"lacks": list(containment.find_lacking())}
     return facts
