@@ -35,7 +35,7 @@ def test_the_package_has_its_own_before_one_beside_its_python(tmp_path: Path) ->
 
 
 def test_one_that_was_unpacked_as_no_program_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "own"))
     own = put(tmp_path / "package", 0o644)
     copy = probe.path()
     assert copy != own and copy.read_bytes() == b"a program" and os.access(copy, os.X_OK)
@@ -45,10 +45,10 @@ def test_one_that_was_unpacked_as_no_program_is_copied(tmp_path: Path, monkeypat
 def test_a_container_has_it_in_the_cache_which_its_host_has_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "own"))
     monkeypatch.setenv("container", "oci")
     put(tmp_path / "package")
-    assert probe.path().is_relative_to(tmp_path / "home/cache")
+    assert probe.path().is_relative_to(tmp_path / "own/cache")
 
 
 def test_none_is_told_with_a_remedy(tmp_path: Path) -> None:
