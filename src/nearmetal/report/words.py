@@ -26,6 +26,7 @@ FIRST = (
     "pretended",
     "emulated",
     "rootless",
+    "contained",
     "nested",
 )
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
