@@ -183,9 +183,6 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     write_output(writers[form](tidy), output)
 
 
-# ── One file ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @click.command()
 @click.argument("run", type=RunPath(), shell_complete=complete_run)
 @click.option("-o", "--output", type=FileToWrite(), help="Write this file; else one here, called as the run.")

@@ -15,7 +15,6 @@ from nearmetal.system import files
 INSIDE = "/run/nearmetal/nearmetal-probe"
 """Where it lies in every machine of ours: on a tmpfs, so that no disk image differs by it."""
 
-
 _NAME = "nearmetal-probe"
 
 

@@ -25,8 +25,6 @@ _ONLINE = "/sys/devices/system/cpu/online"
 
 
 class LocalSite:
-    """This host."""
-
     name = "local"
     spec: HostSpec | None = None
     underlay: str | None = None

@@ -113,9 +113,6 @@ def _explain(error: OSError) -> HostCannot:
     return HostCannot(what, remedy="run nearmetal as root")
 
 
-# ── Joining ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _join_machines() -> bool:
     """Join the namespaces in which machines of this user's are up; whether there are any."""
     for file in Paths.default().state.glob("up/*.json"):
@@ -137,9 +134,6 @@ def _join(process: Path) -> None:
             opened.callback(os.close, one)
         for one in namespaces:
             _call(_libc.setns, one, 0)
-
-
-# ── Making ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _make_and_join(users: Range, groups: Range) -> None:
