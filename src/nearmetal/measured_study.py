@@ -22,7 +22,10 @@ def run_study(
 ) -> Run:
     """As `nearmetal.run_study`, which has the words for it."""
     _refuse_event_loop()
-    opened = _open_study(study, blocks, seed, quick)
+    if isinstance(study, Mapping):
+        opened = open_text(render_toml(study), "the study", Path(), (), blocks, seed, quick)
+    else:
+        opened = read_study(str(study), blocks=blocks, seed=seed, quick=quick)
     request = _make_request(opened, output)
     if not until_interrupted(session.start(request, ignore_text, ()), ignore_text):
         raise KeyboardInterrupt
@@ -35,14 +38,6 @@ def _refuse_event_loop() -> None:
     except RuntimeError:
         return
     raise HostCannot("a study cannot be run inside an event loop, as a notebook has one", remedy="nearmetal run STUDY")
-
-
-def _open_study(
-    study: str | Path | Mapping[str, Any], blocks: int | None, seed: int | None, quick: bool
-) -> OpenedStudy:
-    if isinstance(study, Mapping):
-        return open_text(render_toml(study), "the study", Path(), (), blocks, seed, quick)
-    return read_study(str(study), blocks=blocks, seed=seed, quick=quick)
 
 
 def _make_request(opened: OpenedStudy, output: str | Path | None) -> session.Request:
