@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
+from nearmetal.lab import containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe, rootless
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
@@ -106,6 +106,7 @@ class DockerEnvironment:
         return [
             *await self._check_engine(spec.options, machine, site),
             rootless.find_root_of_host(user, "putting a container on the switch takes root", site),
+            *containment.find_missing(site, containment.PRIVILEGED, containment.GROUPS),
             *await programs(site, await self._list_tools(machine, site)),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
