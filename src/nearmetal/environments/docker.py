@@ -391,10 +391,8 @@ class DockerEnvironment:
 
 
 async def _can_delegate(site: Site) -> bool:
-    """Whether systemd can have control groups of version 2 limit memory and choose CPUs.
-
-    Podman tells of the controllers of its own group, which systemd gives it as soon as a container asks for them.
-    """
+    """Whether systemd can have control groups of version 2 limit memory and choose CPUs. Podman tells of its own
+    group's controllers, which systemd gives it as soon as a container asks."""
     try:
         return {b"memory", b"cpuset"} <= set((await site.get("/sys/fs/cgroup/cgroup.controllers")).split())
     except ToolFailed:

@@ -194,9 +194,7 @@ class VagrantEnvironment:
 
 async def _brought_up(handle: Handle, stale: str | None, options: Options, place: Project, ledger: Recorder) -> Handle:
     """The handle, and the ledger, with the machine's identity as soon as there is one: long before `up` is over.
-
-    `stale` is what stood in its place before.
-    """
+    `stale` is what stood in its place before."""
     bringing = asyncio.create_task(place.up(handle.data["machine"], options.provisioners))
     known = handle
     try:
@@ -224,10 +222,8 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
 
 
 async def _remove_unfinished(place: Project, name: str, is_known: bool) -> None:
-    """Remove what was made for a machine that is not there. `is_known`: the ledger has its identity.
-
-    HostCannot where a machine has come to be and nothing says by whom.
-    """
+    """Remove what was made for a machine that is not there. `is_known`: the ledger has its identity. HostCannot where a
+    machine has come to be and nothing says by whom."""
     known = (await place.machines_when_free()).get(name)
     if known is not None and known.state == _NEW:
         await place.discard(name)

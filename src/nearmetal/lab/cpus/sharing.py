@@ -117,10 +117,8 @@ def _cores(usable: Set[int], first: Set[int], layout: Layout) -> list[list[int]]
 def _given(
     vcpus: int, cores: Sequence[list[int]], taken: Collection[int], isolated: Set[int], more: int, layout: Layout
 ) -> list[int]:
-    """CPUs for one server: of whole cores of one node; of whole cores; of those that nobody has; of others'.
-
-    Its last one is isolated while that can be, in a way that takes this from none of the `more` servers to come.
-    """
+    """CPUs for one server: of whole cores of one node; of whole cores; of those that nobody has; of others'. Its last
+    is isolated while that can be, in a way that takes this from none of the `more` servers to come."""
     nodes = defaultdict(list)
     for core in (untouched := [core for core in cores if layout.core(core[0]).isdisjoint(taken)]):
         nodes[layout.node(core[0])].append(core)
