@@ -41,8 +41,6 @@ class MachineResources:
 
 @dataclass(frozen=True)
 class Allotment:
-    """What the machines of a boot have."""
-
     placed: tuple[PlacedMachine, ...]
     limits: tuple[GroupLimits | None, ...]
     """Of those placed, in their order; None for one of which its site's kernel tells nothing."""
