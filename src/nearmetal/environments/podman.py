@@ -1,7 +1,6 @@
 """A Podman container: made as a Docker one is, by the API that Podman's service has in common with Docker's engine.
 
-Options in [environments.NAME]: `engine`, the URL of its socket (else CONTAINER_HOST, else the usual one), and
-`runtime`, which must be the one that the service was started with: it takes no other for a container.
+Options in [environments.NAME]: docs/environments.md.
 """
 
 from collections.abc import Mapping
