@@ -71,9 +71,6 @@ def diagnose(
     return tuple(contrasts)
 
 
-# ── The differences as a series ───────────────────────────────────────────────────────────────────────────────────
-
-
 def about_series(differences: NDArray[np.float64], primary: bool, response: str = "the response") -> tuple[Warned, ...]:
     """Drift and autocorrelation of block differences, in the order of the blocks."""
     if len(differences) < FEWEST or not np.ptp(differences):
@@ -128,9 +125,6 @@ def autocorrelation(values: NDArray[np.float64]) -> tuple[float, float]:
     correlation = float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
     z = (correlation + 1 / n) * n * math.sqrt(n - 1) / (n - 2)
     return correlation, math.erfc(z / math.sqrt(2)) / 2
-
-
-# ── The place of a trial within its block ─────────────────────────────────────────────────────────────────────────
 
 
 class _PositionEffects:
@@ -236,9 +230,6 @@ def position_p(values: NDArray[np.float64], positions: NDArray[np.float64]) -> f
 def _beside_rows_and_columns(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     rows, columns = matrix.mean(axis=1, keepdims=True), matrix.mean(axis=0, keepdims=True)
     return np.asarray(matrix - rows - columns + matrix.mean())
-
-
-# ── The trials behind a contrast ──────────────────────────────────────────────────────────────────────────────────
 
 
 def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], crowded: Set[str], planned: int) -> tuple[Warned, ...]:
@@ -353,9 +344,6 @@ def _overlap(places: Places) -> bool:
     if "" in servers | clients:  # unrestricted: anywhere
         return True
     return not set().union(*map(cpu_lists.parse, servers)).isdisjoint(set().union(*map(cpu_lists.parse, clients)))
-
-
-# ── The run as a whole ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 LeftOut = Sequence[tuple[Assignment, str]]
