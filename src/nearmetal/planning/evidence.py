@@ -107,9 +107,6 @@ def _is_of(manifest: Manifest, kernel: str) -> bool:
     return bool(manifest.host.get("kernel", {}).get("release") == kernel)
 
 
-# ── A number of blocks that the study leaves open ─────────────────────────────────────────────────────────────────
-
-
 def open_number(study: Study) -> Study:
     """A study whose number of blocks is not fixed yet, with one: for what does not depend on it."""
     return study if study.design.blocks != "auto" else _with_blocks(study, 1)
