@@ -202,8 +202,6 @@ def _answer_by(
             ) from None
 
 
-# ── A question is about runs, and reaches for nothing else ────────────────────────────────────────────────────────────
-
 _ALONE = "a question reads what runs hold: no other file, no network, no extension"
 _READS = "a question reads, and changes nothing"
 _ASK = "begin with SELECT, FROM, WITH, VALUES, TABLE, PIVOT, UNPIVOT, DESCRIBE, SHOW or SUMMARIZE, or a parenthesis"
