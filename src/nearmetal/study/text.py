@@ -128,9 +128,6 @@ def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
     return f"did you mean `{near[0]}`?" if near else f"{what}: {', '.join(choices) or 'none'}"
 
 
-# ── What no key may hold ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 _LEAST = -(2**63)
 
 
@@ -163,9 +160,6 @@ def _list_leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
         yield path, value
         if len(path) <= DEEPEST:
             stack += [((*path, key), item) for key, item in children_of(value).items()]
-
-
-# ── What the shape of a file can get wrong ────────────────────────────────────────────────────────────────────────
 
 
 def explain_error(error: ValidationError, raw: Mapping[str, Any], where: StudyText) -> BadInput:
