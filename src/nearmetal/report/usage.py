@@ -80,9 +80,6 @@ def _measure_busy(record: TrialRecord) -> float:
     return 100 - statistics.fmean(place.get("cpu.all.idle", 0.0) for place in list_watched(record, SERVER))
 
 
-# ── Courses over time ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def read_course(record: TrialRecord, place: str, report: ReportInput) -> list[Interval]:
     """The shares of a place's CPUs over the measuring; nothing where its samples cannot be read any more."""
     counters = record.observers[OBSERVER].get(place, {})

@@ -178,9 +178,6 @@ def _make_value(value: float, key: str) -> Value:
     return Quantity(value, "B") if key.endswith("_bytes") else value
 
 
-# ── What a request takes in packets, and what becomes of them ─────────────────────────────────────────────────────
-
-
 _EACH = (
     ("packets", "packets"),
     ("bytes", "bytes"),

@@ -90,9 +90,6 @@ def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
     return Table("network", caption, columns, rows, folded=len(rows) > 12)
 
 
-# ── Beside the published tables ───────────────────────────────────────────────────────────────────────────────────
-
-
 def _compare_published(cells: Sequence[Cell], found: PublishedStudy, report: ReportInput) -> list[Block]:
     tables: list[Block] = []
     for response in _SUMS:
@@ -150,9 +147,6 @@ def _rows_beside(
 
 def _average_values(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-# ── Each client by itself ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)

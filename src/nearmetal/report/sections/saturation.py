@@ -114,9 +114,6 @@ def _show_published(found: PublishedStudy, cell: Cell, report: ReportInput) -> s
     return None
 
 
-# ── The ramps themselves ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _show_climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput) -> list[Block]:
     seen = [ramp for ramp in climbed if ramp.rungs]
     if not seen:

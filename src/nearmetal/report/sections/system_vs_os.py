@@ -41,9 +41,6 @@ def _render(report: ReportInput) -> Contents | None:
     return _LEAD, (_show_claims(found, report), *_show_ratios(found, report), *tables)
 
 
-# ── Which published figure a treatment's is ───────────────────────────────────────────────────────────────────────
-
-
 def _list_tests(report: ReportInput) -> dict[str, str]:
     """Workload to the test of sysbench that it is."""
     return {
@@ -76,9 +73,6 @@ def _find_place(treatment: Assignment, found: PublishedStudy, report: ReportInpu
     if environment == "QEMU":
         place["accelerator"] = _EMULATION if machine.accel == _EMULATION else _HARDWARE
     return place
-
-
-# ── Minimum, maximum, average, standard deviation ─────────────────────────────────────────────────────────────────
 
 
 def _make_statistics(workload: str, found: PublishedStudy, report: ReportInput) -> Table | None:
@@ -143,9 +137,6 @@ def _list_printed(cell: Cell, found: PublishedStudy, report: ReportInput) -> lis
     return [found.convert_to_si(table, figure)[0] for figure in printed if figure is not None]
 
 
-# ── As ratios ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _list_compared(report: ReportInput) -> list[Contrast]:
     return [
         contrast
@@ -176,9 +167,6 @@ def _published_ratio(contrast: Contrast, found: PublishedStudy, report: ReportIn
     table = _table_of(contrast.workload, contrast.response, report)
     one, other = (_find_place(side, found, report) for side in (contrast.treatment, contrast.reference))
     return None if table is None or one is None or other is None else found.compute_ratio(table, one, other)
-
-
-# ── What it claimed ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _show_claims(found: PublishedStudy, report: ReportInput) -> Statements:

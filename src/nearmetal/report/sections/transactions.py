@@ -109,9 +109,6 @@ def _describe_length(cells: Sequence[Cell], report: ReportInput) -> str:
     return f"in {figures.format_quantity(lengths.pop(), 's')}" if len(given) == len(lengths) == 1 else "in a run"
 
 
-# ── Beside the published ones ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def _published_count(
     treatment: Assignment, workload: str, counts: PublishedStudy, report: ReportInput
 ) -> Figure | None:

@@ -158,9 +158,6 @@ def _is_early(contrast: Contrast, report: ReportInput) -> bool:
     return contrast.verdict is Verdict.DIFFERENT and contrast.look is not None and contrast.look < len(looks)
 
 
-# ── The chart ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _make_chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     ratios = [contrast for contrast in primary if contrast.ratio is not None]
     margin = report.manifest.study.design.margin
@@ -341,9 +338,6 @@ def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: floa
             for block, value in of_blocks.items()
         ),
     )
-
-
-# ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def contrast_table(
