@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from nearmetal.report.anatomy import list_captured
-from nearmetal.report.anatomy_injected import wilson_interval
 from nearmetal.report.blocks import Badge, Chart, Notice, Paragraph, Table
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
+from nearmetal.report.sections.anatomy import wilson_interval
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder

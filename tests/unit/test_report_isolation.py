@@ -10,9 +10,9 @@ from nearmetal.model import Artifact, BootRecord, MachineRecord, Response, Trial
 from nearmetal.planning import plan as planning
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.connections import ROWS, of_httperf, of_load
 from nearmetal.report.reading import read
 from nearmetal.report.sections import cpu_isolation
+from nearmetal.report.sections.cpu_isolation import ROWS, of_httperf, of_load
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest

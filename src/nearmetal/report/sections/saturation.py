@@ -1,16 +1,22 @@
 """Ramps: what went out, came back and failed at each offered rate, and the rate at which the server was saturated."""
 
-from collections.abc import Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
+from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
 from nearmetal.report.cells import align_decimals
 from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.charts.climb import Climb, draw_climb, draw_climbs
+from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
 from nearmetal.report.courses import label_without_clients, make_courses, of_each
-from nearmetal.report.ramps import Ramp, list_ramps
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, list_centre, make_columns
 from nearmetal.studies import published
@@ -26,6 +32,94 @@ _LEAD = (
 )
 
 
+_Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Step(BaseModel):
+    """One step of a `load.v1` document; per second, of one client."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    offered: _Rate
+    request_rate: _Rate
+    reply_rate: _Rate
+    error_rate: _Rate
+    generator_failed: bool = False
+    """Whether the generator was the limit, so that the rates are its own."""
+
+
+class _RampDocument(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    steps: tuple[_Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rung(Rates):
+    """What one offered rate gave: means over all clients and blocks whose generators got so far."""
+
+    steps: int
+    """How many steps at this rate the means are of."""
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """One treatment's ramp of one workload, rates ascending."""
+
+    workload: str
+    treatment: Assignment
+    rungs: tuple[Rung, ...]
+    left_out: int
+    """Steps in which the generator was the limit, which are in no mean."""
+    missing: int
+    """Documents that the run's folder should hold and does not, or that cannot be read."""
+
+
+def list_ramps(report: ReportInput, workloads: Sequence[str]) -> list[Ramp]:
+    """The ramps of these workloads, in the order of the study; of trials that count, as in the analysis."""
+    return [
+        _make_ramp(workload, treatment, records, report)
+        for workload in workloads
+        for treatment in report.manifest.plan.treatments
+        if (records := report.trials(workload, treatment))
+    ]
+
+
+def _make_ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], report: ReportInput) -> Ramp:
+    at: dict[float, list[_Step]] = defaultdict(list)
+    left_out = missing = 0
+    for record in records:
+        for content in report.artifacts(record, "load-*.json"):
+            steps = _read_steps(content)
+            if steps is None:
+                missing += 1
+            for step in steps or ():
+                if step.generator_failed:
+                    left_out += 1
+                else:
+                    at[step.offered].append(step)
+    return Ramp(workload, treatment, tuple(_list_rungs(at)), left_out, missing)
+
+
+def _read_steps(content: bytes | None) -> tuple[_Step, ...] | None:
+    """None of a document that cannot be read."""
+    try:
+        return _RampDocument.model_validate_json(content or b"").steps
+    except ValidationError:
+        return None
+
+
+def _list_rungs(at: Mapping[float, Sequence[_Step]]) -> Iterable[Rung]:
+    for offered, steps in sorted(at.items()):
+        yield Rung(
+            offered=offered,
+            requests=statistics.fmean(step.request_rate for step in steps),
+            replies=statistics.fmean(step.reply_rate for step in steps),
+            errors=statistics.fmean(step.error_rate for step in steps),
+            steps=len(steps),
+        )
+
+
 def _render(report: ReportInput) -> Contents | None:
     cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
     if not cells:
@@ -37,7 +131,33 @@ def _render(report: ReportInput) -> Contents | None:
         text = f"Of {figures.format_count(missing, 'ramp')} the steps cannot be read from the run's folder."
         blocks.append(Notice(text, "warning"))
     blocks += _against_clients(cells, report)
-    blocks.append(_make_points(cells, report))
+    study = report.manifest.study
+    found = published.find_published(study.name)
+    columns = (
+        *make_columns("workload", "treatment"),
+        *make_columns("blocks", "mean", "each client", "centre", "from", "to", "only a bound", numeric=True),
+        *bounds.COLUMNS,
+        *([Column("published for each")] if found else []),
+    )
+    rows: list[tuple[Value, ...]] = [
+        (
+            *list_arm(cell.workload, cell.treatment, report),
+            len(cell.values),
+            bounds.make_quantity(cell, "mean"),
+            bounds.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
+            *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
+            sum(bounds.list_counts(cell)),
+            *bounds.list_counts(cell),
+            *([_show_published(found, cell, report)] if found else []),
+        )
+        for cell in cells
+    ]
+    caption = (
+        "Saturation of all clients together: mean over blocks, in all and of each client, and the centre of the blocks "
+        f"with its {words.describe_own_interval(study.design.alpha)}; “only a bound” counts blocks in which the "
+        "ramp's first rate was too much (≤) or its last was not (≥), and with such a block there is no centre"
+    )
+    blocks.append(Table("saturation", caption, columns, align_decimals(rows), folded=len(rows) > LONG))
     left_out = sum(ramp.left_out for ramp in climbed)
     if left_out:
         text = (
@@ -71,36 +191,6 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
     return [Chart("saturation", caption, "Saturation against the number of clients; the table has it.", panels)]
 
 
-def _make_points(cells: Sequence[Cell], report: ReportInput) -> Table:
-    study = report.manifest.study
-    found = published.find_published(study.name)
-    columns = (
-        *make_columns("workload", "treatment"),
-        *make_columns("blocks", "mean", "each client", "centre", "from", "to", "only a bound", numeric=True),
-        *bounds.COLUMNS,
-        *([Column("published for each")] if found else []),
-    )
-    rows: list[tuple[Value, ...]] = [
-        (
-            *list_arm(cell.workload, cell.treatment, report),
-            len(cell.values),
-            bounds.make_quantity(cell, "mean"),
-            bounds.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
-            *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
-            sum(bounds.list_counts(cell)),
-            *bounds.list_counts(cell),
-            *([_show_published(found, cell, report)] if found else []),
-        )
-        for cell in cells
-    ]
-    caption = (
-        "Saturation of all clients together: mean over blocks, in all and of each client, and the centre of the blocks "
-        f"with its {words.describe_own_interval(study.design.alpha)}; “only a bound” counts blocks in which the "
-        "ramp's first rate was too much (≤) or its last was not (≥), and with such a block there is no centre"
-    )
-    return Table("saturation", caption, columns, align_decimals(rows), folded=len(rows) > LONG)
-
-
 def _show_published(found: PublishedStudy, cell: Cell, report: ReportInput) -> str | None:
     """The published saturation of as many clients in the same environment: "17 to 20 requests/s"."""
     asked = report.asked(cell.treatment)
@@ -118,7 +208,21 @@ def _show_climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportI
     seen = [ramp for ramp in climbed if ramp.rungs]
     if not seen:
         return []
-    steps = _make_steps(seen, report)
+    columns = (
+        *make_columns("workload", "treatment"),
+        *make_columns("offered", "requests", "replies", "errors", "steps", numeric=True),
+    )
+    rows: list[tuple[Value, ...]] = [
+        (
+            *list_arm(ramp.workload, ramp.treatment, report),
+            *(Quantity(rate, "1/s") for rate in (rung.offered, rung.requests, rung.replies, rung.errors)),
+            rung.steps,
+        )
+        for ramp in seen
+        for rung in ramp.rungs
+    ]
+    caption = "Requests, replies and errors per second and client at each offered rate, mean of so many steps"
+    steps = Table("ramps", caption, columns, align_decimals(rows), folded=True)
     if len({report.asked(ramp.treatment).clients.count for ramp in seen}) > 1:
         return [_pictures_by_number(seen, report), steps]
     return [_draw_ramps(seen, cells, report), steps] if len(seen) <= _DRAWN else [steps]
@@ -173,7 +277,6 @@ def _draw_ramps(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportIn
 
 
 def _describe_stroke(cells: Sequence[Cell]) -> str:
-    """What the vertical strokes are, and where there is none."""
     stroke = (
         "The vertical stroke is the mean saturation point of one client. Beyond it only those ramps are averaged that "
         "got so far."
@@ -182,24 +285,6 @@ def _describe_stroke(cells: Sequence[Cell]) -> str:
     if all(with_bounds):
         return "No stroke marks a saturation point: of each some block has only a bound."
     return stroke + (" There is none where of some blocks only a bound is known." if any(with_bounds) else "")
-
-
-def _make_steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
-    columns = (
-        *make_columns("workload", "treatment"),
-        *make_columns("offered", "requests", "replies", "errors", "steps", numeric=True),
-    )
-    rows: list[tuple[Value, ...]] = [
-        (
-            *list_arm(ramp.workload, ramp.treatment, report),
-            *(Quantity(rate, "1/s") for rate in (rung.offered, rung.requests, rung.replies, rung.errors)),
-            rung.steps,
-        )
-        for ramp in climbed
-        for rung in ramp.rungs
-    ]
-    caption = "Requests, replies and errors per second and client at each offered rate, mean of so many steps"
-    return Table("ramps", caption, columns, align_decimals(rows), folded=True)
 
 
 plugin = BuiltInSection("saturation", "Where the server is saturated", 18, _render)
