@@ -152,7 +152,6 @@ def _describe_undecided(contrast: Contrast, said: str | None, labels: Labels) ->
 
 
 def _is_plain(contrast: Contrast) -> bool:
-    """Whether its ratio and both ends are numbers."""
     ends = (contrast.ratio or 0.0, *(contrast.interval or ()))
     return all(end > 0 and math.isfinite(end) for end in ends)
 

@@ -105,10 +105,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Statement:
-    """One conclusion in a sentence, what it is about, its verdict, and the small print.
-
-    `also` has further sentences about the same, each with its verdict.
-    """
+    """A conclusion: its subject, sentence, verdict and small print. `also`: more sentences with their verdicts."""
 
     about: str
     text: str

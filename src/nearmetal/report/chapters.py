@@ -73,7 +73,17 @@ def _make_section(name: str, report: ReportInput, say: Say | None) -> tuple[floa
         if say is None:
             raise
         say(f"the section {name!r} broke, and the report is without it: {message_of(error)}")
-        section = _make_notice(name, title, error)
+        # What is missing, and its trace, for whoever wrote the plugin.
+        told = error.what if isinstance(error, NearmetalError) else f"{name} raised {message_of(error)}"
+        section = Section(
+            name,
+            title,
+            "This section is missing: the plugin that makes it broke.",
+            (
+                Notice(told, "warning"),
+                Source("".join(traceback.format_exception(error))),
+            ),
+        )
     return place, section
 
 
@@ -96,10 +106,7 @@ def _warn_of_unread(sections: Sequence[Section], unread: Mapping[str, str], say:
 
 
 def without_charts(sections: Sequence[Section], why: Mapping[str, str], say: Say | None) -> list[Section]:
-    """The chapters, with a notice instead of each chart that is named with why it cannot be drawn.
-
-    `say` is told of each; where nobody listens, ToolFailed.
-    """
+    """The chapters, with a notice instead of each chart in `why`. `say` is told of each; without it, ToolFailed."""
     for name, reason in why.items():
         text = f"the chart {name!r} cannot be drawn, and the report is without it: {reason}"
         if say is None:
@@ -139,17 +146,3 @@ def _replace_chart(block: Block, why: Mapping[str, str]) -> Block:
     if not isinstance(block, Chart) or block.name not in why:
         return block
     return Notice(f"The chart {block.name} is missing, for it cannot be drawn: {why[block.name]}", "warning")
-
-
-def _make_notice(name: str, title: str, error: Exception) -> Section:
-    """What is missing, and its trace, for whoever wrote the plugin."""
-    told = error.what if isinstance(error, NearmetalError) else f"{name} raised {message_of(error)}"
-    return Section(
-        name,
-        title,
-        "This section is missing: the plugin that makes it broke.",
-        (
-            Notice(told, "warning"),
-            Source("".join(traceback.format_exception(error))),
-        ),
-    )

@@ -86,10 +86,7 @@ def require_engine() -> None:
 
 
 def draw_picture(spec: Spec) -> Picture:
-    """Draw a Vega-Lite specification. Nothing is loaded: a specification that names an address is an error.
-
-    HostCannot if the engine is not installed.
-    """
+    """Draw a Vega-Lite specification: one that names an address is an error. HostCannot if there is no engine."""
     picture = draw_svg(spec)
     return Picture(picture, _convert_to_png(picture))
 
@@ -193,10 +190,7 @@ class Drawers:
         return begun
 
     def receive_next(self, timeout: float) -> None:
-        """Wait for the next picture, in the order in which they were begun. TimeoutError.
-
-        ToolFailed if the process has ended.
-        """
+        """Wait for the next picture, in the order of beginning. TimeoutError; ToolFailed if the process has ended."""
         assert self._process.stdout is not None
         told = b""
         end = time.monotonic() + timeout

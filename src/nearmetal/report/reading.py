@@ -87,7 +87,7 @@ class ReportInput:
                 try:
                     yield self.folder.read_artifact(artifact)
                 except (OSError, ValueError) as error:
-                    self.unread[artifact.path] = _explain_error(error)
+                    self.unread[artifact.path] = (isinstance(error, OSError) and error.strerror) or str(error)
                     yield None
 
     @cached_property
@@ -95,10 +95,6 @@ class ReportInput:
         """(workload, response) of everything that a verdict is about."""
         plan = self.manifest.plan
         return frozenset((one.workload, plan.response_of(one)) for one in plan.contrasts)
-
-
-def _explain_error(error: OSError | ValueError) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def parse_document(content: bytes | None) -> dict[str, Any] | None:

@@ -145,10 +145,7 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
 
 
 def _list_warned(primary: Sequence[Contrast], analysis: Analysis) -> tuple[list[str], list[str]]:
-    """What its contrasts are warned of, the most frequent first, in a few lines; and the codes of these warnings.
-
-    The report has all of them.
-    """
+    """Warnings of its contrasts, the most frequent first, in a few lines, and their codes; the report has all."""
     groups = grouped(
         (index, warning) for index, contrast in enumerate(primary) for warning in words.list_warned(contrast, analysis)
     )

@@ -106,10 +106,7 @@ def name_level(name: str, value: Level) -> str:
 
 @dataclass(frozen=True)
 class Labels:
-    """Names treatments by what tells them apart, and responses as their workloads do.
-
-    Factors with one level in the whole run are not repeated.
-    """
+    """Names treatments by the factors with several levels in the run, and responses as their workloads do."""
 
     telling: tuple[str, ...]
     kinds: ResponseKinds = field(default_factory=dict)

@@ -58,10 +58,7 @@ _Layer = Callable[..., Spec]
 
 
 def list_shown(events: Mapping[str, float]) -> dict[str, float]:
-    """The events that a picture tells, by time: without those that came in one packet with what is told already.
-
-    Of the same time, a packet leaves before it arrives.
-    """
+    """The events to tell, by time: one for each packet. Of the same time, a packet leaves before it arrives."""
     whole = max(events.values()) - min(events.values()) if events else 0.0
     kept = {
         name: time

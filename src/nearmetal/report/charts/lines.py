@@ -66,10 +66,6 @@ def _list_ticks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return list(range(math.ceil(least / step) * step, math.floor(most) + 1, step))
 
 
-def _show_change(percent: float) -> str:
-    return f"{percent:+.2g} %".replace("-", "−")
-
-
 def draw_lines(
     title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF, each: str = "block"
 ) -> Spec:
@@ -129,7 +125,10 @@ def draw_lines(
     if not many:
         shape = by_label([SHAPES[place % len(SHAPES)] for place in places])
         # So few are not thinned: each stands for one number.
-        dots = [{**row, "tip": join_tip(row["tip"], f"{each} {row['x']:g}", _show_change(row["y"]))} for row in rows]
+        dots = [
+            {**row, "tip": join_tip(row["tip"], f"{each} {row['x']:g}", f"{row['y']:+.2g} %".replace("-", "−"))}
+            for row in rows
+        ]
         layers.append(
             make_layer(dots, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape)
         )

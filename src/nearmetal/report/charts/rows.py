@@ -21,10 +21,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Where they are in a picture: pixels for names at the left, for the plot, and for figures at the right.
-
-    Where `left` is 0, names and figures stand above their rows.
-    """
+    """Pixels for names at the left, the plot, and figures at the right; `left` is 0 if names stand above rows."""
 
     left: int
     plot: int

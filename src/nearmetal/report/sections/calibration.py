@@ -31,7 +31,15 @@ def _render(report: ReportInput) -> Contents | None:
     found = calibrate(report.manifest, report.records, report.analysis, report.manifest.run)
     if found is None:
         return None
-    blocks: list[Block] = [_make_answers(found, report)]
+    columns = (
+        *make_columns("workload", "response"),
+        *make_columns("comparison", "found", where="page"),
+        *make_columns("treatment", "reference", where="data"),
+        *make_columns("estimate", "from", "to", numeric=True, where="data"),
+        *make_columns("truth", "answer"),
+    )
+    rows = tuple(_make_row(one, report) for one in found.compared)
+    blocks: list[Block] = [Table("calibration", _CAPTION, columns, rows)]
     if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
         blocks += [Paragraph(_SMALLEST), _make_smallest(ratios, report)]
     return _write_lead(found), blocks
@@ -53,18 +61,6 @@ def describe_untold(found: Calibration) -> str:
     reasons = figures.join_listing(dict.fromkeys(words.explain_reason(one.reason or "") for one in found.untold))
     total = figures.format_count(len(found.compared), "comparison")
     return f"of {len(found.untold)} of {total} nothing can be told: {reasons}."
-
-
-def _make_answers(found: Calibration, report: ReportInput) -> Table:
-    columns = (
-        *make_columns("workload", "response"),
-        *make_columns("comparison", "found", where="page"),
-        *make_columns("treatment", "reference", where="data"),
-        *make_columns("estimate", "from", "to", numeric=True, where="data"),
-        *make_columns("truth", "answer"),
-    )
-    rows = tuple(_make_row(one, report) for one in found.compared)
-    return Table("calibration", _CAPTION, columns, rows)
 
 
 def _make_row(one: AAComparison | InjectedDifference, report: ReportInput) -> tuple[Value, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nearmetal.analysis.confounders import CONFOUNDERS, Confounder
+from nearmetal.analysis.confounders import CONFOUNDERS
 from nearmetal.analysis.results import FairnessRow
 from nearmetal.report import words
 from nearmetal.report.blocks import Block, Column, Paragraph, Table, Value
@@ -54,16 +54,15 @@ def _rank_row(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
     fact = row.fact.removeprefix(client)
     if row.group == "cpu" and fact in _PROCESSOR:
         return 1, _PROCESSOR.index(fact)
-    known = next((one for one in CONFOUNDERS if one.group == row.group and _is_about(one, fact)), None)
+    alike = (one for one in CONFOUNDERS if one.group == row.group)
+    known = next(
+        (one for one in alike if one.fact == fact or (one.fact[-1:] == "." and fact.startswith(one.fact))), None
+    )
     named = {name for contrast in report.analysis.contrasts for name in contrast.confounded_by}
     weight = _WEIGHTY.index(row.group) if row.group in _WEIGHTY else len(_WEIGHTY)
     if known is None or len(set(row.values.values())) == 1:
         return 3, weight
     return 0 if f"{client}{known.name}" in named else 2, weight
-
-
-def _is_about(known: Confounder, fact: str) -> bool:
-    return fact.startswith(known.fact) if known.fact.endswith(".") else fact == known.fact
 
 
 def _make_tables(rows: Sequence[FairnessRow], report: ReportInput) -> list[Table]:

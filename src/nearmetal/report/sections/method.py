@@ -58,6 +58,20 @@ def _describe_design(report: ReportInput) -> tuple[tuple[str, str], ...]:
     manifest = report.manifest
     design, plan = manifest.study.design, manifest.plan
     contrasts = len(plan.contrasts)
+    # The host in one line, from the probe's facts; the manifest has them all.
+    facts = report.manifest.host
+    memory = _find_fact(facts, "memory", "total_bytes")
+    told = [
+        _find_fact(facts, "processor", "model"),
+        figures.format_quantity(float(memory), "B") if isinstance(memory, int) else None,
+        _find_fact(facts, "kernel", "release"),
+        _find_fact(facts, "kernel", "architecture"),
+        _find_fact(facts, "clock", "source"),
+    ]
+    names = ("processor", "memory", "kernel", "architecture", "clock")
+    known = [
+        f"{name} {words.strip_controls(str(fact))}" for name, fact in zip(names, told, strict=True) if fact is not None
+    ]
     return (
         ("Run", f"{words.strip_controls(manifest.run)}, made {words.strip_controls(manifest.created)}"),
         ("Blocks", f"{report.blocks}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
@@ -89,12 +103,11 @@ def _describe_design(report: ReportInput) -> tuple[tuple[str, str], ...]:
             f"equivalent: the interval lies within the margin of {figures.format_percent(design.margin)}; different: "
             "it excludes the reference; undecided: neither. Undecided is not the same as no difference.",
         ),
-        ("Host", _describe_host(report)),
+        ("Host", ", ".join(known) or "told nothing of itself."),
     )
 
 
 def _tell_earlier_runs(report: ReportInput) -> Iterable[str]:
-    """How often this study was run before, if it was."""
     earlier = count_earlier_runs(report.folder)
     if earlier:
         yield (
@@ -136,24 +149,6 @@ def _describe_looks(report: ReportInput) -> Iterable[str]:
         "alone, and held against that look's own bound. Comparisons that were not fixed beforehand, and intervals of "
         "one treatment by itself, use all blocks and know of no looks: they only describe."
     )
-
-
-def _describe_host(report: ReportInput) -> str:
-    """The host in one line, from the probe's facts; the manifest has them all."""
-    facts = report.manifest.host
-    memory = _find_fact(facts, "memory", "total_bytes")
-    told = [
-        _find_fact(facts, "processor", "model"),
-        figures.format_quantity(float(memory), "B") if isinstance(memory, int) else None,
-        _find_fact(facts, "kernel", "release"),
-        _find_fact(facts, "kernel", "architecture"),
-        _find_fact(facts, "clock", "source"),
-    ]
-    names = ("processor", "memory", "kernel", "architecture", "clock")
-    known = [
-        f"{name} {words.strip_controls(str(fact))}" for name, fact in zip(names, told, strict=True) if fact is not None
-    ]
-    return ", ".join(known) or "told nothing of itself."
 
 
 def _find_fact(facts: Mapping[str, Any], group: str, name: str) -> object:

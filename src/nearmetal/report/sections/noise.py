@@ -34,7 +34,29 @@ def _render(report: ReportInput) -> Contents | None:
     hosts = tuple(row for treatment, told, when in heard for row in _make_host_rows(treatment, told, when, report))
     if not cpus:
         return None
-    lost = _chart_lost(trials, report)
+    # Of each CPU of each treatment, every share of the time that was lost.
+    strips = [
+        charts.Strip(
+            f"{report.labels.name_treatment(treatment)}, CPU {cpu}",
+            figures.format_quantity(statistics.median(shares), "share"),
+            report.colour(treatment),
+            shares,
+            report.labels.name_treatment(treatment),
+            tuple(figures.format_quantity(share, "share") for share in shares) if charts.has_dots(len(shares)) else (),
+        )
+        for treatment in report.manifest.plan.treatments
+        for cpu, shares in _list_shares(trials[key_of(treatment)]).items()
+    ]
+    shown = charts.describe_strips(
+        (len(strip.values) for strip in strips), "a second of listening, later ones higher up"
+    )
+    description = "; ".join(f"{strip.label}: {strip.figure}" for strip in strips)
+    lost = Chart(
+        "noise-lost",
+        f"How much of its time each CPU was away from a program that wanted it. {shown}",
+        f"The share of the time that each CPU of the servers lost, medians: {description}",
+        (Panel("noise-lost", charts.draw_strips("Time lost on each CPU", "lower is better", "share", strips)),),
+    )
     return _LEAD, (lost, _make_inside(cpus), *([_make_outside(hosts)] if hosts else []))
 
 
@@ -52,36 +74,8 @@ def _group_trials(report: ReportInput) -> Mapping[Key, list[_Told]]:
 
 
 def _list_servers(told: _Told, when: str) -> Iterable[Mapping[str, Any]]:
-    """What was heard in each server at this time."""
     servers: Mapping[str, Mapping[str, Any]] = told.get(when, {})
     return servers.values()
-
-
-def _chart_lost(trials: Mapping[Key, list[_Told]], report: ReportInput) -> Chart:
-    """Of each CPU of each treatment, every share of the time that was lost."""
-    strips = [
-        charts.Strip(
-            f"{report.labels.name_treatment(treatment)}, CPU {cpu}",
-            figures.format_quantity(statistics.median(shares), "share"),
-            report.colour(treatment),
-            shares,
-            report.labels.name_treatment(treatment),
-            tuple(figures.format_quantity(share, "share") for share in shares) if charts.has_dots(len(shares)) else (),
-        )
-        for treatment in report.manifest.plan.treatments
-        for cpu, shares in _list_shares(trials[key_of(treatment)]).items()
-    ]
-
-    shown = charts.describe_strips(
-        (len(strip.values) for strip in strips), "a second of listening, later ones higher up"
-    )
-    description = "; ".join(f"{strip.label}: {strip.figure}" for strip in strips)
-    return Chart(
-        "noise-lost",
-        f"How much of its time each CPU was away from a program that wanted it. {shown}",
-        f"The share of the time that each CPU of the servers lost, medians: {description}",
-        (Panel("noise-lost", charts.draw_strips("Time lost on each CPU", "lower is better", "share", strips)),),
-    )
 
 
 def _list_shares(trials: Iterable[_Told]) -> Mapping[int, tuple[float, ...]]:

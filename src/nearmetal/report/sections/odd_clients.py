@@ -36,7 +36,14 @@ def _render(report: ReportInput) -> Contents | None:
     few = [one for one in looked_at if len(held(one.trials, one.cell.scale)) < one.fewest]
     blocks: list[Block] = [_make_table(found, report)] if found else []
     if few:
-        blocks.append(Paragraph(_too_few(few, len(looked_at))))
+        # What nobody can say; and how many blocks it would take, by the number of clients.
+        begin = "Too" if len(few) == len(looked_at) else f"Of {len(few)} of them there are too"
+        needed = [
+            f"{of}{figures.join_listing(f'{blocks} with {clients} clients' for clients, blocks in sorted(of_these))}"
+            for is_primary, of in ((True, ""), (False, "of a response that is not primary, "))
+            if (of_these := {(one.clients, one.fewest) for one in few if one.is_primary is is_primary})
+        ]
+        blocks.append(Paragraph(f"{begin} few blocks to tell: it takes {'; '.join(needed)}."))
     if not found and len(few) < len(looked_at):
         blocks.append(Paragraph("None of the others is." if few else "None is."))
     return lead, blocks
@@ -72,17 +79,6 @@ def _looked_at(report: ReportInput) -> Iterator[_LookedAt]:
         told = of[where].get(cell.response)
         if told and len(told.trials[0]) >= FEWEST:
             yield _LookedAt(cell, told.trials, (cell.workload, cell.response) in report.primaries)
-
-
-def _too_few(few: Sequence[_LookedAt], looked_at: int) -> str:
-    """What nobody can say; and how many blocks it would take, by the number of clients."""
-    begin = "Too" if len(few) == looked_at else f"Of {len(few)} of them there are too"
-    needed = [
-        f"{of}{figures.join_listing(f'{blocks} with {clients} clients' for clients, blocks in sorted(of_these))}"
-        for is_primary, of in ((True, ""), (False, "of a response that is not primary, "))
-        if (of_these := {(one.clients, one.fewest) for one in few if one.is_primary is is_primary})
-    ]
-    return f"{begin} few blocks to tell: it takes {'; '.join(needed)}."
 
 
 def _make_table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:

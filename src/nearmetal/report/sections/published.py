@@ -10,7 +10,6 @@ from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published as studies
 from nearmetal.studies.published import PublishedStudy as Study
 from nearmetal.studies.published import PublishedTable as Printed
-from nearmetal.studies.published import TextFigure
 
 _LEAD = (
     "The published study that this one replicates, in its own figures. They were measured on other machines at another "
@@ -25,7 +24,23 @@ def _render(report: ReportInput) -> Contents | None:
     blocks: list[Block] = [Terms(tuple(_list_terms(found)))]
     blocks += [_make_table(table, found) for table in found.tables]
     if found.statements:
-        blocks.append(_make_statements(found.statements))
+        columns = (
+            *make_columns("what", "of"),
+            Column("printed", numeric=True),
+            *make_columns("unit", "kind", "remark"),
+        )
+        rows = tuple(
+            (
+                words.strip_controls(statement.what),
+                ", ".join(_name_level(name, level) for name, level in statement.at.items()) or "all",
+                f"{statement.low:g}" if statement.low == statement.high else f"{statement.low:g} to {statement.high:g}",
+                statement.unit,
+                statement.kind,
+                statement.remark or None,
+            )
+            for statement in found.statements
+        )
+        blocks.append(Table("published-text", "Figures in its text", columns, rows, folded=True))
     return _LEAD, blocks
 
 
@@ -51,42 +66,17 @@ def _make_table(table: Printed, found: Study) -> Table:
     for figure in table.figures:
         unit, in_si = figure.unit or table.unit, found.convert_to_si(table, figure)
         at = (_show_level(figure.at, name) for name in levels)
-        printed = _show_printed(figure.values, figure.spread)
+        # "883 ± 0", "936.9, 936.87, …".
+        text = ", ".join(f"{value:g}" if value.is_integer() else repr(value) for value in figure.values)
+        printed = text if figure.spread is None else f"{text} ± {figure.spread:g}"
         rows.append((*at, printed, unit, sum(in_si) / len(in_si), found.units[unit].si))
     number = f"Table {table.number}: " if table.number else ""
     return Table(f"published-{table.name}", f"{number}{table.title}", columns, tuple(rows), folded=True)
 
 
 def _show_level(at: Mapping[str, Level], name: str) -> Value:
-    """A level as a cell: a switch in words."""
     level = at.get(name)
     return ("on" if level else "off") if isinstance(level, bool) else level
-
-
-def _show_printed(values: Iterable[float], spread: float | None) -> str:
-    """ "883 ± 0", "936.9, 936.87, …"."""
-    text = ", ".join(f"{value:g}" if value.is_integer() else repr(value) for value in values)
-    return text if spread is None else f"{text} ± {spread:g}"
-
-
-def _make_statements(statements: Iterable[TextFigure]) -> Table:
-    columns = (
-        *make_columns("what", "of"),
-        Column("printed", numeric=True),
-        *make_columns("unit", "kind", "remark"),
-    )
-    rows = tuple(
-        (
-            words.strip_controls(statement.what),
-            ", ".join(_name_level(name, level) for name, level in statement.at.items()) or "all",
-            f"{statement.low:g}" if statement.low == statement.high else f"{statement.low:g} to {statement.high:g}",
-            statement.unit,
-            statement.kind,
-            statement.remark or None,
-        )
-        for statement in statements
-    )
-    return Table("published-text", "Figures in its text", columns, rows, folded=True)
 
 
 def _name_level(name: str, level: Level) -> str:

@@ -106,6 +106,7 @@ def make_panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     """One response of one workload as strips, one a treatment."""
     first = cells[0]
     name = f"{first.workload or 'boot'}-{first.response}"
+    # Of each value that is drawn, "block 3 · ≥ 60/s".
     strips = [
         charts.Strip(
             _name_strip(cell, report),
@@ -113,25 +114,22 @@ def make_panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
             report.colour(cell.treatment),
             values,
             report.labels.name_treatment(cell.treatment),
-            _make_tips(cell) if charts.has_dots(len(values)) else (),
+            tuple(
+                charts.join_tip(
+                    charts.name_block(block),
+                    "no bound" if bound == "both" else for_people(Quantity(value, cell.unit, bound=bound)),
+                )
+                for block, value, bound in zip(cell.blocks, cell.values, cell.censored, strict=True)
+                if _lies_somewhere(value)
+            )
+            if charts.has_dots(len(values))
+            else (),
         )
         for cell in cells
         if (values := _list_drawable(cell.values))
     ]
     title = f"{words.name_workload(first.workload)}: {report.labels.name_response(first.workload, first.response)}"
     return Panel(name, charts.draw_strips(title, words.name_direction(first.better), first.unit, strips))
-
-
-def _make_tips(cell: Cell) -> tuple[str, ...]:
-    """Of each value that is drawn, "block 3 · ≥ 60/s"."""
-    return tuple(
-        charts.join_tip(
-            charts.name_block(block),
-            "no bound" if bound == "both" else for_people(Quantity(value, cell.unit, bound=bound)),
-        )
-        for block, value, bound in zip(cell.blocks, cell.values, cell.censored, strict=True)
-        if _lies_somewhere(value)
-    )
 
 
 def _name_strip(cell: Cell, report: ReportInput) -> str:

@@ -1,7 +1,7 @@
 """What sysbench measured in the published study's own statistics and beside them, and what it claimed, tested."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -91,10 +91,10 @@ def _make_statistics(workload: str, found: PublishedStudy, report: ReportInput) 
     )
     ordered = sorted(cells, key=lambda cell: _order_cells(workload, cell, report))
     rows = tuple(row for cell in ordered for row in _make_rows(cell, found, report))
-    caption = (
-        f"{words.name_workload(workload)}{_describe_size(workload, report)}: the standard deviation is "
-        "the population's, as published"
-    )
+    # Of its files, and of the published ones, for a test of files.
+    given = report.parameter(report.manifest.plan.treatments[0], workload, "total_size")
+    size = "" if given is None else f", on {given} of files (published: on 2 GiB of the 4 GiB that were prepared)"
+    caption = f"{words.name_workload(workload)}{size}: the standard deviation is the population's, as published"
     return Table(f"statistics-{workload}", caption, columns, rows)
 
 
@@ -102,12 +102,6 @@ def _order_cells(workload: str, cell: Cell, report: ReportInput) -> tuple[int, i
     """Responses as published, and in each the treatments as planned."""
     listed = list(_TABLES[_list_tests(report)[workload]])
     return listed.index(cell.response), list(report.manifest.plan.treatments).index(dict(cell.treatment))
-
-
-def _describe_size(workload: str, report: ReportInput) -> str:
-    """Of its files, and of the published ones, for a test of files."""
-    given = report.parameter(report.manifest.plan.treatments[0], workload, "total_size")
-    return "" if given is None else f", on {given} of files (published: on 2 GiB of the 4 GiB that were prepared)"
 
 
 def _make_rows(cell: Cell, found: PublishedStudy, report: ReportInput) -> Iterator[tuple[Value, ...]]:
@@ -177,27 +171,23 @@ def _show_claims(found: PublishedStudy, report: ReportInput) -> Statements:
         tuple(
             replace(statement, about=_write_claim(claim, found))
             for claim in found.claims
-            for statement in _test_claim(claim, contrasts, found, report) or [untested]
+            for statement in [
+                Statement(
+                    about="",
+                    text=f"{words.name_workload(contrast.workload)}: {words.write_sentence(contrast, report.labels)}.",
+                    badge=words.badge_verdict(contrast),
+                    detail=("" if contrast.primary else f"{words.name_standing(contrast)}, ")
+                    + words.small_print(contrast),
+                )
+                for contrast in contrasts
+                if _table_of(contrast.workload, contrast.response, report) == claim.table
+                and _is_as_large(contrast.workload, contrast.treatment, report)
+                and _find_place(contrast.treatment, found, report) == dict(claim.of)
+                and _find_place(contrast.reference, found, report) == dict(claim.against)
+            ]
+            or [untested]
         )
     )
-
-
-def _test_claim(
-    claim: Claim, contrasts: Sequence[Contrast], found: PublishedStudy, report: ReportInput
-) -> list[Statement]:
-    return [
-        Statement(
-            about="",
-            text=f"{words.name_workload(contrast.workload)}: {words.write_sentence(contrast, report.labels)}.",
-            badge=words.badge_verdict(contrast),
-            detail=("" if contrast.primary else f"{words.name_standing(contrast)}, ") + words.small_print(contrast),
-        )
-        for contrast in contrasts
-        if _table_of(contrast.workload, contrast.response, report) == claim.table
-        and _is_as_large(contrast.workload, contrast.treatment, report)
-        and _find_place(contrast.treatment, found, report) == dict(claim.of)
-        and _find_place(contrast.reference, found, report) == dict(claim.against)
-    ]
 
 
 def _write_claim(claim: Claim, found: PublishedStudy) -> str:

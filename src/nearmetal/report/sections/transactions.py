@@ -32,7 +32,17 @@ def _render(report: ReportInput) -> Contents | None:
     blocks: list[Block] = [_make_measured(cells, report)]
     contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
     if contrasts:
-        blocks += _compare_published(contrasts, counts, report)
+        ratio = partial(_find_ratio, counts=counts, report=report)
+        caption = (
+            "A point is the ratio measured here on its interval, a hollow square the published one. The published link "
+            "looks full in most rows, which pulls its ratios to 1."
+        )
+        title = "Ratios of transactions, measured and published"
+        told = "Each comparison beside the published one, as ratios of transactions"
+        blocks += [
+            *against.make_charts("transactions", title, caption, contrasts, ratio, report),
+            against.make_table("transactions-published", told, contrasts, ratio, report),
+        ]
     return _LEAD, blocks
 
 
@@ -130,20 +140,6 @@ def _find_ratio(contrast: Contrast, counts: PublishedStudy, report: ReportInput)
         for treatment in (contrast.treatment, contrast.reference)
     )
     return None if one is None or other is None or other.mean == 0 else one.mean / other.mean
-
-
-def _compare_published(contrasts: Sequence[Contrast], counts: PublishedStudy, report: ReportInput) -> list[Block]:
-    ratio = partial(_find_ratio, counts=counts, report=report)
-    caption = (
-        "A point is the ratio measured here on its interval, a hollow square the published one. The published link "
-        "looks full in most rows, which pulls its ratios to 1."
-    )
-    title = "Ratios of transactions, measured and published"
-    told = "Each comparison beside the published one, as ratios of transactions"
-    return [
-        *against.make_charts("transactions", title, caption, contrasts, ratio, report),
-        against.make_table("transactions-published", told, contrasts, ratio, report),
-    ]
 
 
 plugin = BuiltInSection("transactions", "Transactions", 14, _render)

@@ -31,9 +31,16 @@ def _render(report: ReportInput) -> Contents | None:
         text = f"{figures.format_count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
         blocks.append(Notice(text, "warning"))
     if used:
+        rows = [
+            (*list_arm(one.workload, one.treatment, report), where, *_list_states(told, "all"))
+            for one in used
+            for where, told in (("inside", one.inside), ("its host", one.host), ("clients", one.clients))
+            if told
+        ]
+        caption = "All CPUs, in percent of their time: averages over the measuring and all trials, in mpstat's columns"
         blocks += [
             *_chart_courses(used, report),
-            _make_cpu_table(used, report),
+            Table("usage-cpu", caption, (*_PLACE, *_STATES), tuple(rows), folded=len(rows) > LONG),
             _make_disk_table(used, report),
             _make_machine_table(used, report),
         ]
@@ -70,17 +77,6 @@ _STATES = make_columns(*(f"%{state}" for state in CPU_STATES), numeric=True)
 
 def _list_states(told: Mapping[str, float], cpu: str) -> tuple[Value, ...]:
     return tuple(told.get(f"cpu.{cpu}.{state}", 0.0) for state in CPU_STATES)
-
-
-def _make_cpu_table(used: Sequence[UsedResources], report: ReportInput) -> Table:
-    rows = [
-        (*list_arm(one.workload, one.treatment, report), where, *_list_states(told, "all"))
-        for one in used
-        for where, told in (("inside", one.inside), ("its host", one.host), ("clients", one.clients))
-        if told
-    ]
-    caption = "All CPUs, in percent of their time: averages over the measuring and all trials, in mpstat's columns"
-    return Table("usage-cpu", caption, (*_PLACE, *_STATES), tuple(rows), folded=len(rows) > LONG)
 
 
 def _each_cpu(used: Sequence[UsedResources], report: ReportInput) -> Table:

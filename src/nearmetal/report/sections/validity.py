@@ -32,10 +32,13 @@ def _render(report: ReportInput) -> Contents:
         blocks.append(warned)
     panels = (*_over_blocks(report), *_over_positions(report))
     if panels:
+        # Which treatments are not drawn, if there are any.
+        is_bound = any(any(cell.censored) for cells in _primary_cells(report).values() for cell in cells)
+        undrawn = ", but of those of which some blocks have only a bound" if is_bound else ""
         blocks.append(
             Chart(
                 "drift",
-                f"Each treatment's primary response against its own median{_but_of_bounds(report)}. "
+                f"Each treatment's primary response against its own median{undrawn}. "
                 "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block "
                 "is what random order guards against.",
                 "Primary responses relative to their medians, over blocks and over positions within a block.",
@@ -108,10 +111,7 @@ def _make_troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
 
 
 def _make_warnings(report: ReportInput) -> Table:
-    """One row for each code and wording, with how many have it and which: a thousand trials can say the same.
-
-    What a contrast only repeats of its trials is not told twice.
-    """
+    """A row for each code and wording, with how many have it and which. What a contrast repeats has none."""
     trials = [(record.trial, warning) for record in report.records for warning in record.warnings]
     codes = {warning.code for _, warning in trials}
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
@@ -141,27 +141,17 @@ def _make_warnings(report: ReportInput) -> Table:
 
 
 def _make_row(group: WarningGroup[Any], times: int, of: int, what: str, about: Counter[str]) -> tuple[Value, ...]:
+    # The few that have it most, each with how often where it is more than once.
+    named = [name if times == 1 else f"{name} ({times:,})" for name, times in about.most_common()]
     return (
         group.code,
         f"{times:,} of {figures.format_count(of, what)}",
         times,
         of,
         f"{what}s",
-        _name_places(about),
+        in_short(named, _NAMED, "; "),
         group.text,
     )
-
-
-def _name_places(about: Counter[str]) -> str:
-    """The few that have it most, each with how often where it is more than once."""
-    named = [name if times == 1 else f"{name} ({times:,})" for name, times in about.most_common()]
-    return in_short(named, _NAMED, "; ")
-
-
-def _but_of_bounds(report: ReportInput) -> str:
-    """Which treatments are not drawn, if there are any."""
-    is_bound = any(any(cell.censored) for cells in _primary_cells(report).values() for cell in cells)
-    return ", but of those of which some blocks have only a bound" if is_bound else ""
 
 
 def _over_blocks(report: ReportInput) -> Iterable[Panel]:

@@ -121,10 +121,7 @@ def _span_blocks(primary: Sequence[Contrast]) -> str:
 
 
 def _make_statement(one: Answer, said: Container[str], report: ReportInput) -> Statement:
-    """A treatment in sentences, and what its comparisons are warned of beside the reason for a verdict.
-
-    What has a wording that is `said` of all of them is not repeated.
-    """
+    """A treatment in sentences; a warning whose wording is `said` of all of them is not repeated."""
     (text, badge), *also = ((words.strip_controls(each.text), words.badge_verdict(each.contrast)) for each in one)
     return Statement("", text, badge, "; ".join(_list_details(one, said, report)), tuple(also))
 

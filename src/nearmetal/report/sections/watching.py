@@ -53,21 +53,19 @@ def _render(report: ReportInput) -> Contents | None:
         return None
     blocks: list[Block] = []
     if rows:
-        blocks += [_make_ledger(rows), *_show_ended(report)]
+        columns = (
+            *make_columns("workload", "treatment", "who watched", "where"),
+            *make_columns("trials", "CPU time", "each request", "packets", "dropped", numeric=True),
+        )
+        caption = (
+            "Who watched: CPU time of a trial and of each of its requests, medians over trials; packets of all trials"
+        )
+        blocks += [Table("watching", caption, columns, rows, folded=len(rows) > LONG), *_show_ended(report)]
     if compared:
         blocks.append(_make_compared([one for one, _ in compared], report))
     if all(aim.key in CAPTURE_KEYS for _, aims in compared for aim in aims):
         blocks.append(Paragraph(_NO_FACTOR))
     return _LEAD, blocks
-
-
-def _make_ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
-    columns = (
-        *make_columns("workload", "treatment", "who watched", "where"),
-        *make_columns("trials", "CPU time", "each request", "packets", "dropped", numeric=True),
-    )
-    caption = "Who watched: CPU time of a trial and of each of its requests, medians over trials; packets of all trials"
-    return Table("watching", caption, columns, rows, folded=len(rows) > LONG)
 
 
 def _make_rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
