@@ -86,11 +86,6 @@ def is_entered() -> bool:
     return os.geteuid() == 0 and _USER in os.environ
 
 
-def find_user() -> str:
-    """The user's number on the host, of a process that is in such a namespace."""
-    return os.environ[_USER]
-
-
 def explain_refusal() -> HostCannot:
     """What an ordinary user is told who lacks the power of root."""
     return _refused[0] if _refused else HostCannot("this takes root", remedy="run nearmetal as root")

@@ -92,9 +92,9 @@ def _start() -> None:
         "XDG_RUNTIME_DIR": str(RUN),
         "CONTAINERS_CONF": str(home / "containers.conf"),
         "CONTAINERS_STORAGE_CONF": str(home / "storage.conf"),
-        # The namespace is made, so that Podman makes none.
+        # The namespace is made, so that Podman makes none; and whose it is.
         "_CONTAINERS_USERNS_CONFIGURED": "done",
-        "_CONTAINERS_ROOTLESS_UID": user_namespace.find_user(),
+        "_CONTAINERS_ROOTLESS_UID": Path("/proc/self/uid_map").read_text().split()[1],
     }
     with (home / "log").open("wb") as log:
         service = subprocess.Popen(
