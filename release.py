@@ -1,7 +1,7 @@
 """What `make release` makes: a wheel with the probe in it, the source, the probe alone, a list of parts, checksums.
 
-The wheel is checked where nothing else is installed: for each Python that is here, a virtual environment of its own, in
-which a study of the mock comes to its verdict.
+The Containerfile comes with them. The wheel is checked where nothing else is installed: for each Python that is here, a
+virtual environment of its own, in which a study of the mock comes to its verdict.
 """
 
 import argparse
@@ -56,7 +56,8 @@ def main() -> None:
         check_installed(python, wheel)
     listed = folder / f"{wheel.stem}.spdx.json"
     listed.write_text(json.dumps(describe_parts(wheel), indent=2) + "\n")
-    sums = [f"{hash_file(file)}  {file.name}\n" for file in (wheel, source, probe, listed)]
+    containerfile = Path(shutil.copy(ROOT / "Containerfile", folder))
+    sums = [f"{hash_file(file)}  {file.name}\n" for file in (wheel, source, probe, listed, containerfile)]
     (folder / "SHA256SUMS").write_text("".join(sums))
     print("".join(sums), end="")
 

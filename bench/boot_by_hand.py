@@ -22,7 +22,7 @@ from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.changes.ledger import Ledger
-from nearmetal.lab.image.initrd import seed_initrd
+from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.lab import remove
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments
@@ -76,7 +76,8 @@ async def by_hand(name: str, lab: Ledger, initrd: Path) -> float:
 async def run(rounds: int) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         initrd = Path(folder) / "initrd"
-        await seed_initrd(lab_machine.image(SPEC.image), {"start": (START, 0o755)}, initrd)
+        common = lab_machine.image(SPEC.image).initrd.read_bytes()
+        initrd.write_bytes(common + seed_archive({"start": (START, 0o755)}))
         return await alternately(rounds, initrd)
 
 

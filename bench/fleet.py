@@ -6,6 +6,7 @@ the fleet itself. All sites are on this host. python bench/fleet.py [--sites 1 2
 With --simulated N, the same for N sites: Dask workers in this process, which hear from the controller by Dask's
 messages and keep spools as any site does. In the place of a block's process, one waits as long as the block would take,
 and writes what a block told that was measured here before. With --vanish a tenth of the sites vanishes in the middle.
+--spread is by what share of their length blocks differ: 0 has a thousand sites end theirs at once.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import resource
 import statistics
 import sys
@@ -20,7 +22,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -114,12 +116,24 @@ _AT_ONCE = 50
 """Workers that start together."""
 
 
+class AtOnce(ThreadPoolExecutor):
+    """Has no threads. Each of theirs would wait for Python's lock at each file of a block."""
+
+    def submit(self, work: Callable[..., _T], /, *arguments: Any, **named: Any) -> "Future[_T]":
+        done: Future[_T] = Future()
+        try:
+            done.set_result(work(*arguments, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 class LoopThread:
     """A thread with an event loop, so that its CPU is told from that of the others."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="of-a-loop"))
+        self.loop.set_default_executor(AtOnce())
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -140,11 +154,12 @@ class RecordedBlock:
     """What a block told and kept here, for others of the same study to leave in their spools."""
 
     def __init__(self, events: Sequence[Event], folder: RunFolder) -> None:
-        self._lines: dict[Identity | None, bytes] = {None: b""}
-        """Of each boot, and before the first."""
         self._trials: dict[Identity | None, list[TrialAddress]] = defaultdict(list)
+        """Of each boot."""
         self._files: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
         """Of each trial, by its id."""
+        self._writing = threading.Lock()
+        told: dict[Identity | None, bytes] = defaultdict(bytes)
         boot = None
         for event in events:
             if isinstance(event, BootStarted):
@@ -152,27 +167,39 @@ class RecordedBlock:
             if isinstance(event, TrialEnded):
                 self._trials[boot].append(event.record.trial)
             if not isinstance(event, RunStarted | BlockEnded | RunEnded):
-                self._lines[boot] = self._lines.get(boot, b"") + write_event(event)
+                told[boot] += write_event(event)
+        self._texts = {boot: self._divide_text(lines, self._trials[boot]) for boot, lines in told.items()}
+        """Of each boot, and before the first. Each second part names a trial."""
         for file in folder.artifacts.glob("*/*"):
             self._files[file.parent.name].append((file.name, file.read_bytes()))
         self._end = write_event(BlockFinished(modules=sorted(sys.modules)))
 
+    @staticmethod
+    def _divide_text(lines: bytes, trials: Sequence[TrialAddress]) -> list[bytes]:
+        if not trials:
+            return [lines]
+        names = [*map(_write_address, trials), *(trial.id.encode() for trial in trials)]
+        return re.split(b"(" + b"|".join(map(re.escape, names)) + b")", lines)
+
     def write(self, order: BlockOrder, spool: Path) -> None:
-        """As the process of the order's block would have."""
+        """As the process of the order's block would have. One at a time: real sites do not share an interpreter."""
+        with self._writing:
+            self._write(order, spool)
+
+    def _write(self, order: BlockOrder, spool: Path) -> None:
         block = order.task.block
-        told = [self._lines[None]]
+        told = list(self._texts[None])
         for boot in block.boots:
             identity = identify_assignment(boot.treatment)
-            lines = self._lines[identity]
             planned = {trial.repeat: trial for trial in boot.trials}
+            names: dict[bytes, bytes] = {}
             for before in self._trials[identity]:
                 now = address_trial(block.index, block.attempt, boot.treatment, planned[before.repeat])
-                lines = lines.replace(_write_address(before), _write_address(now))
-                lines = lines.replace(before.id.encode(), now.id.encode())
+                names |= {_write_address(before): _write_address(now), before.id.encode(): now.id.encode()}
                 (spool / ARTIFACTS / now.id).mkdir(parents=True)
                 for name, content in self._files[before.id]:
                     (spool / ARTIFACTS / now.id / name).write_bytes(content)
-            told.append(lines)
+            told.extend(names.get(part, part) for part in self._texts[identity])
         number = b'"block":%d,"attempt":%d,'
         lines = b"".join(told).replace(number % (0, 0), number % (block.index, block.attempt))
         (spool / EVENTS).write_bytes(lines + self._end)
@@ -193,7 +220,7 @@ class Turn(NamedTuple):
 class SimulatedSites:
     """Dask's scheduler, and its workers, each in a thread of this process."""
 
-    def __init__(self, count: int, recorded: RecordedBlock, seconds: float) -> None:
+    def __init__(self, count: int, recorded: RecordedBlock, seconds: float, spread: float) -> None:
         self.scheduler, self.workers = LoopThread(), LoopThread()
         self.turns: list[Turn] = []
         self.vanished_at = 0.0
@@ -201,6 +228,7 @@ class SimulatedSites:
         """Blocks of sites that vanished."""
         self._recorded = recorded
         self._seconds = seconds
+        self._spread = spread
         self._names = [f"site-{number:04}" for number in range(count)]
         self._workers: dict[str, Worker] = {}
         self._gone = {name: threading.Event() for name in self._names}
@@ -237,6 +265,8 @@ class SimulatedSites:
             self._workers[name] = Worker(
                 address,
                 nthreads=1,
+                # A thread of Dask's own executor wakes each second: a thousand of one interpreter wait for its lock.
+                executor=ThreadPoolExecutor(max_workers=1),
                 resources={SITE: 1},
                 name=name,
                 memory_limit=0,
@@ -257,11 +287,16 @@ class SimulatedSites:
         with on_site._hold_dispatch(spool):
             self._running[name] = block
             began = time.monotonic()
-            if self._gone[name].wait(self._seconds) or not stands():
+            if self._gone[name].wait(self._draw_length(order)) or not stands():
                 return
             self._recorded.write(order, spool)
         self.turns.append(Turn(block, began, time.monotonic()))
         del self._running[name]
+
+    def _draw_length(self, order: BlockOrder) -> float:
+        """Seconds of a block: those of real ones differ, so that their sites do not all end at once."""
+        drawn = random.Random(f"{order.task.block.index}-{order.task.block.attempt}")
+        return self._seconds * drawn.uniform(1 - self._spread, 1 + self._spread)
 
     def vanish(self) -> None:
         """A tenth of the sites, of those that have a block."""
@@ -346,8 +381,10 @@ class OnSimulatedSites:
         return {"": time.monotonic(), **apart, "threads of sites": every - sum(apart.values()), "all": every}
 
 
-async def simulate(sites: int, blocks_each: int, repeats: int, seconds: float, is_vanishing: bool) -> dict[str, float]:
-    """One block on this host, which all sites then repeat."""
+async def simulate(
+    sites: int, blocks_each: int, repeats: int, seconds: float, spread: float, is_vanishing: bool
+) -> None:
+    """One block on this host, which all sites then repeat. Print what that took."""
     blocks = sites * blocks_each
     events: list[Event] = []
     dispatched = 0
@@ -359,7 +396,7 @@ async def simulate(sites: int, blocks_each: int, repeats: int, seconds: float, i
 
         one, every = Path(place) / "one", Path(place) / "all"
         await run(1, one, (events.append,), None)
-        simulated = SimulatedSites(sites, RecordedBlock(events, RunFolder(one)), 2 * repeats * seconds)
+        simulated = SimulatedSites(sites, RecordedBlock(events, RunFolder(one)), 2 * repeats * seconds, spread)
         engine = OnSimulatedSites(simulated, sites, Path(place) / "dask")
 
         def see(event: Event) -> None:
@@ -372,22 +409,24 @@ async def simulate(sites: int, blocks_each: int, repeats: int, seconds: float, i
         happened = read_events(RunFolder(every).journal)
         ended = [event["block"] for event in happened if event["event"] == "BlockEnded" and event["whole"]]
         assert ended == list(range(blocks)), "each block ends once, in its turn"
-    told = {
-        "sites": sites,
-        "blocks": blocks,
-        "trials": progress.counts[TrialStatus.OK],
-        **engine.told,
-        "share of time lost": simulated.share_lost,
-        "megabytes at most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
-    if is_vanishing:
-        seconds_each = simulated.recoveries
-        told |= {
-            "blocks lost": len(seconds_each),
-            "seconds until half of them ran again": statistics.median(seconds_each),
-            "seconds until all ran again": max(seconds_each),
+        told = {
+            "sites": sites,
+            "blocks": blocks,
+            "trials": progress.counts[TrialStatus.OK],
+            "trials lost": progress.counts[TrialStatus.LOST],
+            **engine.told,
+            "share of time lost": simulated.share_lost,
+            "megabytes at most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
-    return {name: round(value, 3) for name, value in told.items()}
+        if is_vanishing:
+            seconds_each = simulated.recoveries
+            told |= {
+                "blocks lost": len(seconds_each),
+                "seconds until half of them ran again": statistics.median(seconds_each),
+                "seconds until all ran again": max(seconds_each),
+            }
+        # Before the files of all trials are removed, which may take as long.
+        print(json.dumps({name: round(value, 3) for name, value in told.items()}), flush=True)
 
 
 def main() -> None:
@@ -397,11 +436,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="of both treatments, in a block")
     parser.add_argument("--seconds", type=float, default=1.0, help="that a trial sleeps")
     parser.add_argument("--simulated", type=int, metavar="N", help="sites that are simulated in this process")
+    parser.add_argument("--spread", type=float, default=0.2, help="of the lengths of simulated blocks")
     parser.add_argument("--vanish", action="store_true", help="a tenth of the simulated sites, in the middle")
     given = parser.parse_args()
     if given.simulated:
-        asked = (given.simulated, given.blocks, given.repeats, given.seconds, given.vanish)
-        print(json.dumps(asyncio.run(simulate(*asked))))
+        asked = (given.simulated, given.blocks, given.repeats, given.seconds, given.spread, given.vanish)
+        asyncio.run(simulate(*asked))
         return
     one = 0.0
     for sites in given.sites:

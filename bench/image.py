@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nearmetal.config import Paths
-from nearmetal.lab.image import Image, Recipe, build, seed_initrd
+from nearmetal.lab.image import Image, Recipe, build
+from nearmetal.lab.image.initrd import seed_archive
 
 MODELS = ("virtio-net-pci", "vmxnet3", "rtl8139", "e1000", "e1000e")
 LIMIT = 120.0
@@ -96,7 +97,8 @@ def main() -> None:
     boots: dict[str, list[Boot]] = {model: [] for model in arguments.models}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        initrd = asyncio.run(seed_initrd(image, {"start": (START, 0o755)}, folder / "initrd"))
+        initrd = folder / "initrd"
+        initrd.write_bytes(image.initrd.read_bytes() + seed_archive({"start": (START, 0o755)}))
         for _ in range(arguments.rounds):
             for model in boots:
                 boots[model].append(boot(image, initrd, model, folder))

@@ -82,7 +82,10 @@ _OF_THIS_HOST = re.compile(
 )
 """What is printed because of the host alone: that it has no Docker, or is a virtual machine."""
 
-_TOOK = re.compile(r"(?<= in )[0-9][0-9 a-z]*$|(?<=takes about )[0-9][0-9 a-z]*$|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:+]+")
+_TOOK = re.compile(
+    r"(?<= in )[0-9][0-9 a-z]*$|(?<=takes about )[0-9][0-9 a-z]*$|(?<=blocks, some )[0-9][0-9 a-z]*(?=, would)"
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:+]+"
+)
 """How long a run took, and when."""
 
 

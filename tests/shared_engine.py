@@ -23,6 +23,9 @@ from nearmetal.model import EnvironmentSpec, MachineSpec
 _ENVIRONMENT = dict(os.environ)
 """As it was before any test had a home of its own: the engine outlives the test that asks for it first."""
 
+BOUNDED = "bounded"
+"""A runtime of the engine beside its usual one: that with the capabilities which this host has to give."""
+
 _USERS, _STARTING, _URL, _LOG = "users", "starting", "url", "keeper.log"
 
 
@@ -75,7 +78,7 @@ def _started(folder: Path) -> str:
 async def keep(folder: Path) -> None:
     """Run the engine until nobody holds the users' lock."""
     with (folder / _USERS).open("w") as users:
-        async with own_engine(folder) as url:
+        async with own_engine(folder, {BOUNDED: Path(__file__).with_name("bounded_runc.py")}) as url:
             await build(Recipe(), Paths.default().cache, lambda line: None)
             # By one process, because an engine that is asked by two at once takes an image over twice.
             options = EnvironmentSpec.model_validate({"kind": "docker", "engine": url})

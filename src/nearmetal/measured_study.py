@@ -1,16 +1,19 @@
 """A study measured from a script: `nearmetal.run_study(study)`."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot
+from nearmetal.model import Study
 from nearmetal.opened_run import Run
 from nearmetal.planning import evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy, open_text, read_study
 from nearmetal.run import session
+from nearmetal.run.preparing import makes_machines
 from nearmetal.say import ignore_text
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.toml_text import render_toml
@@ -23,6 +26,7 @@ def run_study(
     """As `nearmetal.run_study`, which has the words for it."""
     _refuse_event_loop()
     opened = _open_study(study, blocks, seed, quick)
+    _refuse_ordinary_user(opened.study)
     request = _make_request(opened, output)
     if not until_interrupted(session.start(request, ignore_text, ()), ignore_text):
         raise KeyboardInterrupt
@@ -35,6 +39,15 @@ def _refuse_event_loop() -> None:
     except RuntimeError:
         return
     raise HostCannot("a study cannot be run inside an event loop, as a notebook has one", remedy="nearmetal run STUDY")
+
+
+def _refuse_ordinary_user(study: Study) -> None:
+    """The command line would enter a user namespace. A caller's process would never come out of it, its files and its
+    user would be others, and the kernel lets no process in that has threads."""
+    if os.geteuid() != 0 and makes_machines(study):
+        what = "machines cannot be made: a Python program of an ordinary user does not enter a user namespace"
+        remedy = "nearmetal run STUDY, then nearmetal.open_run(RUN); or run the program as root"
+        raise HostCannot(what, study.name, remedy)
 
 
 def _open_study(

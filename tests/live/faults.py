@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nearmetal.errors import MachineLost
-from nearmetal.lab.changes.kinds import NetworkOwner
+from nearmetal.lab.changes.congestion import NetworkOwner
 from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.site import must
 from nearmetal.model import Machine, Stage

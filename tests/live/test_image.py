@@ -20,7 +20,8 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.lab import probe
-from nearmetal.lab.image import Image, Recipe, build, ls, seed_initrd, store
+from nearmetal.lab.image import Image, Recipe, build, ls, store
+from nearmetal.lab.image.initrd import seed_archive
 from tests.ports import free_port
 
 pytestmark = [
@@ -158,15 +159,13 @@ class Guest:
 async def guest(request: pytest.FixtureRequest, lab_image: Image, tmp_path: Path) -> AsyncIterator[Guest]:
     disk_model, nic = request.param.split()
     host_key, user_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    initrd = await seed_initrd(
-        lab_image,
-        {
-            "ssh_host_ed25519_key": (host_key.export_private_key(), 0o600),
-            "authorized_keys": (user_key.export_public_key(), 0o600),
-            "start": (b"#!/bin/sh\nexec lighttpd -D -f /etc/nearmetal/lighttpd.conf\n", 0o755),
-        },
-        tmp_path / "initrd",
-    )
+    initrd = tmp_path / "initrd"
+    seed = {
+        "ssh_host_ed25519_key": (host_key.export_private_key(), 0o600),
+        "authorized_keys": (user_key.export_public_key(), 0o600),
+        "start": (b"#!/bin/sh\nexec lighttpd -D -f /etc/nearmetal/lighttpd.conf\n", 0o755),
+    }
+    initrd.write_bytes(lab_image.initrd.read_bytes() + seed_archive(seed))
     disk, console, web, ssh = tmp_path / "disk.qcow2", tmp_path / "console", free_port(), free_port()
     made = await asyncio.create_subprocess_exec(
         *("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(lab_image.disk), "-F", "qcow2", str(disk))
@@ -245,7 +244,8 @@ async def test_a_guest_boots_serves_and_goes(guest: Guest) -> None:
 async def test_a_boot_that_fails_says_why_and_ends(lab_image: Image, tmp_path: Path, words: str, says: str) -> None:
     import re
 
-    console, initrd = tmp_path / "console", await seed_initrd(lab_image, {}, tmp_path / "initrd")
+    console, initrd = tmp_path / "console", tmp_path / "initrd"
+    initrd.write_bytes(lab_image.initrd.read_bytes() + seed_archive({}))
     with running(command(lab_image, initrd, console, words)) as process:
         assert process.wait(BOOT_LIMIT) == 0
     assert re.search(f"nearmetal: boot failed: .*{says}", console.read_text())

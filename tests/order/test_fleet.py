@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 import nearmetal
+from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.fleet import cluster, controller, dask, orders, pieces, worker
 from nearmetal.fleet.assignment import assign_site
@@ -375,14 +376,18 @@ async def test_a_scheduler_that_goes_ends_the_run_which_can_be_resumed(tmp_path:
     folder = tmp_path / "run"
     scheduler, address = start_scheduler()
     site = start_worker(address, "a")
+    killed = 0.0
     try:
 
         def kill(event: Event) -> None:
+            nonlocal killed
             if isinstance(event, BlockDispatched):
                 scheduler.kill()
+                killed = time.monotonic()
 
         with pytest.raises(HostCannot, match="the scheduler is gone"):
             await run(folder, THREE, address, kill)
+        assert time.monotonic() < killed + cluster.STALL / 2, "its connection tells, and not its silence"
         await until(lambda: not site.is_alive() and not processes("nm-block"))
     finally:
         for process in (site, scheduler):
@@ -390,3 +395,101 @@ async def test_a_scheduler_that_goes_ends_the_run_which_can_be_resumed(tmp_path:
             process.join(10)
     assert [event["interrupted"] for event in events(folder, "RunEnded")] == [True]
     assert await mock_run.left_over() == []
+
+
+async def test_a_scheduler_that_stalls_for_some_seconds_loses_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    scheduler, address = start_scheduler()
+    site = start_worker(address, "a")
+    stalled: list[float] = []
+
+    def let_go_on() -> None:
+        os.kill(number, signal.SIGCONT)
+        stalled.append(time.monotonic())
+
+    def stop(event: Event) -> None:
+        if isinstance(event, BlockDispatched) and event.block == 1:
+            os.kill(number, signal.SIGSTOP)
+            asyncio.get_running_loop().call_later(5, let_go_on)
+
+    assert scheduler.pid is not None
+    number = scheduler.pid
+    try:
+        records = await run(folder, THREE, address, stop)
+    finally:
+        for process in (site, scheduler):
+            process.kill()
+            process.join(10)
+    assert stalled and {record.trial.attempt for record in records} == {0}
+    assert len(events(folder, "BlockDispatched")) == 3
+    check_whole(folder)
+
+
+async def test_a_scheduler_that_hangs_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    scheduler, address = start_scheduler()
+    site = start_worker(address, "a")
+
+    def stop(event: Event) -> None:
+        if isinstance(event, BlockDispatched) and event.block == 1:
+            assert scheduler.pid is not None
+            monkeypatch.setattr(cluster, "STALL", 1.0)
+            os.kill(scheduler.pid, signal.SIGSTOP)
+
+    try:
+        began = time.monotonic()
+        with pytest.raises(HostCannot, match="the scheduler is gone: it has not answered for 1 s"):
+            await run(folder, THREE, address, stop)
+        assert time.monotonic() < began + LIMITS.boot, "blocks do not wait for it one after the other"
+    finally:
+        for process in (site, scheduler):
+            process.kill()
+            process.join(10)
+    assert [event["interrupted"] for event in events(folder, "RunEnded")] == [True]
+    await settle(tmp_path)
+
+
+class Thread:
+    """With an event loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+
+    def end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+async def test_a_scheduler_that_stalls_may_take_longer_to_connect_than_one_that_is_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As over TLS, where each connection takes an answer of it."""
+    from distributed import Scheduler, Worker
+
+    async def start() -> tuple[Scheduler, Worker]:
+        told = {"dashboard_address": dask.LOOPBACK}
+        scheduler = await Scheduler(protocol="inproc", dashboard=False, **told)
+        return scheduler, await Worker(scheduler.address, nthreads=1, resources={dask.SITE: 1}, name="a", **told)
+
+    monkeypatch.setattr(dask, "CONNECT", 0.5)
+    dask.configure_dask()
+    thread = Thread()
+    try:
+        scheduler, site = await thread.run(start())
+        async with cluster.reach_scheduler(scheduler.address, "local:1", None, 1, LIMITS.boot) as fleet:
+            began = time.monotonic()
+            thread.loop.call_soon_threadsafe(time.sleep, 2)
+            # The second one takes another connection.
+            said, _ = await asyncio.gather(fleet.ask_site("a", os.getpid), fleet.find_sites())
+            assert (said, fleet.sites) == (os.getpid(), ("a",))
+            assert time.monotonic() > began + 1.5, "it did stall"
+        await thread.run(site.close())
+        await thread.run(scheduler.close())
+    finally:
+        thread.end()

@@ -40,8 +40,7 @@ def test_a_fact_that_differs_and_moves_the_response_is_named_with_both_values() 
     assert found.confounded_by == (CONTROL,)
     (warning,) = (one for one in found.warnings if one.code == "confounded")
     assert warning.text == (
-        "besides what is under study both sides differ in what is known to move throughput: "
-        f"{CONTROL} (cubic, the reference's bbr)"
+        f"both sides also differ in what is known to move it: {CONTROL} (cubic, the reference's bbr)"
     )
     at_clients = contrast({"sysctls": {CONTROL: "bbr"}}, {"sysctls": {CONTROL: "cubic"}}, role="client")
     assert at_clients.confounded_by == (f"client: {CONTROL}",)

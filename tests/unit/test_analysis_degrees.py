@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearmetal.analysis.analyse import find_pace
 from nearmetal.analysis.degrees import count_disagreeing, find_least_blocks, find_needed_blocks, judge
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import Centre, enough, signed_rank
 from nearmetal.model import Better, Response
 from nearmetal.report import words
+from nearmetal.units import show_elapsed
 from tests.analysed import manifest, only, plain, record, run, whole_run, wobble
 
 
@@ -87,6 +89,18 @@ def test_a_contrast_tells_its_degree() -> None:
     few = manifest(blocks=3)
     short = only(run(few, whole_run(few, lambda block, arm, _: 100.0)))
     assert words.small_print(short) == "3 blocks, too few blocks to tell, at least 6 are needed"
+
+
+def test_what_would_decide_it_has_a_time_at_the_runs_pace() -> None:
+    of = manifest(margin="60%")
+    records = [
+        one.model_copy(update={"phases_ns": {"create": 10**9, "measure": 4 * 10**9}})
+        for one in whole_run(of, lambda block, arm, _: 100.0 * (1 + wobble(block, 0.9) * (arm == "docker")))
+    ]
+    near = only(run(of, records))
+    assert near.needs is not None and near.needs_seconds == near.needs * 10.0
+    assert f"about {near.needs} blocks, some {show_elapsed(near.needs * 10)}, would" in words.small_print(near)
+    assert find_pace([]) is None
 
 
 Of = Callable[[int], float]

@@ -14,10 +14,11 @@ from nearmetal.analysis import signed_rank as module
 from nearmetal.analysis.signed_rank import (
     _exact_p,
     _two_sided,
+    counted,
     enough,
     inverted,
-    inverted_distinct,
     signed_rank,
+    two_sided_distinct,
 )
 
 THOROUGH = settings(max_examples=2 * settings().max_examples)
@@ -68,7 +69,7 @@ def test_short_way_for_distinct_differences_gives_the_same(values: list[int], le
     steps = np.asarray(values, dtype=np.int64)
     sums = np.sort([one + other for one, other in itertools.combinations_with_replacement(values, 2)])
     if enough(len(values), level):
-        assert inverted_distinct(sums, len(values), level) == inverted(steps, sums, level)
+        assert counted(sums, two_sided_distinct(len(values)), level) == inverted(steps, sums, level)
 
 
 @THOROUGH

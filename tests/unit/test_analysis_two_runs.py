@@ -143,6 +143,19 @@ def test_a_run_of_root_and_one_without_are_told_apart() -> None:
     assert list(apart(ordinary.manifest, ordinary.manifest)) == []
 
 
+def test_a_run_whose_container_kept_something_from_it_says_so() -> None:
+    root = ran(steady)
+    lacked = "--network=host"
+    kept, whole = (
+        StoredRun(root.manifest.model_copy(update={"host": {"container": {"lacks": lacks}}}), root.records)
+        for lacks in ([lacked], [])
+    )
+    found = compare(whole, kept)
+    ((run, text),) = [(one.run, one.text) for one in found.warnings if one.code == "contained"]
+    assert (run, text.partition(": ")[0]) == ("after", f"nearmetal ran in a container without {lacked}")
+    assert [(row.group, row.fact) for row in found.apart] == [("container", "lacks")]
+
+
 def test_what_is_the_same_is_not_among_what_is_not() -> None:
     known = RunFolder.open(GOLDEN).read_manifest()
     programs = {"binaries": {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}}

@@ -67,7 +67,7 @@ async def test_version_1_has_a_group_for_the_quota_only_where_there_is_one(root:
     assert without.cpu == "" and not (root / "cpu").exists()
     assert await cgroup.quota(without, LocalSite()) is None
     group = await cgroup.create("n", LIMITED, "0-1", LocalSite(), limit_memory=True)
-    assert group == cgroup.with_quota("n", 1) and str(root / "cpu/nearmetal-n") in group.folders
+    assert group == cgroup.named("n", 1, has_quota=True) and str(root / "cpu/nearmetal-n") in group.folders
     assert (root / "cpu/nearmetal-n/cpu.cfs_quota_us").read_text() == "50000\n"
     assert await cgroup.quota(group, LocalSite()) == 0.5
     (root / "cpu/nearmetal-n/cpu.cfs_quota_us").write_text("-1\n")

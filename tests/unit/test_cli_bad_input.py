@@ -25,6 +25,7 @@ from nearmetal.lab import image
 from nearmetal.lab.image import Recipe
 from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store.folder import RunFolder
+from nearmetal.system import system_errors
 from tests.command_line import call, called
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
@@ -149,7 +150,13 @@ def test_a_home_that_cannot_be_is_told_by_its_variable(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(mock_run.STUDY)
     ended = called("run", str(tmp_path / "study.toml"), environment={"NEARMETAL_HOME": "/proc/nope"})
     assert ended.returncode == 3
-    assert "remedy: name another place by NEARMETAL_HOME" in ended.stderr
+    assert "remedy: NEARMETAL_HOME is /proc/nope, which is no folder" in ended.stderr
+
+
+def test_a_users_home_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/nonexistent")
+    refused = PermissionError(errno.EACCES, "Permission denied", "/nonexistent/.local")
+    assert system_errors.find_remedy(refused).startswith("HOME is /nonexistent, which is no folder")
 
 
 def test_a_built_in_study_is_printed_as_it_is(refused: Refused) -> None:
@@ -216,7 +223,7 @@ def test_a_terminal_is_told_in_lines_that_fit(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "user", "remedy"),
     [
-        (errno.EACCES, 1000, "run nearmetal as root"),
+        (errno.EACCES, 1000, "give this user access to it, or run nearmetal as root"),
         (errno.EPERM, 0, "name a place that can be written to"),
         (errno.EROFS, 1000, "name a place that can be written to"),
         (errno.ENOTDIR, 0, "move what lies there out of the way: a folder belongs there"),

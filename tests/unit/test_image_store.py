@@ -19,7 +19,7 @@ PARTS = {"rootfs.tar": b"tar", "root.qcow2": b"disk", "vmlinux": b"kernel", "ini
 
 
 def finished(cache: Path, recipe: Recipe, digest: str = "ab" * 32) -> Path:
-    folder = store.folder_of(recipe, cache)
+    folder = store.folder_of(recipe.name, recipe.key, cache)
     (folder / "root").mkdir(parents=True)
     for name, content in PARTS.items():
         (folder / name).write_bytes(content)

@@ -10,8 +10,7 @@ import pytest
 
 from nearmetal.lab.commands import process
 from nearmetal.lab.machines import stillness
-from nearmetal.lab.machines.stillness import StillnessChange
-from nearmetal.lab.machines.stops import Stops
+from nearmetal.lab.machines.stillness import StillnessChange, Stops
 from tests.waiting import until, wait_until
 
 

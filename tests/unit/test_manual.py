@@ -36,7 +36,7 @@ def test_an_unknown_word_is_answered_with_the_nearest() -> None:
 def test_no_row_keeps_its_links() -> None:
     told = {cell for entry in read_entries() for _, cell in entry.about}
     assert len(told) > 300 and [cell for cell in told if "](" in cell] == []
-    assert "what every machine under test gets: [machine]" in told
+    assert "what every machine under test gets: [machine] (docs/study-file.md#machine)" in told
 
 
 def test_rows_and_causes_are_entries() -> None:
@@ -44,7 +44,17 @@ def test_rows_and_causes_are_entries() -> None:
     text = head + "| `one`, `two` | `1` | [a](b.md) thing |\n"
     (entry,) = parse_page("page.md", text)
     assert entry.words == ("one", "two") and entry.heading == "Words"
-    assert entry.about == (("default", "1"), ("meaning", "a thing"))
+    assert entry.about == (("default", "1"), ("meaning", "a (docs/b.md) thing"))
+
+
+def test_each_warning_has_something_to_do_and_addresses() -> None:
+    of_page = [entry for entry in read_entries() if entry.heading == "Warnings"]
+    warnings = [entry for entry in of_page if "what was seen" in dict(entry.about)]
+    assert len(warnings) > 40 and [entry.words for entry in warnings if "what to do" not in dict(entry.about)] == []
+    (busy,) = (entry for entry in warnings if "busy-host" in entry.words)
+    assert "(docs/how-to/busy-host.md)" in dict(busy.about)["what to do"]
+    (confounded,) = (entry for entry in warnings if "confounded" in entry.words)
+    assert "(docs/validity.md#what-confounds)" in dict(confounded.about)["what was seen"]
 
 
 def test_a_wheel_has_the_pages_that_are_looked_up() -> None:

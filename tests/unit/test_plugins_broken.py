@@ -129,7 +129,7 @@ class Half:
     [
         ("environments", Half(), "is no Environment: it has no Options, attach, check, and 7 more"),
         ("environments", Half, "is a class, not an object"),
-        ("treatments", Half(), "is no Treatment: it has no changes, problem, shape, and 1 more"),
+        ("treatments", Half(), "is no Treatment: it has no changes, problem, shape, verify"),
         ("workloads", Half, "is no Workload: it has no Parameters, finish, run"),
         ("workloads", Half(), "is an object, not a class"),
         ("observers", Half, "is no Observer: it has no start, takes"),

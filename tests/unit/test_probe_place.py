@@ -12,7 +12,8 @@ from nearmetal.lab import probe
 
 @pytest.fixture(autouse=True)
 def nothing_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("NEARMETAL_PROBE", raising=False)
+    for name in ("NEARMETAL_PROBE", "container"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
     monkeypatch.setattr(probe, "__file__", str(tmp_path / "package" / "probe.py"))
     monkeypatch.setattr(probe, "path", probe.path.__wrapped__)
@@ -34,11 +35,20 @@ def test_the_package_has_its_own_before_one_beside_its_python(tmp_path: Path) ->
 
 
 def test_one_that_was_unpacked_as_no_program_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "own"))
     own = put(tmp_path / "package", 0o644)
     copy = probe.path()
     assert copy != own and copy.read_bytes() == b"a program" and os.access(copy, os.X_OK)
     assert probe.path() == copy
+
+
+def test_a_container_has_it_in_the_cache_which_its_host_has_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("container", "oci")
+    put(tmp_path / "package")
+    assert probe.path().is_relative_to(tmp_path / "own/cache")
 
 
 def test_none_is_told_with_a_remedy(tmp_path: Path) -> None:

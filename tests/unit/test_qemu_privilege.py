@@ -15,6 +15,7 @@ from nearmetal.lab.qemu import arguments, files, needs, privilege
 from nearmetal.lab.qemu.privilege import LEAST, NARROW, READ_ALL, WIDE, WRITE_ALL, Privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, SharedFolder, Site
+from nearmetal.system import user_namespace
 from tests.guests import GUEST
 
 WHOLE = "         0          0 4294967295\n"
@@ -88,8 +89,7 @@ async def test_a_container_with_few_users_has_few_for_guests() -> None:
 async def test_without_root_a_qemu_for_which_only_the_users_groups_will_do_runs_as_the_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("NEARMETAL_USER", "1000")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(user_namespace, "is_entered", lambda: True)
     assert (await Host({}, users=SMALL).find(accel="kvm")).users == NARROW
     power = await Host({"write /dev/kvm": ()}, users=SMALL).find(accel="kvm")
     assert (power.launched("nm-a-1")[:2], power.owner("nm-a-1")) == (["--", "setpriv"], "0:0")

@@ -130,8 +130,10 @@ def test_the_reader_meets_verdicts_first_and_in_words(folder: RunFolder, report:
     text = " ".join(Tags(folder.page.read_text().split("<main>")[1]).text.split())
     docker = next(c for c in report.analysis.contrasts if c.primary and c.treatment["environment"] == "docker")
     assert docker.ratio is not None
-    said = r"In web, the container \(docker\) serves [\d,]+ requests a second where the host serves [\d,]+: 2\.\d+ % "
-    assert re.search(f"{said}fewer", text)
+    said = (
+        r"In the workload web, the container \(docker\) serves [\d,]+ requests a second where the host serves [\d,]+: "
+    )
+    assert re.search(rf"{said}2\.\d+ % fewer", text)
     assert text.index("(docker) serves") < text.index("What was measured")
     first = make_sections(report)[0]
     assert first.name == "verdicts" and first.title == "The answer"
@@ -173,7 +175,7 @@ def test_bad_trials_are_told_with_their_reasons(folder: RunFolder) -> None:
     ]
     text = Tags(folder.page.read_text()).text
     assert "cpuset is 0-1, asked for 0" in text
-    assert "58 of 60 trials ended well" in text
+    assert "Only with care: the whole run has the warnings emulated and nested. 58 of 60 trials ended well" in text
 
 
 def test_people_count_blocks_and_places_from_one_as_a_run_does(report: ReportInput) -> None:

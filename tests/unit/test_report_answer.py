@@ -86,8 +86,10 @@ def test_a_treatment_has_one_answer_with_a_sentence_for_each_comparison(report: 
     both = [contrast(3400, 29400), contrast(700, 900, workload="primes", response="events", interval=(0.7, 0.85))]
     (one,) = answer_contrasts(both, report.manifest.plan, report.labels)
     first, second = (each.text for each in one)
-    assert first.startswith("In web, the container (docker) serves ")
-    assert second.startswith("In primes, it does 705 events a second where the host does 906: 22 % fewer (15 to 30 %)")
+    assert first.startswith("In the workload web, the container (docker) serves ")
+    assert second.startswith(
+        "In the workload primes, it does 705 events a second where the host does 906: 22 % fewer (15 to 30 %)"
+    )
 
 
 def test_machines_of_one_family_are_told_apart_by_their_names(report: ReportInput) -> None:

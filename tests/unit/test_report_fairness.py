@@ -52,3 +52,15 @@ def test_where_nothing_differs_that_is_said_in_place_of_a_table(golden: ReportIn
     section = chapter(golden, {}, {})
     assert section.lead == "Every fact that the machines told of themselves is the same everywhere."
     assert section.blocks == (Paragraph(SAME),)
+
+
+def test_processors_stand_before_mitigations_that_one_kernel_does_not_list(golden: ReportInput) -> None:
+    listed = {f"one{number}": "Not affected" for number in range(12)}
+    metal = {"processor": {"model": "EPYC"}, "mitigations": listed}
+    guest = {"processor": {"model": "QEMU"}, "virtualization": {"hypervisor": "TCGTCGTCGTCG"}, "mitigations": {}}
+    first = next(one for one in chapter(golden, metal, guest).blocks if isinstance(one, Table) and one.where == "page")
+    assert [row[1] for row in first.rows[:2]] == ["model", "client: model"]
+    facts = [str(row[1]) for row in first.rows]
+    assert facts.index("virtualization.hypervisor") < min(
+        place for place, fact in enumerate(facts) if "mitigations" in fact
+    )

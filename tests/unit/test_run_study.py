@@ -1,6 +1,7 @@
 """`nearmetal.run_study`: a study measured from a script, on the mock."""
 
 import asyncio
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,6 +59,17 @@ def test_what_is_no_study_is_refused_before_anything_is_made(study: Any, what: s
     with pytest.raises(BadInput, match=what):
         nearmetal.run_study(study, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_ordinary_user_is_told_what_makes_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    study = {**MAPPING, "reference": {"environment": "host"}, "factors": {"environment": ["host", "qemu"]}}
+    study |= {"environments": {}, "clients": {}}
+    with pytest.raises(HostCannot, match="user namespace") as refused:
+        nearmetal.run_study(study, tmp_path / "run")
+    assert "nearmetal run STUDY" in refused.value.remedy
+    assert not (tmp_path / "run").exists()
+    nearmetal.run_study(MAPPING, tmp_path / "run", blocks=1)
 
 
 def test_inside_an_event_loop_it_says_so(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ async def test_what_ssh_gets_in_by_gets_nearmetal_in(
 )
 def test_tokens_of_the_connection_are_openssh_s(jumps: str, last: str) -> None:
     told = {"hostname": ["ex.org"], "port": ["22"], "user": ["u"], "proxyjump": [jumps], "identityfile": ["/%C/%j"]}
-    (file,) = OpensshSettings("ex", told).identity_files
+    (file,) = OpensshSettings("ex", told).list_paths("identityfile")
     hashed = hashlib.sha1(f"{socket.gethostname()}ex.org22u{last}".encode()).hexdigest()
     assert str(file) == str(Path("/", hashed, last))
     if not last and shutil.which("ssh") is not None:

@@ -16,6 +16,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.vmware_machine import Reconfiguration, Shape, VsphereMachine
+from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, MachineSpec, Order, Provision, Recorder
 
 FOUND = Shape(vcpus=4, cores=1, memory=2048, nic="e1000e")
@@ -27,8 +28,8 @@ class Killed(BaseException):
     """The controller was."""
 
 
-class PaperVsphere:
-    """An `Api` that keeps its machines here. It can be told to kill its caller before or after its n-th deed."""
+class PaperVsphere(Vsphere):
+    """One that keeps its machines here. It can be told to kill its caller before or after its n-th deed."""
 
     def __init__(self, *machines: VsphereMachine) -> None:
         self.machines = {one.reference: one for one in machines}

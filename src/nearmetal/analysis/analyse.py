@@ -1,6 +1,7 @@
 """The whole analysis of a run, as one pure function."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -64,6 +65,11 @@ def analyse(
         else:
             contrasts = tuple(map(until_the_end, contrasts))
     contrasts = tuple(warn_of_sites(warn_of_means(warn_of_lopsidedness(warn_of_dependence(one)))) for one in contrasts)
+    pace = find_pace(kept)
+    contrasts = tuple(
+        one if one.needs is None or pace is None else one.model_copy(update={"needs_seconds": one.needs * pace})
+        for one in contrasts
+    )
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),
@@ -79,6 +85,14 @@ def analyse(
             *warn_of_no_slack(manifest.plan),
         ),
     )
+
+
+def find_pace(records: Iterable[TrialRecord]) -> float | None:
+    """Seconds that the steps of a block took together: the median of the blocks' attempts. None without records."""
+    taken: Counter[tuple[int, int]] = Counter()
+    for record in records:
+        taken[record.trial.block, record.trial.attempt] += sum(record.phases_ns.values())
+    return statistics.median(taken.values()) / 1e9 if taken else None
 
 
 def _about_facts(malformed: Sequence[str]) -> Iterable[Warned]:

@@ -111,9 +111,6 @@ def _is_told(contrast: Contrast, what: KnownDifference) -> bool:
     return contrast.response == what.truth.response if what.truth else contrast.primary
 
 
-# ── What is known of ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _alike(contrast: Contrast) -> AAComparison:
     """By the interval: of a run that has not ended contrasts have no verdict, and to one of equivalent a difference
     that is surely there is small. Between what is alike it is a fault, however small."""
@@ -185,9 +182,6 @@ def _on_scale(
     else:
         found = as_ratio(signed_rank(elementary.log(treatment) - elementary.log(reference), level, LOG_RESOLUTION))
     return found.estimate, found.interval
-
-
-# ── Noise, and what it leaves to be seen ──────────────────────────────────────────────────────────────────────────
 
 
 def _noises(manifest: Manifest, arms: Arms, reference: Assignment) -> Iterator[Noise]:
@@ -264,9 +258,6 @@ def finds(
     ends = (smallest / doubt, smallest, smallest * doubt)
     low, middle, high = (math.expm1(min(end, 700.0)) if is_ratio and math.isfinite(end) else end for end in ends)
     return Finds(blocks=blocks, smallest=middle, low=low, high=high if math.isfinite(high) else None)
-
-
-# ── Surroundings ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _disturbances(records: Sequence[TrialRecord]) -> Iterator[Disturbance]:

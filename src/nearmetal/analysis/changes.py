@@ -123,9 +123,6 @@ def find_change(
     return change, samples.typical
 
 
-# ── What can be compared ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 _Runs = tuple[Sequence[Sequence[Pair]], Sequence[Sequence[Pair]]]
 """Before and after: of each run that has any, its blocks with an outcome."""
 
@@ -222,9 +219,6 @@ def _find_problem(sides: _Runs, response: str, kind: ResponseKind) -> tuple[str,
     return None
 
 
-# ── What became of it ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True, slots=True)
 class _Judgement:
     """Numbers on the response's own scale."""
@@ -242,7 +236,11 @@ def _judge(samples: _Samples, level: float, margin: float) -> _Judgement:
         reason, because_of = samples.problem
         return _Judgement(Verdict.WITHDRAWN if reason == "withdrawn" else Verdict.UNDECIDED, reason, because_of)
     is_ratio = samples.kind.scale == "ratio"
-    centre = _compare(samples, level)
+    before, after = samples.ranked
+    if samples.is_by_run:
+        centre = compare_runs(before, after, level, samples.resolution)
+    else:
+        centre = rank_sum_of_bounds(before[0], after[0], level, samples.resolution)
     equivalence = equivalence_of_differences(margin, samples.typical)
     if is_ratio:
         centre, equivalence = as_ratio(centre), equivalence_of_ratios(margin)
@@ -260,13 +258,6 @@ def _judge(samples: _Samples, level: float, margin: float) -> _Judgement:
     elif verdict is Verdict.UNDECIDED and (unknown := _find_unknown(samples, centre.interval)):
         why, at_fault = unknown
     return _Judgement(verdict, why, at_fault, centre, equivalence)
-
-
-def _compare(samples: _Samples, level: float) -> Centre:
-    before, after = samples.ranked
-    if samples.is_by_run:
-        return compare_runs(before, after, level, samples.resolution)
-    return rank_sum_of_bounds(before[0], after[0], level, samples.resolution)
 
 
 def _find_shortage(samples: _Samples, level: float) -> tuple[str, When | None, int | None]:
@@ -317,9 +308,6 @@ def _find_unknown(samples: _Samples, interval: tuple[float, float]) -> tuple[str
             at_fault = None if when is AFTER and bad not in found else when
             return "not-positive" if is_zero else "censored", at_fault
     return None
-
-
-# ── What it is warned of ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 _ONE_RUN = Warned(

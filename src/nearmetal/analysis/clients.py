@@ -114,9 +114,6 @@ def _holm(raw: Sequence[float]) -> list[float]:
     return adjusted
 
 
-# ── In a run ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True, slots=True)
 class ClientValues:
     """A response of a treatment and workload of which each client's value is known."""

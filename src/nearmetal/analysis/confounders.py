@@ -121,7 +121,7 @@ def _name(contrast: Contrast, differing: Sequence[tuple[str, str, str]]) -> Cont
     if not differing:
         return contrast
     listed = in_short([_show(*one) for one in differing], _NAMED)
-    text = f"besides what is under study both sides differ in what is known to move {contrast.response}: {listed}"
+    text = f"both sides also differ in what is known to move it: {listed}"
     return contrast.model_copy(
         update={
             "confounded_by": tuple(name for name, _, _ in differing),

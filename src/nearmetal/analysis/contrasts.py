@@ -103,7 +103,7 @@ def until_the_end(contrast: Contrast) -> Contrast:
 def _primary(
     plan: Plan, planned: ContrastPlan, response: str, arms: Arms, pairs: Pairs, margin: float, looked: int
 ) -> MatchedContrast:
-    kind = _find_kind(response, pairs) or _kind_elsewhere(response, planned.workload, arms)
+    kind = _present(pairs).get(response) or _kind_elsewhere(response, planned.workload, arms)
     at_once = Criterion(plan.level, margin, True)
     if not plan.looks:
         return _contrast(planned, response, kind, pairs, at_once)
@@ -166,21 +166,13 @@ def _pairs(planned: ContrastPlan, arms: Arms) -> Pairs:
 
 
 def _present(pairs: Pairs) -> dict[str, ResponseKind]:
-    """Responses that both arms have in at least one block."""
+    """Responses that both arms have in at least one block, as they are in the first such block."""
     kinds: dict[str, ResponseKind] = {}
     for treatment, reference in pairs:
         if not treatment.values.keys() <= kinds.keys():
             for name in treatment.values.keys() & reference.values.keys():
                 kinds.setdefault(name, reference.values[name].kind)
     return kinds
-
-
-def _find_kind(response: str, pairs: Pairs) -> ResponseKind | None:
-    """What a response is in the first block in which both arms have it."""
-    for treatment, reference in pairs:
-        if response in treatment.values and response in reference.values:
-            return reference.values[response].kind
-    return None
 
 
 def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
@@ -349,9 +341,9 @@ def _result(
     have_worked = np.array([one is not None and other is not None for one, other in sides])
     differences = find_differences(sides, kind)
     differences_of_worked = differences.told[have_worked]
-    base = _median([other.value for _, other in sides if other is not None]) if kind.scale == "difference" else 1.0
-    resolution = LOG_RESOLUTION
+    base, resolution = 1.0, LOG_RESOLUTION
     if kind.scale == "difference":
+        base = statistics.median([other.value for _, other in sides if other is not None] or [0.0])
         resolution = resolution_of(max([abs(value.value) for value in values]))
     logs = differences.rank(criterion.level, resolution)
     found = as_ratio(logs) if kind.scale == "ratio" else logs
@@ -434,10 +426,6 @@ def _compare_worked(sides: Sides, kind: ResponseKind, level: float) -> WorkedCon
     logs = find_differences(worked, kind).rank(level, resolution)
     found = as_ratio(logs) if kind.scale == "ratio" else logs
     return WorkedContrast(blocks=len(worked), estimate=found.estimate, interval=found.interval)
-
-
-def _median(values: Sequence[float]) -> float:
-    return statistics.median(values) if values else 0.0
 
 
 def _are_in_numbers(logs: Centre, found: Centre, scale: Scale) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Contrast
-from nearmetal.model import Study, Warned
+from nearmetal.model import Warned
 from nearmetal.store.manifest import Manifest
 
 
@@ -29,10 +29,7 @@ def disks_of(manifest: Manifest) -> Disks:
     told = (
         (one.treatment, one.facts.get("disk", {}).get("lies_on")) for one in manifest.fairness if one.role == "server"
     )
-    return Disks(_workloads(manifest.study), {key_of(treatment): str(disk) for treatment, disk in told if disk})
-
-
-def _workloads(study: Study) -> frozenset[str]:
-    return frozenset(
-        spec.name for spec in study.workloads if spec.kind == "sysbench" and spec.parameters.get("test") == "fileio"
-    )
+    workloads = manifest.study.workloads
+    of_files = (one for one in workloads if one.kind == "sysbench" and one.parameters.get("test") == "fileio")
+    on_disks = {key_of(treatment): str(disk) for treatment, disk in told if disk}
+    return Disks(frozenset(one.name for one in of_files), on_disks)

@@ -89,8 +89,6 @@ def fairness_of(machines: Sequence[MachineFacts], reference: Assignment) -> tupl
     )
 
 
-# ── Who is who ────────────────────────────────────────────────────────────────────────────────────────────────────
-
 Told = Sequence[tuple[Assignment, Facts]]
 
 
@@ -119,9 +117,6 @@ def _label_of_reference(told: Told, reference: Assignment, unlike: Container[str
     return None if first is None else _label(first[0], unlike)
 
 
-# ── What differs ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _rows(labelled: Mapping[str, Facts], base: str | None, prefix: str) -> Iterator[FairnessRow]:
     if len(labelled) < 2 or base is None:
         return
@@ -135,8 +130,10 @@ def _rows(labelled: Mapping[str, Facts], base: str | None, prefix: str) -> Itera
         yield from (row for row in rows if row is not None)
         if group == "binaries":
             same = [name for name, row in zip(mine, rows, strict=True) if row is None]
-            there = [name for name in same if labelled[base][name] != _NOT_THERE]
-            yield from _identical(len(there), labelled, prefix)
+            # That the programs under test are the same is what the comparison rests on.
+            if there := [name for name in same if labelled[base][name] != _NOT_THERE]:
+                fact = f"{prefix}{len(there)} of the programs under test"
+                yield FairnessRow(group="binaries", fact=fact, values=dict.fromkeys(labelled, IDENTICAL))
 
 
 def _row(name: tuple[str, str], labelled: Mapping[str, Facts], base: str, prefix: str) -> FairnessRow | None:
@@ -176,16 +173,6 @@ def _words_of_their_own(told: Mapping[str, Sequence[str]]) -> dict[str, str]:
     everywhere = set.intersection(*map(set, told.values()))
     own = {label: [word for word in words if word not in everywhere] for label, words in told.items()}
     return {label: " ".join(words) or "none of these" for label, words in own.items()}
-
-
-def _identical(count: int, labelled: Mapping[str, Facts], prefix: str) -> Iterator[FairnessRow]:
-    """Equal hashes are worth a row: that the programs under test are the same is what the comparison rests on."""
-    if count:
-        fact = f"{prefix}{count} of the programs under test"
-        yield FairnessRow(group="binaries", fact=fact, values=dict.fromkeys(labelled, IDENTICAL))
-
-
-# ── From a document to facts ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def facts_of(document: Mapping[str, Any]) -> Facts:

@@ -8,6 +8,8 @@ from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import TrialRecord, TrialStatus
 
+_TESTED = ("interval", "naive", "adjusted", "last_look", "p", "p_dependent", "p_lopsided", "means", "sites", "reason")
+
 
 def find_withdrawn(records: Iterable[TrialRecord], events: Iterable[Mapping[str, Any]]) -> frozenset[Key]:
     """Treatments that were withdrawn, but for those of version 1, whose records do not say who was to blame."""
@@ -21,20 +23,7 @@ def find_withdrawn(records: Iterable[TrialRecord], events: Iterable[Mapping[str,
 def hold_back(contrast: Contrast, withdrawn: Set[Key]) -> Contrast:
     """No test of a side that was withdrawn; no verdict if others' faults befell one side more often than the other."""
     if withdrawn & {key_of(contrast.treatment), key_of(contrast.reference)}:
-        gone = {
-            "verdict": Verdict.WITHDRAWN,
-            "interval": None,
-            "naive": None,
-            "adjusted": None,
-            "last_look": None,
-            "p": None,
-            "p_dependent": None,
-            "p_lopsided": None,
-            "means": None,
-            "sites": None,
-            "reason": None,
-        }
-        return contrast.model_copy(update=gone)
+        return contrast.model_copy(update={**dict.fromkeys(_TESTED), "verdict": Verdict.WITHDRAWN})
     if contrast.verdict is not Verdict.UNDECIDED and any(warning.code == UNLIKE for warning in contrast.warnings):
         return contrast.model_copy(update={"verdict": Verdict.UNDECIDED, "reason": UNLIKE})
     return contrast

@@ -73,9 +73,6 @@ def _on_scale(values: Floats, scale: Scale) -> Floats:
     return elementary.log(values) if scale == "ratio" else values
 
 
-# ── Between and within boots ──────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True, slots=True)
 class _Spent:
     """Seconds that a trial took, and its boot before any trial."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearmetal.analysis import elementary
-from nearmetal.analysis.responses import Arm, Arms, Key, Replicate
+from nearmetal.analysis.responses import Arm, Arms, Key
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Scale, Warned
 
@@ -61,11 +61,11 @@ class PredecessorEffects:
         named: list[tuple[tuple[Key, str], _Attempt, str]] = []
         for arm, of in arms.items():
             for one in of.replicates:
-                if (name := _name_boot(one)) is not None:
+                if (boot := one.records[0].boot) is not None:
                     at = one.block, one.attempt
-                    position, _ = boots[at].get(name, (one.position, 0))
-                    boots[at][name] = min(position, one.position), self._treatments[arm[0]]
-                    named.append((arm, at, name))
+                    position, _ = boots[at].get(boot.id, (one.position, 0))
+                    boots[at][boot.id] = min(position, one.position), self._treatments[arm[0]]
+                    named.append((arm, at, boot.id))
         before = {}
         for at, found in boots.items():
             last = NONE
@@ -97,11 +97,6 @@ class PredecessorEffects:
         if scale == "ratio":
             values = elementary.log(values)
         return predecessor_p(values, [[before[at] for before in befores] for at in shared])
-
-
-def _name_boot(one: Replicate) -> str | None:
-    boot = one.records[0].boot
-    return None if boot is None else boot.id
 
 
 def predecessor_p(values: NDArray[np.float64], before: Sequence[Sequence[int]]) -> float:

@@ -46,7 +46,6 @@ class BoundedValues:
 
     @classmethod
     def of(cls, values: Floats) -> "BoundedValues":
-        """Values that are known."""
         return cls(values, values, values)
 
     @property

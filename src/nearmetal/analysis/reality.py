@@ -24,6 +24,9 @@ def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterabl
     yield from _emulated(manifest, records)
     yield from _pretended(manifest.plan, records)
     yield from _rootless(manifest)
+    if lacked := manifest.host.get("container", {}).get("lacks"):
+        text = f"nearmetal ran in a container without {' '.join(lacked)}: what it calls the host is a part of that"
+        yield Warned(code="contained", text=text)
     if name_hypervisor(manifest.host) is not None:
         yield Warned(code="nested", text=NESTED)
 

@@ -35,9 +35,7 @@ BOOT = ""
 Key = str
 """A treatment as text that tells true from 1 and from "true"."""
 
-
 _encoded = json.JSONEncoder(sort_keys=True).encode  # one for all: json.dumps makes one each time
-
 
 _known: dict[str, Key] = {}
 _MOST_KNOWN = 10_000
@@ -198,7 +196,6 @@ def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
 
 
 def arms_of_study(records: Sequence[TrialRecord], design: DesignSpec) -> Arms:
-    """The same as a study's design has it."""
     arms = arms_of(records, design.repeats)
     return with_boots_apart(arms) if design.share_boot else arms
 

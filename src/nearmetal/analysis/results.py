@@ -176,6 +176,8 @@ class ContrastResult(Frozen):
     beyond_margin: bool = False
     """Of a difference: the whole interval lies outside the margin."""
     needs: int | None = None
+    needs_seconds: float | None = None
+    """How long so many blocks take, at this run's pace."""
     k: int | None = None
     failures: Failures | None = None
     """None where no boot of either side failed."""

@@ -43,8 +43,6 @@ class Evidence:
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """Of one comparison."""
-
     source: Source
     made: tuple[str, ...]
     environments: tuple[str, ...]
@@ -55,9 +53,6 @@ class KnownNoise:
     key: tuple[object, ...]
     """The same for comparisons of which the same is known."""
     sides: tuple[Assignment, Assignment] | None = None
-
-
-# ── What is known ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def find_noise(plan: Plan, contrast: ContrastPlan, evidence: Evidence) -> KnownNoise | None:
@@ -143,9 +138,6 @@ def _calibrated(
                 if same and noise.variant == workload.variant:
                     return place, noise
     return None
-
-
-# ── What follows ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def sights(plan: Plan, evidence: Evidence, design: DesignSpec) -> Iterator[Sight]:

@@ -87,7 +87,8 @@ def signed_rank(differences: Floats, level: float, resolution: float) -> Centre:
     estimate = _value_of(int(sums[(len(sums) - 1) // 2]) + int(sums[len(sums) // 2]), 4, resolution)
     if not enough(n, level):
         return Centre(estimate, None, None)
-    (low, high), p = inverted_distinct(sums, n, level) if distinct else inverted(steps, sums, level)
+    # Next to every centre the ranks of distinct differences are 1 to n: one null distribution serves for all.
+    (low, high), p = counted(sums, two_sided_distinct(n), level) if distinct else inverted(steps, sums, level)
     return Centre(estimate, (_value_of(low, 2, resolution), _value_of(high, 2, resolution)), p)
 
 
@@ -204,15 +205,6 @@ def _p_at(steps: Integers, centres: Integers, position: int) -> float:
     """The largest p just below, at and just above one of the ascending centres."""
     near = centres[max(position - 1, 0) : position + 2]
     return float(_exact_p(steps, np.append(near[:-1] + near[1:], 2 * centres[position])).max())
-
-
-def inverted_distinct(sums: Integers, n: int, level: float) -> tuple[tuple[int, int], float]:
-    """The same, sooner, for n differences of which no two are equal.
-
-    Next to every centre their ranks are then 1 to n, so that one null distribution serves for all, the interval's
-    ends are order statistics of the Walsh averages, and p comes from how many of these lie on either side of 0.
-    """
-    return counted(sums, two_sided_distinct(n), level)
 
 
 def counted(averages: Integers, two_sided: Floats, level: float) -> tuple[tuple[int, int], float]:

@@ -133,7 +133,6 @@ def _tail_of_chi_squared(value: float, freedom: int) -> float:
 
 
 def do_sites_differ(contrast: Contrast) -> bool:
-    """Whether the sites of a contrast are seen to differ."""
     return contrast.sites is not None and contrast.sites.p is not None and contrast.sites.p <= ALARM
 
 

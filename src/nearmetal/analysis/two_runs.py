@@ -49,8 +49,6 @@ from nearmetal.store.manifest import Manifest
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as it lies in its folder."""
-
     manifest: Manifest
     records: Sequence[TrialRecord]
     events: Sequence[Mapping[str, Any]] = ()
@@ -190,9 +188,6 @@ def _find_why(change: ResponseChange) -> Why | None:
     return "failing" if fails_more(change) else None
 
 
-# ── What can be compared ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def find_responses(runs: Sequence[StoredRun]) -> dict[str, set[str]]:
     """What runs of these were to measure, or have: responses, each with its workloads."""
     known: dict[str, set[str]] = defaultdict(set)
@@ -248,9 +243,6 @@ def _pairs(asked: ChangeSubject, run: StoredRun) -> list[Pair]:
         return [*outcomes_of(run.arms, asked.treatment, asked.reference, asked.workload)]
     arm = run.arms.get((key_of(asked.treatment), asked.workload), Arm())
     return [(one, None) for one in arm.counted]
-
-
-# ── The runs as a whole ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _apart(before: Sequence[StoredRun], after: Sequence[StoredRun]) -> Iterator[FairnessRow]:

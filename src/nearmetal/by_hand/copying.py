@@ -140,9 +140,6 @@ def _enter_machine(remote: Remote) -> tuple[KeptMachine, Door | None]:
     return kept, run_until_done(require_door(kept))
 
 
-# ── To a machine ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) -> None:
     if not source.exists() and not source.is_symlink():
         raise BadInput("there is no such file", str(source), "a file or a folder of this host is copied to a machine")
@@ -213,9 +210,6 @@ def _send(source: Path, stream: IO[bytes]) -> None:
             archive.addfile(tarfile.TarInfo(_WHOLE), BytesIO())
     except tarfile.TarError as error:
         raise HostCannot(f"it cannot be read: {error}", str(source)) from None
-
-
-# ── From a machine ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _download_path(kept: KeptMachine, door: Door | None, path: str, destination: Path) -> None:
@@ -289,9 +283,6 @@ def _take_name(unpacked: Path, destination: Path) -> None:
     except OSError as error:
         what = f"it is there already, and not replaced: {error.strerror}"
         raise HostCannot(what, str(destination), _IS_THERE) from None
-
-
-# ── Both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _wrong_place(kept: KeptMachine, path: str, why: str, remedy: str) -> BadInput:

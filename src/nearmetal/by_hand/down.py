@@ -1,6 +1,7 @@
 """Having a machine end."""
 
 import asyncio
+import contextlib
 import os
 import signal
 
@@ -9,8 +10,10 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.machines import kept as written
+from nearmetal.lab.machines.identity import wait_readable
 from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.say import Say, ignore_text, meanwhile
+from nearmetal.system.files import closing_descriptor
 
 
 async def remove_machine(name: str, say: Say = ignore_text) -> list[str]:
@@ -36,18 +39,12 @@ async def _end_keeper(kept: KeptMachine) -> None:
         keeper = os.pidfd_open(kept.keeper)
     except ProcessLookupError:
         return
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(keeper, ended.set)
-    try:
+    with closing_descriptor(keeper), contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(keeper, signal.SIGTERM)
-        await asyncio.wait_for(ended.wait(), LIMITS.boot)
-    except ProcessLookupError:
-        pass
-    except TimeoutError:
-        raise make_stuck_error(kept.keeper, kept.name) from None
-    finally:
-        loop.remove_reader(keeper)
-        os.close(keeper)
+        try:
+            await asyncio.wait_for(wait_readable(keeper), LIMITS.boot)
+        except TimeoutError:
+            raise make_stuck_error(kept.keeper, kept.name) from None
 
 
 def make_stuck_error(keeper: int, where: str) -> HostCannot:

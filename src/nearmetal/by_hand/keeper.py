@@ -51,7 +51,8 @@ async def keep_machine(environment: str, name: str | None, overrides: Sequence[s
     if name is not None:
         written.check_name(name)
     with written.claimed(await _draft_kept(name or environment, want), named=name is not None) as kept:
-        _to_log(kept.name)
+        # From here on what goes wrong is written down: the terminal that we were started from may go away.
+        _redirect(2, written.log(kept.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         async with aclosing(opener({}, _tell_text)) as open_site:
             await _prepare(want, open_site)
             with held(ledgers_folder() / f"{kept.token}.jsonl") as ledger:
@@ -110,7 +111,7 @@ async def _make_machine(want: MachineRequest, kept: KeptMachine, lab: Lab) -> Ha
     written.save(up)
     ssh_config.write(up)
     tell_waiter(up=up.model_dump(mode="json"))
-    _to_nobody()
+    _redirect(1, "/dev/null", os.O_WRONLY)
     return handle
 
 
@@ -118,16 +119,9 @@ def _tell_text(text: str) -> None:
     tell_waiter(say=text)
 
 
-def _to_log(name: str) -> None:
-    """From here on what goes wrong is written down: the terminal that we were started from may go away."""
-    descriptor = os.open(written.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-
-
-def _to_nobody() -> None:
-    descriptor = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-    os.dup2(descriptor, 1)
+def _redirect(stream: int, path: str | Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    os.dup2(descriptor, stream)
     os.close(descriptor)
 
 

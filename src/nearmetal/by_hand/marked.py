@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from nearmetal.config import LIMITS
 from nearmetal.lab.commands import orphans
@@ -27,29 +26,19 @@ BuildCommand = Callable[[Sequence[str]], list[str]]
 """The command by which a program runs in a container, from the program's argument vector."""
 
 
-class MarkedProcesses(Protocol):
-    mark: str
-
-    def goes_on(self, status: int) -> bool:
-        """Whether the program does that the engine started, not only what it left in the background when it ended.
-        `status`: how the engine's client ended."""
-        ...
-
-    def end_all(self) -> None:
-        """Ask all of them to end; after a grace those that did not are ended."""
-        ...
-
-
 class OnHost:
-    """`MarkedProcesses`, as this host sees them."""
+    """Marked processes as this host sees them."""
 
     def __init__(self) -> None:
         self.mark = _new()
 
     def goes_on(self, status: int) -> bool:
+        """Whether the program does that the engine started, not only what it left in the background when it ended.
+        `status`: how the engine's client ended."""
         return any(_comes_from_outside(process) for process in orphans.marked(VARIABLE, self.mark))
 
     def end_all(self) -> None:
+        """Ask all of them to end; after a grace those that did not are ended."""
         began = time.monotonic()
         while (still := list(orphans.marked(VARIABLE, self.mark))) or time.monotonic() < began + _STARTING:
             number = signal.SIGTERM if time.monotonic() < began + _GRACE else signal.SIGKILL
@@ -96,7 +85,7 @@ done
 
 
 class Inside:
-    """`MarkedProcesses`, as the container sees them. One that is gone has none."""
+    """Marked processes as the container sees them, with the methods of `OnHost`. One that is gone has none."""
 
     def __init__(self, build_command: BuildCommand) -> None:
         self.mark = _new()
@@ -122,6 +111,9 @@ class Inside:
                 check=False,
             ).returncode
         return None
+
+
+MarkedProcesses = OnHost | Inside
 
 
 def _new() -> str:

@@ -24,7 +24,7 @@ def unpack_archive(stream: IO[bytes], folder: Path) -> bool:
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:
             # What each member is has been looked at here: Python 3.14 would refuse a link that leads elsewhere.
-            archive.extraction_filter = _as_it_is
+            archive.extraction_filter = lambda member, path: member
             archive.extractall(folder, _let_in(archive, folder))
         while stream.read(_BUFFER):
             pass  # what fills up the last record
@@ -34,10 +34,6 @@ def unpack_archive(stream: IO[bytes], folder: Path) -> bool:
         # `tarfile` takes numbers, names and links for what they should be.
         raise HostCannot(f"the archive is not made as it should be: {str(error)[:200]}") from None
     return True
-
-
-def _as_it_is(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
-    return member
 
 
 def _let_in(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:

@@ -37,8 +37,6 @@ _SETTABLE = ("machine", "environments")
 
 @dataclass(frozen=True)
 class MachineRequest:
-    """A machine that somebody wants to work in."""
-
     study: Study
     resolved: Resolved
 

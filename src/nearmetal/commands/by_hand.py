@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def _complete_machine(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Machines that are up."""
     return complete_names(begun, (machine.name for machine in list_machines()))
 
 
@@ -163,9 +162,6 @@ def own_failures_apart(work: Callable[[], int]) -> int:
     except OSError as error:
         print_beside(f"nearmetal: {system_errors.in_full(error)}")
     return ExitCode.OWN_FAILURE
-
-
-# ── Which are up ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def list_machines() -> "list[MachineUp]":

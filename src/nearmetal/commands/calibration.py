@@ -39,9 +39,6 @@ _SHOWN = ("events", "throughput", "latency_p50", "latency_p99", "cpu_per_event",
 """Responses whose noise is told in words; `--json` has all."""
 
 
-# ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def run(
     console: Console,
     environment: str | None,
@@ -112,9 +109,6 @@ def _is_as_built_in(manifest: Manifest) -> bool:
     """But for the environment, the number of blocks and the seed: of other machines and loads the noise is another."""
     plain = ("environments.", "design.blocks=", "design.seed=")
     return manifest.study.name == STUDY and all(given.startswith(plain) for given in manifest.overrides)
-
-
-# ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def print_calibration(found: Calibration, console: Console) -> None:

@@ -183,9 +183,6 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     write_output(writers[form](tidy), output)
 
 
-# ── One file ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @click.command()
 @click.argument("run", type=RunPath(), shell_complete=complete_run)
 @click.option("-o", "--output", type=FileToWrite(), help="Write this file; else one here, called as the run.")
@@ -204,6 +201,7 @@ def bundle(run: Path, output: Path | None) -> None:
     from nearmetal.store.claim import make_taken_error
     from nearmetal.store.folder import RunFolder
     from nearmetal.store.verify import verify
+    from nearmetal.system.files import name_file
 
     folder = RunFolder.open(run)
     if folder.bundle is not None:
@@ -220,7 +218,7 @@ def bundle(run: Path, output: Path | None) -> None:
     about = _describe_run(folder)
     with tempfile.TemporaryDirectory(prefix=".nearmetal-", dir=place.parent) as temporary:
         new = Path(temporary) / place.name
-        with new.open("wb") as to:
+        with name_file(output), new.open("wb") as to:
             pack_bundle(about, parts, to)
         if (found := verify(new, lambda what: None)).damaged:
             first = found.damaged[0]

@@ -83,7 +83,6 @@ def _weigh_contrasts(contrasts: Sequence[Contrast]) -> list[GatedContrast]:
 
 
 def print_outcomes(judged: JudgedRun, console: Console) -> None:
-    """A line for each gate."""
     for outcome, line in zip(judged.outcomes, describe_outcomes(judged.outcomes), strict=True):
         console.print(line, style="bold green" if outcome.met else "bold red")
 

@@ -58,7 +58,6 @@ class LazyGroup(click.Group):
         return self.commands.get(cmd_name)
 
     def load_commands(self) -> Mapping[str, click.Command]:
-        """All of them, by name."""
         context = click.Context(self)
         return {name: command for name in self._modules if (command := self.get_command(context, name))}
 

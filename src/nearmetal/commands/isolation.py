@@ -138,9 +138,6 @@ def _make_way(cpusets: Cpusets) -> MoveMethod:
     return MoveMethod(by="affinities" if cpusets.unfit else "cpuset", words=tiers.describe_way(cpusets))
 
 
-# ── On and off ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def isolate_cpus(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
     return run_until_done(_isolate_on_site(LocalSite(), cpus, boot, strict, as_json))
 
@@ -237,9 +234,6 @@ def _list_undone(undone: Iterable[UndoOutcome], *outcomes: str) -> tuple[str, ..
     return tuple(standing.strip_site(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
 
 
-# ── Programs there ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def become_program(program: Sequence[str]) -> int:
     """This process becomes the program, on the isolated CPUs and no others. Returns only when that fails."""
     return own_failures_apart(lambda: _replace_process(LocalSite(), program))
@@ -256,9 +250,6 @@ async def _list_prefix(site: LocalSite) -> Sequence[str]:
     if not standing.isolated_cpus(held):
         raise HostCannot("no CPU is isolated to run it on", remedy="first: nearmetal isolate on")
     return await standing.list_prefix(site, held, site.probe)
-
-
-# ── Status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def show_status(as_json: bool) -> int:

@@ -79,8 +79,6 @@ def strip_separator(context: click.Context, parameter: click.Parameter, given: t
     return own
 
 
-# ── `--gate`, whose value may be left out, and `--format` ─────────────────────────────────────────────────────────────
-
 _GATE_HELP = (
     "Exit with 5 if anything is surely worse, cannot be judged any more, or nothing can be judged at all; with "
     "=strict also if anything is undecided; with ='throughput > -3%' unless the interval shows it. May be repeated."

@@ -21,7 +21,7 @@ from nearmetal.report import figures
 from nearmetal.report.sizing import about_sizing
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate_plan, most_captured
-from nearmetal.run.missing import Missing, by_finding
+from nearmetal.run.missing import Missing, by_finding, foresee_missing
 from nearmetal.study import factors
 from nearmetal.study.checks.treatments import find_idle_keys
 from nearmetal.study.levels import format_assignment
@@ -49,7 +49,7 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
     if asks:
         missing = run_until_done(session.what_is_missing(study, resolved))
     else:
-        missing, not_asked = run_until_done(session.foresee_missing(study, resolved))
+        missing, not_asked = run_until_done(foresee_missing(study, resolved))
     left_out = [treatment for treatment, _ in missing] if available else []
     plan = planning.make_plan(study, left_out, resolved)
     known = evidence.gather_evidence(study)
@@ -173,9 +173,11 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
     for workload, name in _list_unused(study):
         levels = figures.format_count(len(study.factors[name].levels), "level")
         console.print(f"{workload.name} does not use {name}, and is measured at each of its {levels} all the same")
-    for name in _list_apart(study):
-        levels = figures.format_count(len(study.factors[name].levels), "level")
-        console.print(f"`reference` does not name {name}: its {levels} are not compared with each other")
+    named = factors.reference_of(study)
+    for name, factor in study.factors.items():
+        if len(factor.levels) > 1 and name not in named:
+            levels = figures.format_count(len(factor.levels), "level")
+            console.print(f"`reference` does not name {name}: its {levels} are not compared with each other")
     for contrast in plan.contrasts:
         treatment, reference = map(format_assignment, (contrast.treatment, contrast.reference))
         headline = f", {contrast.response}" if contrast.response else ""
@@ -229,12 +231,6 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
     )
     for text in filter(None, told):
         console.print(text)
-
-
-def _list_apart(study: Study) -> list[str]:
-    """Factors at whose every level the rest is compared, and they themselves are not."""
-    reference = factors.reference_of(study)
-    return [name for name, factor in study.factors.items() if len(factor.levels) > 1 and name not in reference]
 
 
 def _count_first(study: Study) -> int:

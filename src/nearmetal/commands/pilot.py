@@ -1,7 +1,6 @@
 """`plan --pilot`: a few boots of the study's own treatments, with two trials in each, to measure its noise."""
 
 import os
-from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
@@ -10,7 +9,6 @@ from nearmetal.analysis.paired_noise import choose_repeats_together, measure_noi
 from nearmetal.commands.running import make_watcher
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for, unfold_console
-from nearmetal.model import Study
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report import figures, words
@@ -31,9 +29,10 @@ TRIALS = 2
 def make_pilot(opened: OpenedStudy, available: bool, as_json: bool) -> bool:
     """Run a pilot, print what it measured and keep that for `plan`. Whether it came to its end."""
     console = unfold_console(console_for(as_json))
-    study = _shorten_study(opened.study)
+    design = opened.study.design.model_copy(update={"blocks": BOOTS, "repeats": TRIALS})
+    study = opened.study.model_copy(update={"design": design})
     overrides = (*opened.overrides, f"design.blocks={BOOTS}", f"design.repeats={TRIALS}")
-    path = _new_folder(study)
+    path = session.default_folder(study, "-pilot")
     request = session.Request(study, opened.source, overrides, opened.quick, path, available, files=opened.files)
     resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
@@ -47,16 +46,6 @@ def make_pilot(opened: OpenedStudy, available: bool, as_json: bool) -> bool:
         return False
     _tell_pilot(_keep_found(folder), console)
     return True
-
-
-def _shorten_study(study: Study) -> Study:
-    design = study.design.model_copy(update={"blocks": BOOTS, "repeats": TRIALS})
-    return study.model_copy(update={"design": design})
-
-
-def _new_folder(study: Study) -> Path:
-    runs = Paths.default().runs
-    return next(path for number in range(1, 10**6) if not (path := runs / f"{study.name}-pilot-{number}").exists())
 
 
 def _keep_found(folder: RunFolder) -> Pilot:

@@ -3,6 +3,7 @@
 An installed package has the pages in `manual/`; a checkout has them in `docs/`.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ PAGES = (
 """In the order in which they are looked up."""
 
 _CODE = re.compile(r"`([^`]+)`")
-_LINK = re.compile(r"\[((?:[^][]|\[+[^][]*\]+)*)\]\([^)]*\)")
+_LINK = re.compile(r"\[((?:[^][]|\[+[^][]*\]+)*)\]\(([^)]*)\)")
 """Its text may itself be in brackets: "[[workloads]]"."""
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\|[\s:|-]+\|")
@@ -57,7 +58,7 @@ def parse_page(name: str, text: str) -> Iterator[ManualEntry]:
         elif _RULE.fullmatch(line):
             continue
         elif line.startswith("|") and (cells := _split_cells(line)):
-            told = [(column, _strip_markup(cell)) for column, cell in zip(columns[1:], cells[1:], strict=False)]
+            told = [(column, _strip_markup(cell, name)) for column, cell in zip(columns[1:], cells[1:], strict=False)]
             if words := tuple(_CODE.findall(cells[0])):
                 yield ManualEntry(words, name, heading, tuple((column, cell) for column, cell in told if cell))
             for part in (part for cell in cells[1:] for part in cell.split(";")):
@@ -69,5 +70,14 @@ def _split_cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in _CELL.split(line.strip())[1:-1]]
 
 
-def _strip_markup(text: str) -> str:
-    return _LINK.sub(r"\1", text).replace("`", "").replace("**", "").strip()
+def _strip_markup(text: str, page: str = "") -> str:
+    """As plain text; links keep their address if `page` names the page that they are on."""
+
+    def write_link(found: re.Match[str]) -> str:
+        shown, target = found.groups()
+        if not page or "://" in target:
+            return shown
+        address = f"docs/{page}{target}" if target.startswith("#") else posixpath.normpath(f"docs/{target}")
+        return f"{shown} ({address})"
+
+    return _LINK.sub(write_link, text).replace("`", "").replace("**", "").strip()

@@ -106,7 +106,6 @@ def _suggest_like(word: str, choices: Iterable[str]) -> str:
 
 
 def _show_usage(context: click.Context | None) -> str:
-    """How the command is written."""
     if context is None:
         return "`nearmetal --help` lists what there is"
     words = " ".join([context.command_path, *context.command.collect_usage_pieces(context)])

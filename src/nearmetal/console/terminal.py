@@ -151,7 +151,8 @@ class Watcher:
                 str(record.status),
                 f"{format_assignment(record.trial.treatment)} {record.trial.workload}: {record.reason}",
             )
-        self._move_bar()
+        if self._bar:
+            self._bar.update(self._task, completed=self._progress.trials, total=self._total, left=self._show_left())
 
     def _on_BootEnded(self, event: BootEnded) -> None:
         if not self._bar:
@@ -187,10 +188,6 @@ class Watcher:
     def _on_LeftBehind(self, event: LeftBehind) -> None:
         self._is_left = True
         self._print_about("left behind (nearmetal clean tries again)", event.what)
-
-    def _move_bar(self) -> None:
-        if self._bar:
-            self._bar.update(self._task, completed=self._progress.trials, total=self._total, left=self._show_left())
 
     def _print_about(self, what: str, of: str, style: str = "yellow") -> None:
         self._console.print(Text.assemble((what, style), ": ", strip_controls(of)))

@@ -97,8 +97,6 @@ class RunHistory(RunProgress):
         self._placed: tuple[int, dict[TreatmentRow, list[Place]]] = (-1, {})
         """After how many lines, what became of each row: the grid and the time left both ask."""
 
-    # ── Taking in ─────────────────────────────────────────────────────────────────────────────────────────────────
-
     def _take_event(self, event: Mapping[str, Any]) -> None:
         super()._take_event(event)
         self.events.append(event)
@@ -139,8 +137,6 @@ class RunHistory(RunProgress):
         trouble.said.take(text)
         trouble.block, trouble.order = block, self.lines
         trouble.times += 1
-
-    # ── What it says ──────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def blocks(self) -> int:

@@ -48,8 +48,6 @@ class Square:
 
 @dataclass(frozen=True)
 class GridRow:
-    """A row of the grid, by block."""
-
     label: str
     summary: str
     squares: tuple[Square, ...]
@@ -76,9 +74,6 @@ class BarPart:
     count: int
     start: float
     width: float
-
-
-# ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def make_bar(course: RunHistory) -> tuple[BarPart, ...]:
@@ -138,9 +133,6 @@ def describe_activity(course: RunHistory, labels: words.Labels) -> str:
     )
 
 
-# ── The grid ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def make_strips(course: RunHistory, labels: words.Labels, is_measured: bool) -> Iterator[tuple[str, list[GridRow]]]:
     """By workload, a strip for each treatment."""
     for workload in course.study.workloads:
@@ -175,9 +167,6 @@ def _describe_trial(one: EndedTrial) -> str:
     attempt = f"attempt {one.attempt + 1} " if one.attempt else ""
     reason = f": {words.strip_controls(one.reason)}" if one.reason else ""
     return f"{attempt}{one.status} after {show_duration(one.seconds)}{reason}"
-
-
-# ── What went wrong ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def list_troubles(

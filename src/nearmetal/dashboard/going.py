@@ -29,8 +29,6 @@ _STEPS = {
 
 @dataclass(frozen=True)
 class Going:
-    """What goes on, in words."""
-
     about: str
     """Workload, treatment and block."""
     step: str

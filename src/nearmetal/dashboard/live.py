@@ -49,12 +49,10 @@ class Live:
         return self._watchers > 0
 
     async def read_current(self) -> tuple[int, Parts]:
-        """All parts, as they are now."""
         await self._run_looks()
         return self.version, self.list_since(-1)
 
     def list_since(self, version: int) -> Parts:
-        """Those that have changed since a version."""
         return {name: text for name, (of, text) in self._parts.items() if of > version}
 
     async def watch_changes(self, seen: int) -> AsyncGenerator[tuple[int, Parts] | None]:
@@ -64,7 +62,9 @@ class Live:
         """
         if seen > self.version:  # the clock was set back since
             seen = -1
-        self._add_watcher()
+        self._watchers += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep_looking())
         try:
             if seen < 0:
                 await self._run_looks()
@@ -77,23 +77,15 @@ class Live:
                 elif not await self._changes_within(_STILL_HERE, seen):
                     yield None
         finally:
-            self._remove_watcher()
+            self._watchers -= 1
+            if not self._watchers and self._task is not None:
+                self._task.cancel()
+                self._task = None
 
     async def close(self) -> None:
         """Wake up whoever waits; `closing` is set."""
         async with self._changed:
             self._changed.notify_all()
-
-    def _add_watcher(self) -> None:
-        self._watchers += 1
-        if self._task is None:
-            self._task = asyncio.create_task(self._keep_looking())
-
-    def _remove_watcher(self) -> None:
-        self._watchers -= 1
-        if not self._watchers and self._task is not None:
-            self._task.cancel()
-            self._task = None
 
     async def _changes_within(self, seconds: float, seen: int) -> bool:
         async with self._changed:

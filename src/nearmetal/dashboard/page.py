@@ -39,8 +39,6 @@ _SLOT = re.compile("<!--(strip-[0-9]+-[0-9]+)-->")
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """A run as it was looked at."""
-
     path: Path
     number: str
     """What stands for it in addresses."""
@@ -57,8 +55,6 @@ class RunSnapshot:
 
 @dataclass(frozen=True)
 class Item:
-    """A run in the list."""
-
     number: str
     name: str
     folder: str
@@ -70,9 +66,6 @@ class Item:
     bar: tuple[glance.BarPart, ...] = ()
     how_far: str = ""
     bad: str = ""
-
-
-# ── Parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def render_parts(seen: RunSnapshot) -> Parts:
@@ -194,9 +187,6 @@ def render_host(host: HostState) -> Parts:
     return {"host": _render("host.html.j2", host=host, answers=_ANSWERS)}
 
 
-# ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is_one_of_many: bool) -> str:
     """A run's page, with its parts as they are now."""
     name = path.name if manifest is None else manifest.study.name
@@ -213,7 +203,6 @@ def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is
 
 
 def render_runs(version: int, parts: Parts) -> str:
-    """The list's page."""
     return _render("list.html.j2", parts=_fill_slots(parts), version=version)
 
 
@@ -224,7 +213,6 @@ def report(content: bytes, number: str) -> bytes:
 
 
 def render_missing() -> str:
-    """What stands where there is nothing."""
     return _render("missing.html.j2")
 
 

@@ -26,7 +26,6 @@ from nearmetal.store.runs import tell_state
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
 """Events after which there is more to compare than before."""
 
-
 Expect = Callable[[Manifest], float | None]
 """Seconds that a trial of a run takes by its plan; None if that cannot be told here."""
 

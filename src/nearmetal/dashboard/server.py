@@ -95,8 +95,6 @@ class Dashboard:
             await live.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    # ── What is answered ──────────────────────────────────────────────────────────────────────────────────────────
-
     async def _serve_home(self, request: Request) -> Response:
         if self._only is not None:
             return RedirectResponse(f"/runs/{number_of(self._only)}", 303)
@@ -214,9 +212,6 @@ def _read_regular(path: Path) -> bytes | None:
         return None
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
-
-
-# ── Serving ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _DashboardServer(uvicorn.Server):

@@ -7,7 +7,7 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.dashboard.course import RunHistory
-from nearmetal.model import Look, Warned
+from nearmetal.model import Warned
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Section, Table
 from nearmetal.report.reading import ReportInput
@@ -86,13 +86,9 @@ def _next(course: RunHistory) -> str:
     coming = next((look for look in course.plan.looks if look.blocks not in taken), None)
     if coming is None:
         return ""
-    return f"The next look is after block {coming.blocks}: {_describe_boundary(coming)}."
-
-
-def _describe_boundary(look: Look) -> str:
-    if look.boundary is None:
-        return "it can decide nothing"
-    return f"different from p ≤ {look.level:.2g} on, |W+ − W−| ≥ {look.boundary}"
+    says = f"different from p ≤ {coming.level:.2g} on, |W+ − W−| ≥ {coming.boundary}"
+    says = says if coming.boundary is not None else "it can decide nothing"
+    return f"The next look is after block {coming.blocks}: {says}."
 
 
 def _list_boundaries(report: ReportInput, course: RunHistory) -> Table:

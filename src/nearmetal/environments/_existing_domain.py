@@ -124,9 +124,6 @@ async def _refuse_unmarked(domain: Domain, handle: Handle) -> None:
         )
 
 
-# ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def _check_usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether there is such a domain, as large as is asked for; if so, and it runs, also what is seen inside."""
     what = f"the domain {options.domain}"

@@ -39,7 +39,6 @@ from nearmetal.lab.site import must
 from nearmetal.model import (
     Cost,
     Description,
-    Environment,
     EnvironmentSpec,
     Finding,
     Handle,
@@ -90,15 +89,13 @@ class OwnDomains:
             found.append(await _check_connected(options.connect(site)))
         if all(one.ok for one in found):
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
-            found += await _load_qemu().check(alike, machine, site)
+            found += await plugins.load("environments", "qemu").check(alike, machine, site)
             if options.machine != arguments.MACHINE:
                 found.append(await machine_type.express(options.machine, site))
         return found
 
     async def prepare(self, machine: MachineSpec, site: Site) -> None:
-        await _load_qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
-
-    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
+        await plugins.load("environments", "qemu").prepare(EnvironmentSpec(kind="qemu"), machine, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
@@ -148,8 +145,6 @@ class OwnDomains:
         ledger.creating(whole)
         return whole
 
-    # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
-
     async def attach(self, handle: Handle, site: Site) -> "DomainMachine":
         ports = await guests.forwarded(handle, site)
         machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
@@ -197,14 +192,6 @@ class DomainMachine(guests.QemuMachine):
             await self._first.require(self.site, self.name)
             raise
         return Cost(cpu_seconds=seconds, memory_bytes=of_group.memory_bytes)
-
-
-# ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
-
-
-def _load_qemu() -> Environment:
-    found: Environment = plugins.load("environments", "qemu")
-    return found
 
 
 def _name_tap(name: str) -> str:

@@ -1,10 +1,7 @@
 """A Docker container, made of the lab's image, on the lab's switch instead of a network of the engine's.
 
-Options in [environments.NAME]: `engine`, the URL of its socket on the machine's host (else on this host DOCKER_HOST,
-else the usual one); `runtime`, one that the engine knows ("runc", "runsc", …; else the engine's default); and
-`storage_driver`, the one that the engine has to have ("overlay2", "vfs", …): an engine has one for all its containers.
-
-The engine of another host is spoken to by that host's SSH connection, and its containers are made as here.
+Options in [environments.NAME]: docs/environments.md. The engine of another host is spoken to by that host's SSH
+connection, and its containers are made as here.
 
 A container lives as long as its standard input, whose other end the creating process holds: its first process, the
 probe's `hold --until-eof`, ends with it. So none outlives its controller, whatever happens to that. Security is the
@@ -26,7 +23,7 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab import cgroup, probe, rootless
+from nearmetal.lab import cgroup, containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies, networks
@@ -135,8 +132,11 @@ class DockerEnvironment:
 
     def _check_power(self, user: str, machine: MachineSpec, site: Site) -> list[Finding]:
         if self.is_rootless(site):
-            return [rootless.find_quota(machine)]
-        return [rootless.find_root_of_host(user, "putting a container on the switch takes root", site)]
+            return [rootless.find_quota(machine), *containment.find_missing(site, containment.PRIVILEGED)]
+        return [
+            rootless.find_root_of_host(user, "putting a container on the switch takes root", site),
+            *containment.find_missing(site, containment.PRIVILEGED, containment.GROUPS),
+        ]
 
     async def _list_tools(self, machine: MachineSpec, site: Site) -> Mapping[str, str]:
         """Programs that it takes on a host, and Debian's packages that have them.
@@ -170,7 +170,14 @@ class DockerEnvironment:
             return [await self._engine_lacking(error, site)]
         runtime, driver = options.get("runtime") or info["DefaultRuntime"], info["Driver"]
         if is_sandboxed(runtime) and site.spec is not None:
-            return [_sandboxed_elsewhere(site)]
+            return [
+                Finding(
+                    what=f"containers with a kernel of their own on {site.name}",
+                    ok=False,
+                    detail="nearmetal has to be on their host, to see whether they live",
+                    remedy='place them with host = "local", or run nearmetal there',
+                )
+            ]
         known, asked = self.runtimes(info), options.get("storage_driver", driver)
         knows = f"the engine knows {', '.join(known)}"
         has_limits = (info["MemoryLimit"] and info["CPUSet"]) or self.is_rootless(site) or await _can_delegate(site)
@@ -459,15 +466,6 @@ async def _last_words(engine: ContainerEngine, container: str) -> str:
 def _find_complaint(said: str) -> str:
     """What a first process had to say, without the document by which it tells that it is ready. Pure."""
     return "\n".join(line for line in said.strip().splitlines() if not line.startswith('{"schema":"hold.v1"'))
-
-
-def _sandboxed_elsewhere(site: Site) -> Finding:
-    return Finding(
-        what=f"containers with a kernel of their own on {site.name}",
-        ok=False,
-        detail="nearmetal has to be on their host, to see whether they live",
-        remedy='place them with host = "local", or run nearmetal there',
-    )
 
 
 plugin = DockerEnvironment()

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, probe, rootless
+from nearmetal.lab import cgroup, containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.findings import programs, provided
@@ -76,6 +76,7 @@ class HostEnvironment:
         packages = {**network.TOOLS, "unshare": "util-linux", "tar": "tar"}
         return [
             rootless.find_root(user, "machines cannot be made"),
+            *containment.find_missing(site, containment.PRIVILEGED),
             *await programs(site, packages),
             provided("probe", probe.path),
             lab_machine.image_found(machine.image),

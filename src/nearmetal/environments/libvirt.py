@@ -1,9 +1,5 @@
 """Guests that libvirt runs: domains that nearmetal makes (_own_domain.py), or one that is somebody's
-(_existing_domain.py).
-
-Options in [environments.NAME]: `uri`, the connection from the machine's host (else LIBVIRT_DEFAULT_URI for this host,
-else "qemu:///system"), and `machine`, the machine type ("q35"); or, for a domain that is somebody's, `domain`, its
-name, and `data`, `key` and `host_key` as of the kind `ssh`.
+(_existing_domain.py). Options in [environments.NAME]: docs/environments.md.
 """
 
 from __future__ import annotations

@@ -49,7 +49,6 @@ from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import GuestSpec
 from nearmetal.lab.qemu.door import guest_door
 from nearmetal.lab.qemu.monitor import Monitor
-from nearmetal.lab.qemu.reaching import reach_guest
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
@@ -92,8 +91,6 @@ class QemuEnvironment:
         """The QEMU of each machine made by this process, for what it says when it ends."""
         self._attached: dict[str, list[guests.Guest]] = defaultdict(list)
 
-    # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
-
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
         """BadInput for what no guest can have."""
         _choose_board(options, spec)
@@ -104,11 +101,10 @@ class QemuEnvironment:
         return Description(family="guest", kernel="own", placement="switch", ignores=("network",))
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        if spec.provision == "restore":
-            _refuse_to_save(machine)
+        if spec.provision == "restore" and machine.share:
+            what = "a guest with a share cannot be restored: QEMU saves none that sees a directory of its host"
+            raise BadInput(what, "machine.share", 'leave it out, or set provision = "boot"')
         return await lacking.findings(spec, machine, site)
-
-    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         asked = await site.exec([arguments.PROGRAM, "--version"])
@@ -202,11 +198,9 @@ class QemuEnvironment:
         found = {"pinned": pinned, "quota": quota, "monitoring": monitoring, "kernel": start.parts.banner or None}
         return hardware.model_copy(update=found), ports
 
-    # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
-
     async def attach(self, handle: Handle, site: Site) -> guests.Guest:
         running = self._monitors.get(handle.name)
-        machine = await reach_guest(handle, site, running)
+        machine = await _reach_guest(handle, site, running)
         await machine.connect()
         # Its monitor has one listener at a time: whoever made it.
         if running and not self._attached[handle.name]:
@@ -239,16 +233,6 @@ async def _find_process(running: Running, site: Site) -> ProcessId:
     if found is None:
         raise NotProvisioned("QEMU has ended")
     return found.life
-
-
-# ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
-
-
-def _refuse_to_save(machine: MachineSpec) -> None:
-    """QEMU neither saves nor restores a guest that has a directory of the host mounted."""
-    if machine.share:
-        what = "a guest with a share cannot be restored: QEMU saves none that sees a directory of its host"
-        raise BadInput(what, "machine.share", 'leave it out, or set provision = "boot"')
 
 
 def _choose_board(options: Mapping[str, Any], spec: MachineSpec) -> str:
@@ -298,6 +282,17 @@ async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: S
         power=privilege.describe_status(status, is_ordinary=guest.privilege.users is None),
         unlike=tuple(sentence for sentence, holds in unlike.items() if holds),
     )
+
+
+async def _reach_guest(handle: Handle, site: Site, running: Running | None) -> guests.Guest:
+    """The machine of a handle, not connected yet. NotProvisioned when it was never whole."""
+    ports = await guests.forwarded(handle, site)
+    if not handle.image.brings_kernel:
+        return guests.QemuMachine(handle, site, ports, running, running is not None)
+    # With asyncssh, which takes as long to import as a guest to restore.
+    from nearmetal.lab.qemu.own_disk_machine import OwnDiskMachine
+
+    return OwnDiskMachine(handle, site, ports, running)
 
 
 def _is_within(asked: Sequence[str], words: Sequence[str]) -> bool:

@@ -1,16 +1,9 @@
 """A machine of the user's own, reached by SSH: bare metal, a cloud instance, a guest of whatever hypervisor.
 
-Options in [environments.NAME]:
-`address`  where its SSH server answers, "user@host:port", or a name of ~/.ssh/config
-`data`     the address on it that is measured, where that is not the one that SSH reaches
-`image`    "own": what is measured are the programs that the machine has (the default); "chroot": those of the lab's
-           image, which is sent there once and changes nothing of the machine's own
-`key`, `host_key`, `jump`   in place of what the user's agent, known_hosts and configuration say
-
-The machine is a site of its own, and it is used as it is: never destroyed, and booted again only with
-`provision = "restart"`. What is measured runs in a control group with the CPUs and the memory that the study asks
-for, in the machine's own network; docs/adr/machines-of-the-users.md says why, and how clients reach it. A chroot is a
-machine of kind `host` there, and says so in the ledger.
+Options in [environments.NAME]: docs/environments.md. The machine is a site of its own, and it is used as it is: never
+destroyed, and booted again only with `provision = "restart"`. What is measured runs in a control group with the CPUs
+and the memory that the study asks for, in the machine's own network; docs/adr/machines-of-the-users.md says why, and
+how clients reach it. A chroot is a machine of kind `host` there, and says so in the ledger.
 """
 
 from collections.abc import Mapping
@@ -38,7 +31,6 @@ from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
     Door,
-    Environment,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -107,14 +99,15 @@ class SshEnvironment:
         """From here on nobody else measures on it; and it has the image, where it is to have it."""
         await host_lock.hold(site)
         if Options.model_validate(dict(spec.options)).image == "chroot":
-            await _load_host().prepare(spec, machine, site)
+            await plugins.load("environments", "host").prepare(spec, machine, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         await answered(site, ANSWER)
         await host_lock.hold(site)
         shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
-            return await _load_host().create(order.model_copy(update={"shared": shared}), site, ledger)
+            chroot = order.model_copy(update={"shared": shared})
+            return await plugins.load("environments", "host").create(chroot, site, ledger)
         here = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
         handle = borrowed(here, order, shared, order.cpus)
         ledger.creating(handle)
@@ -132,13 +125,6 @@ class SshEnvironment:
     async def destroy(self, handle: Handle, site: Site) -> None:
         """What was made there goes; the machine stays."""
         await self._borrowing.give_back(handle.name, site)
-
-
-def _load_host() -> Environment:
-    return plugins.load("environments", "host")
-
-
-# ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _check_permitted(options: Options, provision: Provision | None, machine: MachineSpec) -> list[Finding]:

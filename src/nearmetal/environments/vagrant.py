@@ -1,16 +1,10 @@
 """The machine of a Vagrantfile, whatever makes it: brought up for each boot, or used as it runs.
 
-Options in [environments.NAME]:
-`vagrantfile`   the Vagrantfile, or the folder where it is
-`folder`        the same folder, in place of `vagrantfile`; where neither is given, the one that we are in
-`machine`       which of its machines, where it has several
-`provisioners`  false: what would be installed in a new machine is not
-`data`          the address on it that is measured, where that is not the one that SSH reaches
-
-With "boot", the machine must not be there yet: each boot of the study is a `vagrant up` and a `vagrant destroy`. With
-"reuse" and "restart" it is there already, and stays as it was found: one that runs goes on, one that was off is
-halted again. The ledger has the identity of a machine as soon as its provider gives it one, and the boot of one that
-was off: no other machine is removed, and no other boot is halted. Where that is not known, it is told and left.
+Options in [environments.NAME]: docs/environments.md. With "boot", the machine must not be there yet: each boot of the
+study is a `vagrant up` and a `vagrant destroy`. With "reuse" and "restart" it is there already, and stays as it was
+found: one that runs goes on, one that was off is halted again. The ledger has the identity of a machine as soon as its
+provider gives it one, and the boot of one that was off: no other machine is removed, and no other boot is halted. Where
+that is not known, it is told and left.
 
 Inside, it is used as a machine of kind `ssh` is: as root, or as somebody whose sudo asks for nothing. The host key that
 it shows first is the only one that is accepted from then on.
@@ -49,7 +43,6 @@ _NEW = "not_created"
 _RUNS = "running"
 _OFF = ("poweroff", "shutoff", "aborted", "stopped", "not_running", "off")
 """What providers call a machine that is there and switched off."""
-
 
 _NAMES = ("Vagrantfile", "vagrantfile")
 """What Vagrant looks for in a folder."""
@@ -102,8 +95,6 @@ class VagrantEnvironment:
             ignores=tuple(sorted({*VIRTUAL_HARDWARE, "network"})),
         )
 
-    # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
-
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
         found = [
@@ -128,8 +119,6 @@ class VagrantEnvironment:
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Nothing: boxes are Vagrant's to fetch."""
 
-    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         place = Project(options.whole_folder, site)
@@ -153,8 +142,6 @@ class VagrantEnvironment:
         except (HostCannot, ToolFailed) as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
         return await self._guests.enter(handle, order, way, ledger)
-
-    # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def attach(self, handle: Handle, site: Site) -> GuestBehindSsh:
         machine = await self._guests.attach(GuestBehindSsh, handle, site)
@@ -209,9 +196,6 @@ class VagrantEnvironment:
             return True
         what = f"{name} is {known.state}, and whether it was booted for a study cannot be known: {why}"
         raise HostCannot(what, place.folder, f"if it was, halt it: {place.by_hand('halt', name)}")
-
-
-# ── The parts of create and check ────────────────────────────────────────────────────────────────────────────────
 
 
 async def _brought_up(handle: Handle, stale: str | None, options: Options, place: Project, ledger: Recorder) -> Handle:
@@ -278,9 +262,6 @@ async def _check_usable(options: Options, provision: Provision, machine: Machine
     except (HostCannot, ToolFailed) as error:
         return [Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)]
     return [Finding(what=what, ok=True, detail=f"{name} ({known.provider}): {known.state}"), *inside]
-
-
-# ── Which machine, and whether it can be had so ───────────────────────────────────────────────────────────────────
 
 
 def choose_machine(machines: Mapping[str, MachineStatus], options: Options) -> tuple[str, MachineStatus]:

@@ -1,23 +1,14 @@
 """A virtual machine of vSphere's, on a vCenter or a host of ESXi: found by its name, or cloned for each boot.
 
-Options in [environments.NAME]:
-`server`, `user`       where vSphere answers ("vcenter.example.org", or with ":8443"), and who we are there
-`password_env`         the variable of the environment that has the password (NEARMETAL_VMWARE_PASSWORD), named like it
-`ca_file`, `thumbprint`, `insecure`   authorities of its certificate in PEM, or the certificate's SHA-256, or no check
-`vm`, `template`       the machine's name, or that of what is cloned; with folders before it where two have it
-`login`, `port`        as whom and where one logs in to the guest by SSH (root, 22)
-`address`              the guest's, where no VMware Tools tell it
-`data`, `key`, `host_key`, `jump`     as for machines of kind `ssh`
-
-The machine is given the CPUs, the memory and the network card of the study while it is off, and gets back what it had.
-What it had is in the ledger before, and a mark in the machine says whose loan it is. `provision` says what may be done:
-"boot" starts one that is off, and stops it; "reuse" takes one that runs and is as the study asks, and lets it run;
-"restart" is leave to stop one that runs. In the guest it goes on as with machines of kind `ssh`.
+Options in [environments.NAME]: docs/environments.md. The machine is given the CPUs, the memory and the network card of
+the study while it is off, and gets back what it had. What it had is in the ledger before, and a mark in the machine
+says whose loan it is. `provision` says what may be done: "boot" starts one that is off, and stops it; "reuse" takes one
+that runs and is as the study asks, and lets it run; "restart" is leave to stop one that runs. In the guest it goes on
+as with machines of kind `ssh`.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar
@@ -32,9 +23,8 @@ from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware import vmware_machine as machines
 from nearmetal.lab.vmware.account import Account
-from nearmetal.lab.vmware.api import CARD, CLONE, CONFIGURE, POWER, Api
 from nearmetal.lab.vmware.vmware_machine import AS_FOUND, Loan, VsphereMachine
-from nearmetal.lab.vmware.vsphere import Vsphere
+from nearmetal.lab.vmware.vsphere import CARD, CLONE, CONFIGURE, POWER, Vsphere
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
@@ -115,11 +105,9 @@ class Options(Frozen):
 
     @property
     def source(self) -> str:
-        """The name to look for."""
         return self.vm or self.template or ""
 
     def make_way(self, address: str) -> HostSpec:
-        """How one logs in to the guest."""
         host = f"[{address}]" if ":" in address else address
         ssh = f"{self.login}@{host}:{self.port}"
         return HostSpec(ssh=ssh, trunk=self.data, key=self.key, host_key=self.host_key, jump=self.jump)
@@ -151,9 +139,9 @@ class VmwareEnvironment:
 
     def __init__(self) -> None:
         self._guests = BehindSsh()
-        self._apis: dict[Account, Api] = {}
+        self._apis: dict[Account, Vsphere] = {}
 
-    def _open_api(self, account: Account) -> Api:
+    def _open_api(self, account: Account) -> Vsphere:
         _must_be_importable()
         if account not in self._apis:
             self._apis[account] = Vsphere(account)
@@ -167,8 +155,6 @@ class VmwareEnvironment:
             is_one=Options.model_validate(dict(options)).template is None,
             ignores=tuple(sorted({*VIRTUAL_HARDWARE, "network"} - {"nic"})),
         )
-
-    # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
@@ -196,8 +182,6 @@ class VmwareEnvironment:
         if options.insecure:
             site.say(f"warning: {options.server} may be anybody: its certificate is not checked (insecure)")
 
-    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         api = self._open_api(options.account)
@@ -214,7 +198,7 @@ class VmwareEnvironment:
             ledger.creating(handle)
             return handle
 
-        async with _turn_faults(order.name):
+        try:
             seen = await lending.found(api, options.source)
             _refuse_changed(seen, order, options)
             borrowed = _make_borrowed(seen, order, options)
@@ -228,9 +212,9 @@ class VmwareEnvironment:
                 handle = note_handle(borrowed.mark_started(seen))
                 await lending.start(api, seen, loan)
             address = str(options.address) if options.address else await lending.told_address(api, seen)
+        except HostCannot as error:
+            raise NotProvisioned(error.what, error.where or order.name, error.remedy) from None
         return await self._guests.enter(handle, order, options.make_way(address), ledger)
-
-    # ── Reach, give back ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def attach(self, handle: Handle, site: Site) -> GuestBehindSsh:
         return await self._guests.attach(GuestBehindSsh, handle, site)
@@ -251,7 +235,7 @@ class VmwareEnvironment:
             await lending.give_back(api, now, borrowed.loan, lambda: self._guests.try_to_leave(handle))
 
 
-async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: Provision) -> list[Finding]:
+async def _looked_at(api: Vsphere, options: Options, spec: MachineSpec, provision: Provision) -> list[Finding]:
     """What speaks against the machine itself, and against what we may do with it."""
     try:
         can_clone = options.template is None or await api.can_clone()
@@ -318,16 +302,7 @@ def _refuse_changed(seen: VsphereMachine, order: Order, options: Options) -> Non
             raise HostCannot(one.detail, one.what, one.remedy)
 
 
-@asynccontextmanager
-async def _turn_faults(name: str) -> AsyncIterator[None]:
-    """A machine that vSphere does not let come up was not provisioned."""
-    try:
-        yield
-    except HostCannot as error:
-        raise NotProvisioned(error.what, error.where or name, error.remedy) from None
-
-
-async def _find_again(api: Api, borrowed: BorrowedState) -> VsphereMachine | None:
+async def _find_again(api: Vsphere, borrowed: BorrowedState) -> VsphereMachine | None:
     """The machine that was borrowed, or the clone, however far it came. None when it is no more."""
     await api.settled(borrowed.reference)
     if not borrowed.clone:

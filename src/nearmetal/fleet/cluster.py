@@ -7,9 +7,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import nearmetal
 from nearmetal.config import LIMITS
@@ -27,12 +27,23 @@ _OFTEN = 0.1
 """Seconds between two looks whether the first sites are there."""
 WORKER_GONE = 1.0
 """Seconds between two looks at which workers there are."""
+STALL = LIMITS.boot / 2
+"""Seconds that a scheduler may take for an answer. A site may take longer: it is asked through the scheduler."""
+ASKED_AT_ONCE = 256
+"""Questions to sites on their way. Dask's client has 512 connections, and what else it asks must not wait for one."""
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _ADDRESS = re.compile(r"(tcp|tls)://[^/\s:]+(:[0-9]{1,5})|(tcp|tls)://\[[0-9a-fA-F:.]+\]:[0-9]{1,5}")
 
 
+_T = TypeVar("_T")
+
+
 class SiteLost(Exception):
     """A site is gone, with whatever it was doing."""
+
+
+class _Unreached(SiteLost):
+    """A connection on the way to it broke."""
 
 
 def parse_scheduler(text: str) -> int | None:
@@ -52,6 +63,9 @@ class Fleet:
         self.patience = LIMITS.boot if parse_scheduler(scheduler) is None else LIMITS.stop
         """Seconds to wait for a site when none is there: of those here none comes back."""
         self._client = client
+        self._hangs = False
+        """The scheduler did not answer for so long that it is not asked any more."""
+        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._addresses: dict[str, str] = {}
         self.facts: dict[str, Mapping[str, str]] = {}
         """Of each site that was ever there and may take part."""
@@ -64,10 +78,15 @@ class Fleet:
         return tuple(sorted(self._addresses))
 
     async def find_sites(self) -> None:
-        """Look which workers there are. HostCannot when the scheduler is gone, or a new site may not take part."""
+        """Look which workers there are. HostCannot when the scheduler is gone, or a new site may not take part.
+
+        A busy scheduler answers late. That it is gone is told by its connection.
+        """
         try:
-            async with asyncio.timeout(LIMITS.command):
-                workers = (await self._client.scheduler.identity(n_workers=-1))["workers"]
+            workers = (await self._await_answer(self._client.scheduler.identity(n_workers=-1), STALL))["workers"]
+        except TimeoutError:
+            self._hangs = True
+            raise self._make_lost_error(f"it has not answered for {STALL:.0f} s") from None
         except Exception as error:
             raise self._make_lost_error(error) from None
         found = {str(one["name"]): address for address, one in workers.items() if SITE in one.get("resources", {})}
@@ -97,20 +116,47 @@ class Fleet:
             await self.find_sites()
 
     async def ask_site(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function of `nearmetal.fleet.site` returns there. SiteLost; the function's own errors."""
-        if name not in self._addresses or self._client.status != "running":
+        """What a function of `nearmetal.fleet.site` returns there. SiteLost; the function's own errors.
+
+        It may be called twice.
+        """
+        try:
+            return await self._ask_address(self._find_address(name), name, function, *arguments)
+        except _Unreached:
+            # A scheduler that stalls lets its own connections to sites break. So a site that it still lists is there.
+            return await self._ask_address(self._find_address(name), name, function, *arguments)
+
+    def _find_address(self, name: str) -> str:
+        address = self._addresses.get(name)
+        if address is None or self._hangs or self._client.status != "running":
             raise SiteLost(f"the site {name} is gone")
-        return await self._ask_address(self._addresses[name], name, function, *arguments)
+        return address
 
     async def _ask_address(self, address: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        async with self._asking:
+            try:
+                asked = self._client.run(function, *arguments, workers=[address])
+                return (await self._await_answer(asked, LIMITS.boot))[address]
+            except (KeyError, TimeoutError, ValueError) as error:
+                raise SiteLost(f"the site {name} does not answer: {error}") from None
+            except OSError as error:
+                raise _Unreached(f"the site {name} does not answer: {error}") from None
+            except (ImportError, AttributeError) as error:
+                raise _other_version(name, str(error)) from None
+
+    async def _await_answer(self, asked: Coroutine[Any, Any, _T], patience: float) -> _T:
+        """TimeoutError; OSError when the scheduler's connection is gone: Dask would look for it again and again."""
+        answer = asyncio.ensure_future(asked)
+        end = time.monotonic() + patience
         try:
-            async with asyncio.timeout(LIMITS.boot):
-                answers = await self._client.run(function, *arguments, workers=[address])
-            return answers[address]
-        except (OSError, KeyError, TimeoutError, ValueError) as error:
-            raise SiteLost(f"the site {name} does not answer: {error}") from None
-        except (ImportError, AttributeError) as error:
-            raise _other_version(name, str(error)) from None
+            while not (await asyncio.wait({answer}, timeout=min(WORKER_GONE, patience)))[0]:
+                if self._client.status != "running":
+                    raise ConnectionError("its connection is closed")
+                if time.monotonic() > end:
+                    raise TimeoutError
+            return answer.result()
+        finally:
+            answer.cancel()
 
     async def run_order(self, name: str, key: str, order: BlockOrder) -> Outcome:
         """Have a site run a block, and wait for that. SiteLost; HostCannot when the scheduler is gone.
@@ -248,6 +294,8 @@ async def reach_scheduler(
     except Exception as error:
         raise describe_trouble(error, scheduler) from None
     try:
+        # Over TLS a connection takes an answer of the scheduler: one that is busy answers late.
+        client.rpc.timeout = STALL
         fleet = Fleet(client, scheduler)
         try:
             async with asyncio.timeout(LIMITS.command):

@@ -438,11 +438,16 @@ class Controller:
             await asyncio.wait(self._running)
             for task in self._running:
                 _ = task.cancelled() or task.exception()
-        for block in list(self._blocks.values()):
-            if block.dispatch is not None:
-                # What cannot be had now is looked for when the run goes on.
-                with contextlib.suppress(SiteLost, NearmetalError, RuntimeError):
-                    await self._bring_home(block, block.dispatch)
+        open_blocks = [block for block in self._blocks.values() if block.dispatch is not None]
+        if open_blocks:
+            # A scheduler that hangs is waited for once, and not for each block.
+            with contextlib.suppress(HostCannot):
+                await self._fleet.find_sites()
+        for block in open_blocks:
+            assert block.dispatch is not None
+            # What cannot be had now is looked for when the run goes on.
+            with contextlib.suppress(SiteLost, NearmetalError, RuntimeError):
+                await self._bring_home(block, block.dispatch)
 
     async def _forget_run(self) -> None:
         await asyncio.gather(*map(self._forget_at, self._fleet.sites))

@@ -5,7 +5,7 @@ of their own, machines that come and go at the same time cannot take it away fro
 groups; their paths are read from /proc/PID/cgroup, and the same reading functions serve.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
@@ -111,18 +111,9 @@ async def version(site: Site) -> int:
     return 2 if (await site.exec(["test", "-f", str(ROOT / "cgroup.controllers")])).status == 0 else 1
 
 
-def named(name: str, version: int) -> ControlGroup:
-    """The group of a machine of ours without a quota, whether it exists or not."""
-    return _named(name, version, _CONTROLLERS[:-1])
-
-
-def with_quota(name: str, version: int) -> ControlGroup:
-    """The group of a machine of ours that has a quota."""
-    return _named(name, version, _CONTROLLERS)
-
-
-def _named(name: str, version: int, controllers: Iterable[str]) -> ControlGroup:
-    folder = _folder_name(name)
+def named(name: str, version: int, has_quota: bool = False) -> ControlGroup:
+    """The group of a machine of ours, whether it exists or not."""
+    folder, controllers = _folder_name(name), _CONTROLLERS if has_quota else _CONTROLLERS[:-1]
     return _second_version(folder) if version == 2 else _first_version(dict.fromkeys(controllers, folder))
 
 
@@ -157,7 +148,7 @@ async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_m
     if ended.status != 0:
         what = f"the control group of {name} could not be made: {ended.complaint}"
         raise HostCannot(what, remedy="`nearmetal doctor` says what is missing")
-    return (named if spec.quota is None else with_quota)(name, int(ended.stdout))
+    return named(name, int(ended.stdout), has_quota=spec.quota is not None)
 
 
 def microseconds(spec: MachineSpec) -> int | None:
@@ -225,7 +216,7 @@ async def processes(group: ControlGroup, site: Site) -> list[int]:
 
 async def remove(name: str, site: Site) -> None:
     """Kill what still runs in a machine's group and remove it. Idempotent. HostCannot when something cannot die."""
-    folders = [folder for version in (1, 2) for folder in with_quota(name, version).folders]
+    folders = [folder for version in (1, 2) for folder in named(name, version, has_quota=True).folders]
     ended = await site.exec(["sh", "-c", REMOVE, "remove", *folders])
     if ended.status != 0:
         raise HostCannot(f"the control group of {name} could not be removed: {ended.complaint}")

@@ -13,7 +13,7 @@ from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
 from nearmetal.in_short import in_short
-from nearmetal.lab import clean, image, probe, rootless
+from nearmetal.lab import clean, containment, image, probe, rootless
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
@@ -198,7 +198,17 @@ async def _what_the_host_is() -> list[Finding]:
     detail = "" if hypervisor is None else f"`host` is itself a virtual machine ({hypervisor})"
     remedy = "say so where you publish; its own neighbours and clock are part of every figure"
     bare = Finding(what="bare metal", ok=hypervisor is None, fatal=False, detail=detail, remedy=remedy)
-    return [bare, compare_with_table(facts["sysctls"])]
+    return [*_container(facts), bare, compare_with_table(facts["sysctls"])]
+
+
+def _container(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """What keeps from measuring is found by those who try it."""
+    if "container" in facts:
+        lacks = facts["container"]["lacks"]
+        listed = "; ".join(f"{containment.FLAGS[flag]} ({flag})" for flag in lacks)
+        detail = f"nearmetal runs in one, {f'without {listed}' if lacks else 'which keeps nothing of the host from it'}"
+        remedy = f"docker run {' '.join(containment.FLAGS)}"
+        yield Finding(what="container", ok=not lacks, fatal=False, detail=detail, remedy=remedy)
 
 
 def compare_with_table(sysctls: Mapping[str, str]) -> Finding:

@@ -1,9 +1,9 @@
 """What each host of a lab can. All are asked at once, and nothing is made on them but for the probe."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import aclosing
-from functools import partial
+from typing import Any
 
 from nearmetal import plugins
 from nearmetal.errors import NearmetalError, message_of
@@ -46,27 +46,25 @@ async def _reach(name: str, open_site: Sites) -> Site | Finding:
 async def _examine(site: Site | Finding, center: Site | Finding | None) -> tuple[Finding, ...]:
     if isinstance(site, Finding):
         return (site,)
-    checks: list[tuple[str, Callable[[], Awaitable[Finding]]]] = [
-        ("CPUs", lambda: _count_cpus(site)),
-        ("memory", lambda: _count_memory(site)),
-        ("clock", lambda: _compare_clock(site)),
-        ("space", lambda: _find_space(site)),
-        ("kvm", lambda: _find_kvm(site)),
-        ("captures", lambda: _find_tcpdump(site)),
-        ("gre", lambda: _find_gre(site)),
+    environments = list(_list_environments())  # before there is anything to be awaited: a plugin may fail
+    checks: list[tuple[str, Coroutine[Any, Any, Finding]]] = [
+        ("CPUs", _count_cpus(site)),
+        ("memory", _count_memory(site)),
+        ("clock", _compare_clock(site)),
+        ("space", _find_space(site)),
+        ("kvm", _find_kvm(site)),
+        ("captures", _find_tcpdump(site)),
+        ("gre", _find_gre(site)),
+        *([(WAY, _find_way(center, site))] if center is not None else []),
+        *((name, _check_environment(name, site)) for name in environments),
     ]
-    if isinstance(center, Finding):
-        checks.append((WAY, lambda: _as_it_is(Finding(what=WAY, ok=False, detail="the servers' host is not reached"))))
-    elif center is not None:
-        checks.append((WAY, lambda: trunk.lacking("vxlan", center, site)))
-    checks += [(name, partial(_check_environment, name, site)) for name in _list_environments()]
     told = await asyncio.gather(*(_ask(what, check) for what, check in checks))
     return (Finding(what=LOGIN, ok=True), *told)
 
 
-async def _ask(what: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
+async def _ask(what: str, check: Coroutine[Any, Any, Finding]) -> Finding:
     try:
-        found = await check()
+        found = await check
     except NearmetalError as error:
         found = Finding(what=what, ok=False, detail=placed(error), remedy=error.remedy)
     except Exception as error:  # it may be anybody's, and raise anything
@@ -74,8 +72,10 @@ async def _ask(what: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
     return found.model_copy(update={"what": what, "fatal": what in (WAY, "host")})
 
 
-async def _as_it_is(found: Finding) -> Finding:
-    return found
+async def _find_way(center: Site | Finding, site: Site) -> Finding:
+    if isinstance(center, Finding):
+        return Finding(what=WAY, ok=False, detail="the servers' host is not reached")
+    return await trunk.lacking("vxlan", center, site)
 
 
 def _list_environments() -> Iterator[str]:

@@ -49,7 +49,6 @@ async def programs(commands: Commands, packages: Mapping[str, str]) -> list[Find
 
 
 async def find_manager_there(commands: Commands) -> Manager | None:
-    """The package manager of the host where commands run."""
     return choose_manager(await _list_installed(commands, PROGRAMS))
 
 

@@ -133,7 +133,6 @@ def _share(descriptor: int) -> bool:
 
 
 async def found(site: Site) -> Finding:
-    """Whether the lock can be had."""
     holder = ""
     if not await _is_held(site):
         holder = (await site.exec(["sh", "-c", _LOOK, "look", FOLDER, HOLDER])).text.strip()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
@@ -18,7 +18,6 @@ from nearmetal.system.files import closing_descriptor
 
 LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
-
 
 _MEASURING = "measuring.lock"
 _NAMED = re.compile(rb'^process ([0-9]+)$|"process": ?([0-9]+)')
@@ -30,13 +29,7 @@ _TOLD = 1.0
 """Seconds after which it is said what is waited for."""
 
 
-class OpenFile(Protocol):
-    """A file that is open here."""
-
-    def fileno(self) -> int: ...
-
-
-def try_lock(file: int | OpenFile, *, shared: bool = False) -> bool:
+def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
     """Have the lock that a file bears, until the file is closed; without waiting. Whether it was free.
 
     A shared one keeps only those out who want it for themselves.
@@ -90,7 +83,7 @@ def wait_for_dead_run(say: Say = ignore_text) -> None:
         lock_after_the_dead(file, LIMITS.boot, say)
 
 
-def lock_after_the_dead(file: int | OpenFile, limit: float, say: Say = ignore_text) -> bool:
+def lock_after_the_dead(file: int | IO[Any], limit: float, say: Say = ignore_text) -> bool:
     """`try_lock`, but wait for at most `limit` seconds if the process that took the lock is dead.
 
     What it started may have the lock still: what is left of its run, until all is put right, or a child that was to
@@ -115,7 +108,7 @@ def lock_after_the_dead(file: int | OpenFile, limit: float, say: Say = ignore_te
     return is_ours
 
 
-def _taker(file: int | OpenFile) -> int | None:
+def _taker(file: int | IO[Any]) -> int | None:
     """The process that took a file's lock, which may be dead; None where the kernel tells of none."""
     inode = os.fstat(file if isinstance(file, int) else file.fileno()).st_ino
     for line in Path("/proc/locks").read_text().splitlines():
@@ -125,7 +118,7 @@ def _taker(file: int | OpenFile) -> int | None:
     return None
 
 
-def _named(file: int | OpenFile) -> int | None:
+def _named(file: int | IO[Any]) -> int | None:
     """The process that a file names as its holder, as `exclusive` and ledgers do. In a process namespace, as of a
     container, /proc/locks leaves out locks that a process took which is dead by now."""
     said = os.pread(file if isinstance(file, int) else file.fileno(), 512, 0)

@@ -37,7 +37,6 @@ _NEEDED, _NEEDED_BY_SHELL = ("sh", "cat", "sha256sum"), ("mkdir", "chmod")
 _NOT_STARTED = (126, 127)
 _LACKING = 'for program; do command -v "$program" >/dev/null || echo "$program"; done'
 
-
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab import containment
 from nearmetal.model import Machine
 from nearmetal.system import files
 
 INSIDE = "/run/nearmetal/nearmetal-probe"
 """Where it lies in every machine of ours: on a tmpfs, so that no disk image differs by it."""
-
 
 _NAME = "nearmetal-probe"
 
@@ -30,11 +30,13 @@ def path() -> Path:
     if found is None:
         remedy = "in a checkout: make setup; else install the package again"
         raise HostCannot("the probe is missing", str(places[-1]), remedy)
-    return found if os.access(found, os.X_OK) else _copy_runnable(found)
+    # An engine mounts it by a path of its host's, where a container of ours has its cache from.
+    is_usable = os.access(found, os.X_OK) and not containment.is_contained()
+    return found if is_usable else _copy_to_cache(found)
 
 
-def _copy_runnable(found: Path) -> Path:
-    """A copy in the cache: what unpacks a package does not always keep that a file is a program. HostCannot."""
+def _copy_to_cache(found: Path) -> Path:
+    """A program there: what unpacks a package does not always keep that a file is one. HostCannot."""
     content = found.read_bytes()
     copy = Paths.default().cache / "probe" / hashlib.sha256(content).hexdigest() / _NAME
     if not copy.is_file():
@@ -42,7 +44,7 @@ def _copy_runnable(found: Path) -> Path:
             files.write_whole(copy, content)
             copy.chmod(0o755)
         except OSError as error:
-            why = f"the probe is no program where it lies, and cannot be copied: {error.strerror}"
+            why = f"the probe cannot be used where it lies, and cannot be copied: {error.strerror}"
             raise HostCannot(why, str(copy), f"chmod +x {found}") from error
     return copy
 

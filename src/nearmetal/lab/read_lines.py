@@ -1,7 +1,7 @@
 """Lines of many files at once, chosen by a pattern: of this host as they are, elsewhere by one command."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nearmetal.errors import MachineLost, NearmetalError
@@ -70,17 +70,10 @@ def _read_here(pattern: str, paths: Sequence[str]) -> Lines:
     """A process of its own would take a hundred times as long."""
     found: dict[str, str] = {}
     for path in paths:
-        for file in _find_files(path):
+        for file in Path("/").glob(path.lstrip("/")) if "*" in path else [Path(path)]:
             try:
                 text = file.read_text("utf-8", "replace")
             except OSError:  # a process that has ended, or a file that this kernel lacks
                 continue
             found[str(file)] = text
     return choose_lines(pattern, found)
-
-
-def _find_files(path: str) -> Iterator[Path]:
-    if "*" in path:
-        yield from Path("/").glob(path.lstrip("/"))
-    else:
-        yield Path(path)

@@ -27,8 +27,6 @@ def describe_end(program: str, ended: Completed) -> str:
 
 
 class LabService:
-    """A `Service`."""
-
     def __init__(self, machine: Machine, program: str, running: Running) -> None:
         self.machine = machine
         self.program = program

@@ -49,10 +49,8 @@ COSTS = ("cpu_per_event", "host_memory", "memory_overhead", "ready")
 OF_THE_BOOT = frozenset({"memory_overhead", "ready"})
 """Those of them that a boot has, and that are no workload's where several share it."""
 
-
 CPU_STATES = ("usr", "nice", "sys", "iowait", "irq", "soft", "steal", "guest", "gnice", "idle")
 """Of a CPU, as mpstat orders them and usage names them; guest time is in none of the others."""
-
 
 CPUS_JUDGED_FROM = 1.0
 """Seconds of a measurement: the kernel counts in hundredths, too coarsely to judge by it who had the CPUs in less."""

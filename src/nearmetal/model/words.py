@@ -36,7 +36,6 @@ Better = Literal["higher", "lower"]
 Role = Literal["server", "client", "neighbour"]
 """A neighbour is neither measured nor measures: it takes part of what the servers run on."""
 
-
 ONLY_KNOWN = ConfigDict(extra="forbid")
 """Of dataclasses for what a run has by the ten thousand: with slots they take a fifth of the memory of a `Frozen`."""
 

@@ -105,7 +105,7 @@ def _write_sentences(
         subject = "it" if place else treatment
         is_new = has_many and contrast.workload != workload
         workload = contrast.workload
-        where = f"in {words.strip_controls(workload)}, " if is_new and workload else ""
+        where = f"in the workload {words.strip_controls(workload)}, " if is_new and workload else ""
         text = f"{where}{subject} {_write_clause(contrast, reference, labels)}."
         if where or text.startswith(("the ", "it ")):
             text = text[0].upper() + text[1:]

@@ -65,9 +65,11 @@ def _render_block(block: Block) -> str:
 
 
 def _render_statement(item: Statement) -> str:
-    sentences = ((f"{item.about}: {item.text}" if item.about else item.text, item.badge), *item.also)
-    said = " ".join(f"{escape_markdown(text)} **{escape_markdown(badge.text)}**" for text, badge in sentences)
-    return f"- {said}" + (f" ({escape_markdown(item.detail)})" if item.detail else "")
+    """A line for each sentence, after its verdict; the small print is the last one's."""
+    first = f"{item.about}: {item.text}" if item.about else item.text
+    sentences = ((first, item.badge), *item.also)
+    lines = [f"- **{escape_markdown(badge.text)}** {escape_markdown(text)}" for text, badge in sentences]
+    return "\n".join(lines) + (f" ({escape_markdown(item.detail)})" if item.detail else "")
 
 
 def picture_name(chart: Chart, panel: str) -> str:

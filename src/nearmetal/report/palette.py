@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 INK = "#1f2430"
 MUTED = "#5b6472"
 LINE = "#d9dde3"
-BAND = "#e9eef6"
+BAND = "#d3e0f3"
 TRACK = "#f1f4f9"
 PAPER = "#ffffff"
 

@@ -16,6 +16,7 @@ from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 from nearmetal.store import version_1
 from nearmetal.study.levels import format_level, is_same_level
+from nearmetal.units import show_elapsed
 
 FIRST = (
     "withdrawn",
@@ -25,6 +26,7 @@ FIRST = (
     "pretended",
     "emulated",
     "rootless",
+    "contained",
     "nested",
 )
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
@@ -365,7 +367,8 @@ def list_degrees(contrast: Contrast) -> list[str]:
         return told
     if contrast.interval is None:
         return [*told, f"at least {contrast.needs:,} are needed"]
-    return [*told, f"about {contrast.needs:,} blocks would decide it"]
+    took = f", some {show_elapsed(contrast.needs_seconds)}," if contrast.needs_seconds else ""
+    return [*told, f"about {contrast.needs:,} blocks{took} would decide it"]
 
 
 def list_looks(contrast: Contrast) -> list[str]:

@@ -5,14 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.errors import (
-    HostCannot,
-    MachineLost,
-    NearmetalError,
-    NotProvisioned,
-    TimedOut,
-    Unreachable,
-)
+from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, TimedOut, Unreachable
 from nearmetal.model import Blame, Cause, find_blame
 from nearmetal.system import system_errors
 

@@ -61,8 +61,6 @@ class BlockTask(Document):
 
 
 class BlockRunner(Protocol):
-    """Where blocks run."""
-
     async def run(self, task: BlockTask, sink: BlockSink) -> None:
         """Run what is left of a block's attempt. Everything that comes of it is an event."""
         ...

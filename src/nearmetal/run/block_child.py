@@ -141,11 +141,7 @@ async def _keep_beating(sink: PipeSink) -> None:
 
 async def run_task(task: BlockTask, sink: BlockSink) -> None:
     """Run a block on a lab of its own, of which nothing remains but what is told."""
-
-    def emit_text(text: str) -> None:
-        sink.emit(Said(text=text))
-
-    async with aclosing(opener(task.hosts, emit_text)) as open_site:
+    async with aclosing(opener(task.hosts, lambda text: sink.emit(Said(text=text)))) as open_site:
         with held_anew() as (token, ledger):
             lab = Lab(token, ledger, open_site, task.mtu or network.MTU)
             try:

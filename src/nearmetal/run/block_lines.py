@@ -8,7 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
-from nearmetal.run.events import Event, Step, TrialEnded, TrialStarted
+from nearmetal.run.events import Event, Step, TrialStarted
+
+Kind = Literal["input", "host", "tool", "own", "system", "defect"]
 
 
 class Said(Event):
@@ -36,7 +38,7 @@ class BlockFailed(Event):
     """The last line of a block that an error ended."""
 
     durable: ClassVar[bool] = False
-    kind: Literal["input", "host", "tool", "own", "system", "defect"]
+    kind: Kind
     what: str
     where: str = ""
     remedy: str = ""
@@ -59,13 +61,10 @@ class BlockFailed(Event):
         return _KINDS.get(self.kind, NearmetalError)(self.what, self.where, self.remedy)
 
 
-Kind = Literal["input", "host", "tool", "own", "system", "defect"]
-
 _KINDS: Mapping[Kind, type[NearmetalError]] = {"input": BadInput, "host": HostCannot, "tool": ToolFailed}
 
 
 def write_event(event: Event) -> bytes:
-    """An event as a line."""
     return json.dumps([type(event).__name__, event.model_dump(mode="json")], separators=(",", ":")).encode() + b"\n"
 
 
@@ -90,6 +89,3 @@ def read_event(line: bytes) -> Event:
 @cache
 def _list_event_kinds() -> Mapping[str, type[Event]]:
     return {kind.__name__: kind for kind in Event.__subclasses__()}
-
-
-__all__ = ["PASSING", "Beat", "BlockFailed", "BlockFinished", "Said", "TrialEnded", "read_event", "write_event"]

@@ -56,7 +56,7 @@ class BlockProcesses:
             _send_signal(process.pid, signal.SIGTERM)
             heard.is_ending = True
             if not isinstance(error, asyncio.CancelledError):
-                heard.ignore_rest()
+                heard.is_muted = True
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(heard.read_lines(), LIMITS.boot)
             raise
@@ -134,8 +134,6 @@ class BlockProcesses:
 
 
 class _ForkedBlock:
-    """A process that was forked for a block."""
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
@@ -176,7 +174,8 @@ class _BlockListener:
         self._transports: list[asyncio.BaseTransport] = []
         self._writer: asyncio.WriteTransport | None = None
         self._reading: asyncio.Future[bytes] | None = None
-        self._is_muted = False
+        self.is_muted = False
+        """Whether nothing is passed on any more."""
         self.is_ending = False
         """Whether the process was told to end."""
         self.is_open = False
@@ -197,10 +196,6 @@ class _BlockListener:
     async def give_task(self, task: BlockTask) -> None:
         assert self._writer is not None
         self._writer.write(task.model_dump_json().encode() + b"\n")
-
-    def ignore_rest(self) -> None:
-        """Pass nothing on any more."""
-        self._is_muted = True
 
     async def read_lines(self) -> str | None:
         """Until it has nothing more to say; why it cannot be listened to any more, if that is so."""
@@ -225,7 +220,7 @@ class _BlockListener:
                 event = read_event(line)
             except ValueError as error:
                 return f"it printed rubbish: {error}"
-            if self._is_muted:
+            if self.is_muted:
                 continue
             if isinstance(event, Said):
                 self._say(event.text)
@@ -267,6 +262,3 @@ class _BlockListener:
             self._reading.cancel()
         for transport in self._transports:
             transport.close()
-
-
-__all__ = ["SILENT", "BlockProcesses"]

@@ -97,9 +97,6 @@ def heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-# ── Create, attach, change, verify ────────────────────────────────────────────────────────────────────────────────
-
-
 async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None:
     if task.resumed:
         booted.note_interruption()
@@ -127,7 +124,8 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
         stage = booted.stage = await making.make_stage(booted, lab, machines, clients)
     with _emit_step(booted, sink, "surround"):
         booted.readback |= await booted.surroundings.join_hosts(booted.asked, lab, stage)
-        await booted.surroundings.lay_link(booted.asked, lab, stage, share.clients, seed=_derive_seed(task))
+        seed = int(task.boot.trials[0].id[:8], 16)  # of what chance decides in this boot and no other
+        await booted.surroundings.lay_link(booted.asked, lab, stage, share.clients, seed=seed)
         await making.start_neighbours(booted, share, lab)
     with _emit_step(booted, sink, "change"):
         kernels = await _change_machines(task, booted, lab, stage)
@@ -173,11 +171,6 @@ def _list_treatments(resolved: Resolved, stage: LabStage) -> Iterator[tuple[str,
         yield f"clients.{name}", plugins.load("treatments", name), level, replace(stage, servers=())
 
 
-def _derive_seed(task: BootTask) -> int:
-    """Of what chance decides in this boot and no other: 32 bits of what its first trial is named after."""
-    return int(task.boot.trials[0].id[:8], 16)
-
-
 async def _change_machines(task: BootTask, booted: ProvisionedBoot, lab: Lab, stage: LabStage) -> Readback:
     """Make the changes of treatments, then kernels alike; what is read back of the latter."""
     wanted: list[Change] = []
@@ -210,9 +203,6 @@ def _emit_step(booted: ProvisionedBoot, sink: BlockSink, name: str) -> Iterator[
     sink.emit(Step(name=name, state="ended"))
 
 
-# ── Undo, destroy ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def _tear_down(booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None:
     """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records.
 
@@ -237,11 +227,7 @@ async def _tear_down(booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None
         raise unnoted
 
 
-# ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def address_trial(block: int, attempt: int, treatment: Assignment, trial: TrialPlan) -> TrialAddress:
-    """Which trial of a run a planned one is."""
     return TrialAddress(
         id=trial.id,
         block=block,
@@ -299,7 +285,6 @@ def _list_hosts(booted: ProvisionedBoot) -> frozenset[str]:
 def _draft_record(
     task: BootTask, booted: ProvisionedBoot, trial: TrialPlan, status: TrialStatus, fault: Fault | None = None
 ) -> TrialRecord:
-    """What is known of a trial from its boot."""
     found = describe_fault(fault)
     servers = booted.stage.servers if booted.stage else ()
     return TrialRecord(

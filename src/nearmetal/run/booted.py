@@ -81,7 +81,6 @@ class ProvisionedBoot:
 
     @property
     def spec(self) -> MachineSpec:
-        """What each server is to be."""
         return self.asked.server
 
     def find_handle(self, machine: Machine) -> Handle:

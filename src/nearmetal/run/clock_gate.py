@@ -135,8 +135,6 @@ def find_uneven_start(
 
 @dataclass(frozen=True)
 class GatedMeasurement:
-    """What is left of a measurement."""
-
     responses: Mapping[str, Response]
     warnings: tuple[Warned, ...] = ()
     fault: Fault | None = None

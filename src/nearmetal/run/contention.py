@@ -5,6 +5,7 @@ The figures are for the CPUs that the trial's machines may use: a busy program e
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,15 +95,11 @@ async def _read(site: Site) -> ContentionReading | None:
 
 def parse(stat: str, pressure: str, at: float) -> ContentionReading:
     """From the text of /proc/stat and /proc/pressure/cpu ("" where there is none)."""
-    lines = [line.split() for line in stat.splitlines()]
-    ticks = {int(words[0][3:]): _count_ticks(list(map(int, words[1:9]))) for words in lines if _is_one_cpu(words)}
+    lines = [line.split() for line in stat.splitlines() if re.match(r"cpu\d+ ", line)]
+    ticks = {int(words[0][3:]): _count_ticks(list(map(int, words[1:9]))) for words in lines}
     some = next((line.split() for line in pressure.splitlines() if line.startswith("some ")), [])
     total = next((int(word.removeprefix("total=")) for word in some if word.startswith("total=")), None)
     return ContentionReading(at, ticks, None if total is None else total / 1e6)
-
-
-def _is_one_cpu(words: Sequence[str]) -> bool:
-    return bool(words) and words[0].startswith("cpu") and words[0][3:].isdigit()
 
 
 def _count_ticks(counted: Sequence[int]) -> Ticks:

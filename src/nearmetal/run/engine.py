@@ -1,6 +1,6 @@
 """What runs the blocks of a run: processes on this host, or whatever stands in their place."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -13,16 +13,8 @@ from nearmetal.store.folder import RunFolder
 Listeners = tuple[Callable[[Event], None], ...]
 
 
-class RunBlocks(Protocol):
-    async def __call__(
-        self,
-        folder: RunFolder,
-        hosts: Mapping[str, HostSpec],
-        listeners: Listeners,
-        changed: Mapping[str, tuple[str, str]],
-    ) -> Progress:
-        """As `nearmetal.run.runner.run`."""
-        ...
+RunBlocks = Callable[[RunFolder, Mapping[str, HostSpec], Listeners, Mapping[str, tuple[str, str]]], Awaitable[Progress]]
+"""As `nearmetal.run.runner.run`: of a folder, its hosts, who listens, and what has changed since the run began."""
 
 
 class Engine(Protocol):
@@ -36,5 +28,4 @@ class Engine(Protocol):
 
 
 def is_of_a_fleet(happened: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a run with these events has its blocks on a fleet."""
     return any(event["event"] == "SitesJoined" for event in happened)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nearmetal.lab.changes import congestion
-from nearmetal.lab.changes.kinds import NetworkOwner
+from nearmetal.lab.changes.congestion import NetworkOwner
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.stage import LabStage
@@ -25,8 +25,6 @@ _NOT_THERE = "not there"
 
 @dataclass(frozen=True)
 class MachineKernel:
-    """One machine, with what it is to have."""
-
     machine: Machine
     reach: Reach
     aligned: Mapping[str, str]

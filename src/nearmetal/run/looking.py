@@ -11,10 +11,10 @@ from nearmetal.lab.changes import congestion
 from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine import require_programs
-from nearmetal.lab.machines import disk, kernel
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Handle, Machine, MachineSpec, Readback, Response, Warned
+from nearmetal.model import Handle, Machine, MachineSpec, ProcessId, Readback, Response, Site, Warned
 from nearmetal.run import verify
 from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Invalid
@@ -23,6 +23,9 @@ from nearmetal.run.events import BlockSink, FactsSeen
 from nearmetal.run.liveness import Liveness
 from nearmetal.store.facts import sift_facts
 
+_UPPER = "upperdir="
+_IN_MEMORY = ("tmpfs", "ramfs")
+
 
 async def inspect_machines(task: BootTask, booted: ProvisionedBoot, lab: Lab, stage: LabStage, sink: BlockSink) -> None:
     """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
@@ -30,10 +33,12 @@ async def inspect_machines(task: BootTask, booted: ProvisionedBoot, lab: Lab, st
         facts = await _read_facts(server, booted)
         handle = booted.find_handle(server)
         if image := handle.image.name:
-            _refuse_other(image, task.made_of)
+            if task.made_of not in (None, image):
+                others = f"its treatment's earlier boots were of {task.made_of}"
+                raise Invalid(f"it is made of {image}, and {others}: another system")
             facts["image"] = image
         if index == 0:
-            if lies_on := await disk.lies_on(handle, facts, server.site):
+            if lies_on := await _find_disk(handle, facts, server.site):
                 facts["disk"] = {"lies_on": lies_on}
             sink.emit(FactsSeen(treatment=task.boot.treatment, role="server", site=server.site.name, facts=facts))
             with _read(server):
@@ -102,11 +107,6 @@ def _list_kept_cpus(stage: LabStage, site: str) -> frozenset[int]:
     return frozenset(cpu for server in servers if (cpu := stage.kept_cpu(server)) is not None)
 
 
-def _refuse_other(image: str, before: str | None) -> None:
-    if before not in (None, image):
-        raise Invalid(f"it is made of {image}, and its treatment's earlier boots were of {before}: another system")
-
-
 def name_roles(handles: Sequence[Handle]) -> dict[str, str]:
     """ "server-0", "client-1", as observers call them, by the names of the machines, which each boot has anew."""
     named: dict[str, str] = {}
@@ -119,7 +119,6 @@ def name_roles(handles: Sequence[Handle]) -> dict[str, str]:
 
 
 def _note_places(booted: ProvisionedBoot, given: Allotment) -> None:
-    """On which CPUs each machine of ours is."""
     found = {one.handle.name: where for one, where in zip(given.placed, given.where, strict=True) if where is not None}
     if found:
         roles = name_roles([one.handle for one in given.placed])
@@ -171,3 +170,31 @@ async def _memory_overhead(booted: ProvisionedBoot, server: Machine, facts: dict
         used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
     beyond = cost.memory_bytes - used
     booted.responses["memory_overhead"] = Response(value=beyond, unit="B", better="lower", scale="difference")
+
+
+async def _find_disk(handle: Handle, facts: Mapping[str, Any], site: Site) -> str | None:
+    """What a machine's disk lies on: a file system and a device of its host ("ext4 on /dev/vda", "tmpfs"), whatever the
+    machine itself takes it for. None where it cannot be known.
+
+    An overlay is one to whoever looks from inside, whether its files are in memory or on a disk; and a guest sees the
+    disk that it was given, not the file behind it. `facts` are the machine's of itself.
+    """
+    root = facts.get("filesystems", {}).get("/", {})
+    if handle.hardware:
+        folder = handle.hardware.disk.folder
+    elif not isinstance(handle.life, ProcessId):
+        return None
+    elif root.get("type") != "overlay":
+        return _describe_disk(str(root["type"]), str(root["source"])) if root else None
+    else:
+        upper = (one.removeprefix(_UPPER) for one in root.get("options", ()) if one.startswith(_UPPER))
+        folder = next(upper, "")
+    if not folder:
+        return None
+    found = await site.exec(["findmnt", "--noheadings", "--nofsroot", "--output", "FSTYPE,SOURCE", "--target", folder])
+    words = found.text.split()
+    return _describe_disk(*words) if found.status == 0 and len(words) == 2 else None
+
+
+def _describe_disk(kind: str, source: str) -> str:
+    return kind if kind in _IN_MEMORY else f"{kind} on {source}"

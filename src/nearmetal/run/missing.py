@@ -1,6 +1,7 @@
 """Which treatments of a study cannot run here, found out before anything is made."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from nearmetal import cpu_lists, plugins
@@ -15,6 +16,7 @@ from nearmetal.lab.machine import find_process
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk, underlay
 from nearmetal.lab.site import available_cpus, memory
+from nearmetal.lab.sites import opener
 from nearmetal.model import (
     PRETENDED,
     Finding,
@@ -40,15 +42,15 @@ async def cannot_run(study: Study, resolved: Iterable[Resolved], open_site: Open
     return await _find_missing(_Here(study, collect_hosts(study), open_site), resolved)
 
 
-async def foresee_locally(
-    study: Study, resolved: Iterable[Resolved], open_site: OpenSite
-) -> tuple[Missing, tuple[str, ...]]:
+async def foresee_missing(study: Study, resolved: Iterable[Resolved]) -> tuple[Missing, tuple[str, ...]]:
     """The same as far as this host tells by itself, and what would have to be asked for the rest.
 
     No other machine is touched, and no program runs that the study names, or whose input it does.
     """
-    here = _Here(study, collect_hosts(study), open_site, asks=False)
-    return await _find_missing(here, resolved), tuple(here.not_asked)
+    hosts = collect_hosts(study)
+    async with aclosing(opener(hosts)) as open_site:
+        here = _Here(study, hosts, open_site, asks=False)
+        return await _find_missing(here, resolved), tuple(here.not_asked)
 
 
 async def _find_missing(here: "_Here", resolved: Iterable[Resolved]) -> Missing:
@@ -198,7 +200,6 @@ class _Here:
         )
 
     async def _check_between(self, asked: Resolved, host: _Host, clients_hosts: Mapping[str, _Host]) -> Finding | None:
-        """What the way from host to host lacks."""
         others = shape.list_other_hosts(asked)
         if others and asked.link.each:
             return Finding(
@@ -268,7 +269,13 @@ class _Here:
         plugin = plugins.load("environments", environment.kind)
         described = environment.description
         if not described.is_on_switch and link != LinkSpec():
-            return _off_the_switch(environment.level)
+            return Finding(
+                what="[link]",
+                ok=False,
+                detail=f"machines of {environment.level!r} do not hang on the lab's switch, so their link is not the "
+                "lab's to shape",
+                remedy="leave [link] out, or use an environment that the lab makes",
+            )
         checked = []
         for spec in specs:
             if not self._asks and (foreign := find_foreign(environment, spec)):
@@ -292,7 +299,6 @@ _OWN_CHECKS: Mapping[str, frozenset[str]] = {
 }
 """Kinds whose checks stay on this host and run the programs that are installed here, unless one of these options says
 otherwise: they name a socket, or words of a program's command line."""
-
 
 _OWN_WORDS = ("vmm", "vmm_arguments", "kernel")
 """Keys of a machine by which a study names a program that would run, words for it, or a file to unpack."""
@@ -336,14 +342,4 @@ def _check_memory(wanted: int, has: int) -> Finding:
         wanted <= has,
         f"this host has {show_size(has)}",
         "set machine.memory to less",
-    )
-
-
-def _off_the_switch(level: str) -> Finding:
-    """A machine that the lab does not wire up cannot have its link shaped, and an unshaped one must not pass for it."""
-    return Finding(
-        what="[link]",
-        ok=False,
-        detail=f"machines of {level!r} do not hang on the lab's switch, so their link is not the lab's to shape",
-        remedy="leave [link] out, or use an environment that the lab makes",
     )

@@ -28,7 +28,8 @@ def lacks_image(study: Study) -> bool:
     from nearmetal.lab.image import Recipe
     from nearmetal.lab.image.store import folder_of
 
-    return not folder_of(Recipe(), Paths.default().cache).is_dir()
+    recipe = Recipe()
+    return not folder_of(recipe.name, recipe.key, Paths.default().cache).is_dir()
 
 
 async def build_image(study: Study, say: Callable[[str], None]) -> None:

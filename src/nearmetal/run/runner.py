@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nearmetal.model import BlockPlan, HostSpec, Plan, TrialRecord
+from nearmetal.model import BlockPlan, HostSpec, Plan
 from nearmetal.run.block import BlockRunner, BlockTask
 from nearmetal.run.events import (
     BlockEnded,
@@ -97,7 +97,11 @@ class RunCourse:
                 self.stream.emit(Withdrawn(treatment=treatment, reason=reason))
 
     def begin_run(self, changed: Mapping[str, tuple[str, str]]) -> None:
-        self.stream.emit(_make_first_event(self._name, self.manifest.plan, self._before, changed))
+        if self._before:
+            self.stream.emit(RunResumed(finished=len(self._before), changed=changed))
+        else:
+            plan = self.manifest.plan
+            self.stream.emit(RunStarted(run=self._name, blocks=plan.blocks, trials=plan.trials))
 
     def look_after(self, ran: int) -> bool:
         """Look if it is time, when the first so many blocks have ended; whether the run ends there."""
@@ -121,14 +125,6 @@ class RunCourse:
     def end_run(self, interrupted: bool) -> None:
         self.stream.emit(RunEnded(interrupted=interrupted))
         self._journal.close()
-
-
-def _make_first_event(
-    name: str, plan: Plan, before: Sequence[TrialRecord], changed: Mapping[str, tuple[str, str]]
-) -> Event:
-    if before:
-        return RunResumed(finished=len(before), changed=changed)
-    return RunStarted(run=name, blocks=plan.blocks, trials=plan.trials)
 
 
 async def _run_block_until_whole(

@@ -122,12 +122,15 @@ class ServiceSet:
             if not await service.alive():
                 raise _describe_early_end(service)
             if answer == "" and await service.has_left():
-                raise _describe_left(service)
+                what = f"`{service.program}` has ended, and left what it started in the background"
+                what += ": nobody could watch or end that"
+                raise ServiceFailed(what, service.machine.name, _FOREGROUND, cause=Cause.SERVICE_DIED)
             if answer == "":
                 return
             if time.monotonic() > until:
                 break
-            await _wait_a_little(service)
+            with contextlib.suppress(TimedOut):
+                await service.wait(POLL)
         raise ServiceFailed(
             f"`{started.name}` was not ready within {asked.ready_within:g} s: {answer}{await _last_words(service)}",
             service.machine.name,
@@ -170,11 +173,6 @@ def build_launch(asked: ResolvedService, probe: str, argv: Sequence[str]) -> lis
     return [probe, "launch", *user, *directory, "--", *argv] if user or directory else list(argv)
 
 
-async def _wait_a_little(service: LabService) -> None:
-    with contextlib.suppress(TimedOut):
-        await service.wait(POLL)
-
-
 async def _last_words(service: LabService) -> str:
     ended = await service.stop()
     said = ended.complaint or ended.text.strip()
@@ -191,14 +189,6 @@ def _describe_early_end(service: LabService) -> ServiceFailed:
         _REMEDIES.get(ended.status, "try its `start` in such a machine: `nearmetal exec`, docs/by-hand.md"),
         cause=Cause.SERVICE_DIED,
     )
-
-
-def _describe_left(service: LabService) -> ServiceFailed:
-    what = f"`{service.program}` has ended, and left what it started in the background: nobody could watch or end that"
-    return ServiceFailed(what, service.machine.name, _FOREGROUND, cause=Cause.SERVICE_DIED)
-
-
-# ── Whether it is ready ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _probe_service(asked: ResolvedService, server: Machine, client: Machine) -> str:

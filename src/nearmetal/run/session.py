@@ -29,7 +29,7 @@ from nearmetal.run import preparing, runner
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
 from nearmetal.run.live import LiveNotes
-from nearmetal.run.missing import Missing, cannot_run, foresee_locally
+from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
 from nearmetal.run.shape import list_hosts
@@ -157,12 +157,6 @@ async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing
     """What cannot run, asked on sites that are opened for it alone."""
     async with aclosing(opener(collect_hosts(study))) as open_site:
         return await cannot_run(study, resolved, open_site)
-
-
-async def foresee_missing(study: Study, resolved: Iterable[Resolved]) -> tuple[Missing, tuple[str, ...]]:
-    """What cannot run, as far as this host tells by itself, and what would have to be asked for the rest."""
-    async with aclosing(opener(collect_hosts(study))) as open_site:
-        return await foresee_locally(study, resolved, open_site)
 
 
 async def open_folder(
@@ -338,9 +332,6 @@ async def _kept_free() -> str:
     return standing.isolated_cpus(await standing.held_changes(LocalSite(), standing.ledger_path()))
 
 
-# ── The manifest ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
     images = preparing.find_images(plan.resolved)
     return Manifest(
@@ -366,7 +357,7 @@ async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_si
     )
 
 
-def default_folder(study: Study) -> Path:
-    """A new folder for a run: the study's name and the first number that is free."""
+def default_folder(study: Study, what: str = "") -> Path:
+    """A new folder for a run: the study's name, `what` it is of, and the first number that is free."""
     runs = Paths.default().runs
-    return next(path for number in range(1, 10**6) if not (path := runs / f"{study.name}-{number}").exists())
+    return next(path for number in range(1, 10**6) if not (path := runs / f"{study.name}{what}-{number}").exists())

@@ -64,7 +64,6 @@ def list_direct(resolved: Sequence[Resolved]) -> list[tuple[str, Sequence[str]]]
 
 
 def list_hosts(resolved: Iterable[Resolved]) -> set[str]:
-    """Where machines are placed."""
     return {name for one in resolved for name in (one.server.host, *one.clients.places)}
 
 

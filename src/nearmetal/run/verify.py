@@ -25,7 +25,6 @@ DRIVERS = {
 }
 """Model of a virtual network card to the driver that a guest's kernel has for it."""
 
-
 DISKS = {"virtio-blk": "vd", "ide": "sd"}
 """Model of a disk to how a guest's kernel calls it."""
 
@@ -59,6 +58,7 @@ def verify_resources(
     quota = made.quota if made else facts["limits"].get("cpu_quota")
     values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": made.accel if made else None}
     problems: list[str] = []
+    warnings: tuple[Warned, ...] = ()
     if image.storage_driver is not None:
         values["storage_driver"] = image.storage_driver
         if image.storage_driver_asked not in (None, image.storage_driver):
@@ -83,8 +83,8 @@ def verify_resources(
         found = verify_hardware(spec, facts, made)
         values |= found.values
         problems += [found.reason] if found.reason else []
-        return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=found.warnings)
-    return Readback(values=values, ok=not problems, reason="; ".join(problems))
+        warnings = found.warnings
+    return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=warnings)
 
 
 def lacking_arguments(spec: MachineSpec, facts: Mapping[str, Any]) -> list[str]:

@@ -156,7 +156,8 @@ def unpack_bundle(path: Path) -> Path:
             unpacked = _LimitedReader(file)
             unpacked.allow_more(_LONGEST_HEADER)
             with tarfile.open(fileobj=unpacked, mode="r|") as archive:  # type: ignore[call-overload]
-                _unpack_archive(archive, unpacked, place, _find_room(path, place))
+                room = min(shutil.disk_usage(place).free, max(_AT_LEAST, _MOST_RATIO * path.stat().st_size))
+                _unpack_archive(archive, unpacked, place, room)
     except _DAMAGED as error:
         raise BadInput(f"this bundle is damaged: {error}", str(path), _REMEDY) from None
     return place
@@ -178,10 +179,6 @@ class _LimitedReader:
         if self._left < 0:
             raise ValueError("it holds more than it lists")
         return content
-
-
-def _find_room(path: Path, place: Path) -> int:
-    return min(shutil.disk_usage(place).free, max(_AT_LEAST, _MOST_RATIO * path.stat().st_size))
 
 
 def _unpack_archive(archive: tarfile.TarFile, unpacked: _LimitedReader, place: Path, room: int) -> None:

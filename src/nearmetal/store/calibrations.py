@@ -11,7 +11,6 @@ _FOLDER = "calibrations"
 
 
 def folder(state: Path) -> Path:
-    """Where they are kept."""
     return state / _FOLDER
 
 

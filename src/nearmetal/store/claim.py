@@ -47,7 +47,6 @@ def _open_lockable(journal: Path) -> int:
 
 
 def make_taken_error(journal: Path) -> HostCannot:
-    """What is said where another process has it."""
     return HostCannot("this run is measured by another process", str(journal), "wait until it ends")
 
 

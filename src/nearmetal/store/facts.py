@@ -120,6 +120,10 @@ class _Disk(_Section):
     lies_on: str | None = None
 
 
+class _Container(_Section):
+    lacks: list[str] = []
+
+
 _KINDS: Mapping[str, Any] = {
     "schema": Literal["facts.v1"],
     "probe": str,
@@ -138,9 +142,11 @@ _KINDS: Mapping[str, Any] = {
     "block_devices": dict[str, _BlockDevice],
     "interfaces": dict[str, _Interface],
     "hashes": dict[str, str | None],
-    # What nearmetal adds: the image that the machine is made of, and what its disk lies on.
+    # What nearmetal adds: the image that the machine is made of, what its disk lies on, and what the container that
+    # nearmetal runs in keeps from it.
     "image": str,
     "disk": _Disk,
+    "container": _Container,
 }
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
     name: TypeAdapter(kind, config=None if isinstance(kind, type) and issubclass(kind, BaseModel) else {"strict": True})

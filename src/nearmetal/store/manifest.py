@@ -105,18 +105,14 @@ class _Table:
                 self._by_content[content] = len(self.parts)
                 whole = part.model_dump(mode="json")
                 self._first = self._first or whole
-                is_first = not self.parts
-                self.parts.append(whole if is_first else {k: v for k, v in whole.items() if self._has_changed(k, v)})
+                first = self._first if self.parts else {}
+                self.parts.append({k: v for k, v in whole.items() if k not in first or first[k] != v})
             self._by_object[id(part)] = self._by_content[content]
             self._kept.append(part)  # as long as it lives, no other has its id
         return self._by_object[id(part)]
 
-    def _has_changed(self, key: str, value: Any) -> bool:
-        return key not in self._first or self._first[key] != value
-
 
 def pack_plan(plan: Plan) -> PlanDocument:
-    """A plan as it is written."""
     tables = {name: _Table() for name in ("environments", "servers", "clients", "links", "observe", "settings")}
     workloads = [_Table() for _ in plan.workloads]
     rows = tuple(

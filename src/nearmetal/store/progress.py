@@ -19,8 +19,6 @@ class TreatmentRow(NamedTuple):
 
 
 class EndedTrial(NamedTuple):
-    """A trial that has its record."""
-
     attempt: int
     repeat: int
     status: TrialStatus
@@ -122,7 +120,6 @@ class RunProgress:
 
     @property
     def is_over(self) -> bool:
-        """It has come to its end."""
         return self.phase == "RunEnded" and not self.is_interrupted
 
     @property

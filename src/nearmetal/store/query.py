@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -178,7 +179,7 @@ def _answer_by(
             # `created` is by UTC: what it is compared with has to be, wherever this is asked.
             database.execute("SET TimeZone = 'UTC'")
             files = _make_tables(database, [same / one.name for one in _kept_of(runs, kept, say)])
-            tables = list(_describe_tables(database))
+            tables = [f"{name}({', '.join(database.table(name).columns)})" for name in _TABLES]
             _close(database, [*files, str(file)])
         except duckdb.Error as error:
             if os.strerror(errno.ENOSPC) in str(error):
@@ -319,12 +320,6 @@ def _find_remedy(error: Exception, tables: Sequence[str]) -> str:
     return "write SQL, as in SELECT * FROM runs; `nearmetal query` alone lists tables and columns"
 
 
-def _describe_tables(database: "Database") -> Iterator[str]:
-    """Each table with its columns: "runs(run, name, …)"."""
-    for name in _TABLES:
-        yield f"{name}({', '.join(database.table(name).columns)})"
-
-
 @contextmanager
 def _open_plain_path(path: Path) -> Iterator[Path]:
     """The same file or folder by a path in which DuckDB takes nothing for a pattern: where names hold `*`, `?` or `[`,
@@ -361,12 +356,9 @@ def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> 
     if unread and not kept:  # no rows would pass for an answer
         raise unread[0]
     for one in unread:
-        say(f"left out: {_describe_error(one)}")
+        why = f"{one.filename}: {one.strerror}" if isinstance(one, OSError) else f"{one.where}: {one.what}"
+        say(f"left out: {why}")
     return kept
-
-
-def _describe_error(error: BadInput | OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"{error.where}: {error.what}"
 
 
 def _convert_if_stale(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
@@ -390,13 +382,13 @@ def _convert_if_stale(run: RunFolder, folder: Path, say: Callable[[str], None]) 
         unfinished.mkdir()
         try:
             _convert_journal(run, place, unfinished)
-            _remove_folder(kept)
+            shutil.rmtree(kept, ignore_errors=True)
             unfinished.replace(kept)
         finally:
-            _remove_folder(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
         for old in folder.glob(f"{key}-*"):
             if old != kept:
-                _remove_folder(old)
+                shutil.rmtree(old, ignore_errors=True)
     return kept
 
 
@@ -435,10 +427,3 @@ def _let_in(database: "Database", lines: str, row: list[object] | None) -> None:
     if row is not None:
         database.execute(f"INSERT INTO line {lines}")
         database.execute(f"INSERT INTO manifest VALUES ({', '.join('?' * len(row))})", row)
-
-
-def _remove_folder(folder: Path) -> None:
-    for file in folder.glob("*"):
-        file.unlink(missing_ok=True)
-    if folder.is_dir():
-        folder.rmdir()

@@ -15,7 +15,6 @@ from nearmetal.system.files import write_whole
 
 _INDEX = "runs.json"
 
-
 State = Literal["running", "ended", "interrupted"]
 
 

@@ -60,7 +60,9 @@ def upgrade_v1(document: object) -> Manifest:
     """A manifest of version 1 as one of version 2. pydantic's ValidationError when it is damaged."""
     old: ManifestV1 = ManifestV1.from_json(document)
     plan = _upgrade_plan(old.study, old.plan)
-    ids = checksum_trial_ids(plan) if _has_same_blocks(old.plan, plan) else None
+    # Nothing can go on with it, unless the blocks that it kept are those that are made of its plan.
+    are_alike = all(plan_block(plan, index) == block for index, block in enumerate(old.plan.blocks))
+    ids = checksum_trial_ids(plan) if are_alike else None
     return Manifest.model_validate({**(old.model_extra or {}), "study": old.study, "plan": plan, "trial_ids": ids})
 
 
@@ -81,11 +83,6 @@ def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
         repeats=study.design.repeats,
         share_boot=study.design.share_boot,
     )
-
-
-def _has_same_blocks(old: PlanV1, plan: Plan) -> bool:
-    """Whether the blocks that it kept are those that are made of its plan: else nothing can go on with it."""
-    return all(plan_block(plan, index) == block for index, block in enumerate(old.blocks))
 
 
 def _resolve_treatment(study: Study, assignment: Assignment, asked: AskedTreatment) -> Resolved:

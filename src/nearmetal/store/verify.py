@@ -146,7 +146,7 @@ def _check_carried(path: Path, sha256: str) -> str | None:
 
 
 def _find_unknown(folder: RunFolder, artifacts: Iterable[str]) -> Iterator[str]:
-    known = {"manifest.json", folder.journal.name, folder.page.name, *artifacts}
+    known = {"manifest.json", folder.journal.name, folder.page.name, folder.live.name, *artifacts}
     for place, folders, files in os.walk(folder.path):
         if Path(place) == folder.path:
             folders[:] = [name for name in folders if name not in (folder.report.name, AHEAD)]

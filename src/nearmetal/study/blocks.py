@@ -63,9 +63,6 @@ def _draw_boots(plan: Plan, index: int, attempt: int) -> list[_Unit]:
     return [unit[1:] for unit in units]
 
 
-# ── Balanced orders ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _order_boots(plan: Plan, index: int) -> list[_Unit]:
     """Boots so that over the blocks each has every place and follows each other one as often as can be."""
     seed = f"[{_to_canonical(plan.seed)},"

@@ -137,9 +137,6 @@ def _asks_filled(workload: WorkloadSpec, name: str, study: Study) -> bool:
     return bool(filled) and (may_vary or not filled.isdisjoint({str(server), *services}))
 
 
-# ── Which combinations exist ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def list_conditions(factor: FactorSpec) -> Mapping[str, tuple[Level, ...]]:
     """`when` with each condition as a tuple of the levels that satisfy it."""
     return {name: level if isinstance(level, tuple) else (level,) for name, level in factor.when.items()}

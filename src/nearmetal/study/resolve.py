@@ -3,7 +3,7 @@
 Done once, when a study is planned. What comes of it is data: the plan, the manifest and everything after read that.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -24,10 +24,8 @@ from nearmetal.model import (
     ResolvedEnvironment,
     ResolvedService,
     ResolvedWorkload,
-    Role,
     ServiceSpec,
     Study,
-    Treatment,
     Workload,
     WorkloadSpec,
 )
@@ -127,7 +125,7 @@ class Resolver:
             return None
         for name, level in {**asked.treatments, **asked.clients.own_treatments}.items():
             treatment = plugins.load("treatments", name)
-            if "client" in find_roles(treatment):
+            if "client" in getattr(treatment, "roles", ("server",)):
                 spec = treatment.shape(spec, level)
         return spec
 
@@ -142,11 +140,6 @@ class Resolver:
                 name: resolve_service(name, spec, self._reader) for name, spec in self._study.services.items()
             }
         return self._services
-
-
-def find_roles(treatment: Treatment) -> Container[Role]:
-    """The roles of machines to which a treatment applies: servers alone if it does not say."""
-    return getattr(treatment, "roles", ("server",))
 
 
 def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:
@@ -176,7 +169,6 @@ def resolve_service(name: str, spec: ServiceSpec, reader: FileReader) -> Resolve
 
 
 def collect_services(parameters: Frozen) -> tuple[str, ...]:
-    """Names of the services that a workload with these parameters asks."""
     return tuple(getattr(parameters, "asked_services", ()))
 
 
@@ -223,14 +215,9 @@ def _tell_variant(parameters: Frozen) -> str:
     return ", ".join(str(one) for one in (chosen, delayed) if one)
 
 
-def iterate_resolved(study: Study, reader: FileReader | None = None) -> Iterator[Resolved]:
-    """Each treatment of a study, resolved, lazily and in the order of the study. BadInput, HostCannot."""
-    return map(Resolver(study, reader).resolve_treatment, treatments_of(study))
-
-
 def resolve_treatments(study: Study, reader: FileReader | None = None) -> tuple[Resolved, ...]:
     """Every treatment of a study, resolved, in the order of the study. BadInput, HostCannot."""
-    return tuple(iterate_resolved(study, reader))
+    return tuple(map(Resolver(study, reader).resolve_treatment, treatments_of(study)))
 
 
 def resolve_environment(study: Study, level: str, spec: MachineSpec | None = None) -> ResolvedEnvironment:

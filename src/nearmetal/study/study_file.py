@@ -185,7 +185,6 @@ def _of_workload(override: Override, workloads: Sequence[object], where: StudyTe
 
 
 def _nest_value(path: KeyPath, value: Any) -> Any:
-    """A value as tables within tables."""
     for part in reversed(path):
         value = {part: value}
     return value

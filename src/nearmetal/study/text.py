@@ -27,6 +27,8 @@ DEEPEST = 32
 """Tables within tables. No study needs a tenth of it, and the parsers below this one do not survive thousands."""
 _LONGEST = 1000
 """Characters of a message: of a longer one, the begin and the end."""
+_LONGEST_PLACE = 160
+"""The same of what the command line set."""
 
 
 _COMPARED = 100
@@ -63,13 +65,13 @@ class StudyText:
         """Where a key stands, or the nearest table around it: the file and line, or what the command line said."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.overrides:
-                return f"{self.file}, {_to_printable(self.overrides[path[:length]])}"
+                return f"{self.file}, {_to_printable(self.overrides[path[:length]], _LONGEST_PLACE)}"
         for length in range(len(path), 0, -1):
             if path[:length] in self._lines:
                 break
             for override, written in self.overrides.items():
                 if override[:length] == path[:length]:
-                    return f"{self.file}, {_to_printable(written)}"
+                    return f"{self.file}, {_to_printable(written, _LONGEST_PLACE)}"
         if self.is_quick:
             path = self._in_quick(path)
         return f"{self.file}:{line_of(self._lines, path)}"
@@ -102,10 +104,10 @@ def _numbers_after(marker: str, text: str) -> Iterable[int]:
             yield int(digits)
 
 
-def _to_printable(text: str) -> str:
+def _to_printable(text: str, longest: int = _LONGEST) -> str:
     """On one line, not without end, and nothing in it that steers a terminal."""
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+    if len(text) > longest:
+        text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

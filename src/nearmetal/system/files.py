@@ -64,21 +64,30 @@ def replace_file(path: Path, content: bytes) -> None:
     _replace_content(path, content, lasting=False)
 
 
+@contextlib.contextmanager
+def name_file(path: Path) -> Iterator[None]:
+    """An OSError meanwhile that names no file, such as of a full disk, is about this one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def _replace_content(path: Path, content: bytes, *, lasting: bool) -> None:
     # Several may write the same file: the last one's stays, and it is whole. And the folder may be somebody else's: a
     # name that can be guessed could be a link there, and one that is made anew is followed nowhere.
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with unfinished.open("xb") as file:
+        with name_file(path), unfinished.open("xb") as file:
             file.write(content)
             if lasting:
                 file.flush()
                 os.fsync(file.fileno())
         unfinished.replace(path)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)
         raise
 
 
@@ -96,14 +105,11 @@ def claim_file(path: Path, content: bytes) -> bool:
     """
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".")  # readable by its owner alone
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with name_file(path), os.fdopen(descriptor, "wb") as file:
             file.write(content)
         os.link(unfinished, path)
     except FileExistsError:
         return False
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
     finally:
         Path(unfinished).unlink()
     return True

@@ -23,13 +23,23 @@ def find_remedy(
         if of_run:
             return "free some space; what the run has recorded is safe, and `nearmetal resume` goes on with it"
         return "free some space, then give the command again"
+    if (missing := _find_missing_home(str(error.filename or ""))) is not None:
+        return missing
     if number in (errno.ENOTDIR, errno.EEXIST):
         return "move what lies there out of the way: a folder belongs there"
     if number == errno.EROFS or (number in (errno.EACCES, errno.EPERM) and os.geteuid() == 0):
         return "name a place that can be written to"
+    if number == errno.EACCES and error.filename:
+        return "give this user access to it, or run nearmetal as root"
     if number in (errno.EACCES, errno.EPERM):
         return "run nearmetal as root"
-    home = os.environ.get("NEARMETAL_HOME")
-    if home and str(error.filename or "").startswith(home) and not Path(home).is_dir():
-        return "name another place by NEARMETAL_HOME: no folder can be made there"
     return otherwise
+
+
+def _find_missing_home(name: str) -> str | None:
+    """What to do about a folder of the user's that is not there, if `name` lies below it."""
+    for variable in ("NEARMETAL_HOME", "HOME"):
+        home = os.environ.get(variable)
+        if home and name.startswith(home) and not Path(home).is_dir():
+            return f"{variable} is {home}, which is no folder, and none can be made there: set it to one of yours"
+    return None

@@ -33,8 +33,8 @@ _COVERED: Final = ".host"
 """In `_RUN`, all that was there before."""
 _OWN: Final = "netns"
 """In `_RUN`, what is not its host's."""
-_USER: Final = "NEARMETAL_USER"
-"""In the environment of this process and its children, the user's number on the host."""
+_USERS: Final = Path("/proc/self/uid_map")
+"""Of this process's namespace, each line a first number within, the same user's outside, and how many."""
 _FORBIDS: Final = {
     "/proc/sys/kernel/unprivileged_userns_clone": "0",
     "/proc/sys/user/max_user_namespaces": "0",
@@ -63,7 +63,6 @@ def enter() -> None:
     """
     if os.geteuid() == 0 or _refused:
         return
-    user = os.geteuid()
     # Where root's files lie is the host's; the user's stay at home.
     for name, at_home in (("XDG_CACHE_HOME", ".cache"), ("XDG_STATE_HOME", ".local/state")):
         os.environ.setdefault(name, str(Path.home() / at_home))
@@ -77,13 +76,21 @@ def enter() -> None:
     except OSError as error:
         _refused.append(_explain(error))
         return
-    os.environ[_USER] = str(user)
     os.chdir(folder)  # who joins mounts is at their root
 
 
 def is_entered() -> bool:
     """Whether this process is root in such a namespace alone, and not on its host."""
-    return os.geteuid() == 0 and _USER in os.environ
+    return os.geteuid() == 0 and is_map_of_one_user(_USERS.read_text())
+
+
+def is_map_of_one_user(users: str) -> bool:
+    """Whether root of a namespace is one ordinary user outside: `users` is its uid_map. Pure.
+
+    Of a container without privileges, such as LXD's, root stands for the first of a range that is the container's own.
+    """
+    lines = [line.split() for line in users.splitlines()]
+    return any(first == "0" and outside != "0" and size == "1" for first, outside, size in lines)
 
 
 def explain_refusal() -> HostCannot:
@@ -104,9 +111,6 @@ def _explain(error: OSError) -> HostCannot:
                 )
     what = f"no user namespace can be made here, as in many containers: {error.strerror or error}"
     return HostCannot(what, remedy="run nearmetal as root")
-
-
-# ── Joining ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _join_machines() -> bool:
@@ -130,9 +134,6 @@ def _join(process: Path) -> None:
             opened.callback(os.close, one)
         for one in namespaces:
             _call(_libc.setns, one, 0)
-
-
-# ── Making ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _make_and_join(users: Range, groups: Range) -> None:

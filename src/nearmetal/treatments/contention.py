@@ -33,7 +33,6 @@ KINDS: Mapping[str, Callable[[int], tuple[str, ...]]] = {
 }
 """Kind to the program that goes on beside a server, by its number of workers."""
 
-
 _MOST = 1000
 _LEVEL = re.compile(rf"({'|'.join(KINDS)})(?::([1-9][0-9]{{0,3}}))?")
 

@@ -85,7 +85,9 @@ class Isolation:
                 return Readback(values=values, ok=False, reason=f"{server.name}: {reason}")
             if _by_user(level):
                 stayed = found["stayed"] = await _list_stayed(*_find_mover(server), cpu)
-                warnings += _warn_of_stayed(server, cpu, stayed)
+                if stayed:
+                    text = f"{server.name}: these may still run on CPU {cpu}: {in_short(stayed, NAMED)}"
+                    warnings.append(Warned(code="isolation-stayed", text=text))
         return Readback(values=values, warnings=tuple(warnings))
 
 
@@ -119,13 +121,6 @@ async def _list_stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
     """Names of all that could be moved, and still may run there."""
     ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpu])
     return still_there(json.loads(ended.stdout)) if ended.status == 0 else []
-
-
-def _warn_of_stayed(server: Machine, cpu: str, stayed: list[str]) -> list[Warned]:
-    if not stayed:
-        return []
-    text = f"{server.name}: these may still run on CPU {cpu}: {in_short(stayed, NAMED)}"
-    return [Warned(code="isolation-stayed", text=text)]
 
 
 plugin = Isolation()

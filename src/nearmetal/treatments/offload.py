@@ -67,9 +67,6 @@ def _list_machines(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
 
 
-# ── What is wanted ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _wanted_inside(level: Level) -> dict[str, bool]:
     """Feature to whether it has to be on; those that are as they are given are absent."""
     if level is True:
@@ -103,9 +100,6 @@ def _switch_features(on: str, card: str, wanted: Mapping[str, bool]) -> Iterator
         names = ",".join(name for name, is_on in wanted.items() if is_on == state)
         if names:
             yield Change(on=on, kind="ethtool", target=f"{card} {names}", after=after, required=False)
-
-
-# ── What is found ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,6 @@ class ServedParameters(Frozen):
 
     @property
     def asked_services(self) -> tuple[str, ...]:
-        """The study's services that are asked."""
         return () if self.server is None or self.server in OURS else (self.server,)
 
     @property

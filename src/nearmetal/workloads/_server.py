@@ -78,7 +78,6 @@ class Servers:
         await stop_all(self._services)
 
     def make_url(self, server: Machine) -> str:
-        """Where a client sends its requests."""
         if self._parameters.url is not None:
             return self._parameters.url.replace(SERVER, server.address)
         port = self._ports[self._parameters.server or "lighttpd"]

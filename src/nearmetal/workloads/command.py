@@ -16,6 +16,7 @@ from nearmetal.lab.commands import process
 from nearmetal.model import (
     COSTS,
     Better,
+    CommandWord,
     Completed,
     Frozen,
     Machine,
@@ -72,13 +73,7 @@ def _to_word(value: object) -> object:
     return format_level(value) if isinstance(value, bool | int | float) else value
 
 
-def _without_nul(word: str) -> str:
-    if "\0" in word:
-        raise ValueError(f"{word!r} holds a NUL, which no word of a command line can")
-    return word
-
-
-Word = Annotated[str, BeforeValidator(_to_word), AfterValidator(_without_nul)]
+Word = Annotated[CommandWord, BeforeValidator(_to_word)]
 
 
 def _check_pattern(value: str) -> str:
@@ -189,7 +184,6 @@ class CommandParameters(Frozen):
 
     @property
     def readings(self) -> Mapping[str, ResponsePattern]:
-        """What is read, by response."""
         if self.response is None:
             return self.responses
         return {self.response: ResponsePattern(**{name: getattr(self, name) for name in _OF_ONE})}
@@ -229,14 +223,18 @@ class Command:
             (machine, require_success(one, f"`{argv[0]}`", machine))
             for one, (machine, argv) in zip(ended, commands, strict=True)
         ]
-        responses = {}
+        responses, left = {}, "the command left processes running on"
         for name, reading in self._parameters.readings.items():
             values = tuple([await read_value(reading, one, machine.name) for machine, one in outputs])
             responses[name] = reading.kind.of(fmean(values), by_client=values if len(values) > 1 else None)
         return Measurement(
             responses=responses,
             events=len(outputs),
-            warnings=tuple(_left_running(one, machine) for machine, one in outputs if one.left),
+            warnings=tuple(
+                Warned(code="left-running", text=f"{left} {machine.name}: {', '.join(one.left)[:200]}")
+                for machine, one in outputs
+                if one.left
+            ),
             artifacts=_make_artifacts([one for _, one in outputs]),
         )
 
@@ -254,11 +252,6 @@ async def read_value(reading: ResponsePattern, ended: Completed, where: str) -> 
     if reading.match is not None:
         return await _match_number(reading.match, ended.text, where)
     return _at_path(reading.json_ or "", ended.stdout, where)
-
-
-def _left_running(ended: Completed, machine: Machine) -> Warned:
-    text = f"the command left processes running on {machine.name}: {', '.join(ended.left)[:200]}"
-    return Warned(code="left-running", text=text)
 
 
 def _make_artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:

@@ -68,7 +68,8 @@ def _hold_note() -> Iterator[int | None]:
             yield None
             return
         with closing_descriptor(descriptor):
-            if not _is_ours(descriptor):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
                 yield None
                 return
             if try_lock(descriptor) and _lies_there(descriptor):
@@ -77,11 +78,6 @@ def _hold_note() -> Iterator[int | None]:
         if time.monotonic() > until:
             raise HostCannot("another nearmetal is changing this host", remedy="wait until it ends")
         time.sleep(_AGAIN)
-
-
-def _is_ours(descriptor: int) -> bool:
-    found = os.fstat(descriptor)
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _lies_there(descriptor: int) -> bool:

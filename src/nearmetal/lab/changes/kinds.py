@@ -4,12 +4,12 @@ A value is text. Reading gives None where there is nothing yet; writing None tak
 """
 
 import operator
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes import congestion, ethtool
+from nearmetal.lab.changes.congestion import NetworkOwner
 from nearmetal.lab.cpus import bystanders, cpuset
 from nearmetal.lab.site import must, require_success
 from nearmetal.model import Change, ChangeKind, Commands, Completed
@@ -52,15 +52,6 @@ async def _write_file(commands: Commands, target: str, value: str | None) -> Non
         await must(commands, "rm", "-f", target)
     else:
         await commands.put(value.encode(), target)
-
-
-@runtime_checkable
-class NetworkOwner(Protocol):
-    """A machine on its host's kernel, whose network namespace the host can enter."""
-
-    async def exec_in_network(self, argv: Sequence[str]) -> Completed:
-        """Run a program of the host's there: what the machine itself may not do, or has no program for."""
-        ...
 
 
 async def _exec_on_network(commands: Commands, *argv: str) -> Completed:
@@ -202,10 +193,6 @@ async def _write_boot(commands: Commands, target: str, value: str | None) -> Non
         raise HostCannot(f"update-grub failed: {said}", remedy="put right what it says, then run it by hand")
 
 
-def _unmet_boot(change: Change) -> str:
-    return f"the boot loader could not be told {change.after}"
-
-
 KINDS: Mapping[ChangeKind, Kind] = {
     "file": Kind(_read_file, _write_file),
     "sysctl": Kind(_read_sysctl, _write_sysctl),
@@ -213,7 +200,7 @@ KINDS: Mapping[ChangeKind, Kind] = {
     "affinity": Kind(_read_affinity, _write_affinity, passes=True),
     "irq": Kind(_read_irq, _write_irq),
     "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched, passes=True, put_back=_put_ethtool_back),
-    "boot": Kind(_read_boot, _write_boot, unmet=_unmet_boot),
+    "boot": Kind(_read_boot, _write_boot, unmet=lambda change: f"the boot loader could not be told {change.after}"),
     "cpuset": Kind(
         cpuset.read, cpuset.apart, cpuset.holds, shown=cpuset.shown, unmet=cpuset.unmet, put_back=cpuset.put_back
     ),

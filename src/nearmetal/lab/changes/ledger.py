@@ -282,7 +282,6 @@ def _account(path: Path) -> _Account:
 
 
 def outstanding(path: Path) -> Outstanding:
-    """Read what a ledger still holds."""
     return _account(path).outstanding()
 
 

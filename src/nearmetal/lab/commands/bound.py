@@ -10,8 +10,6 @@ from nearmetal.model import Completed, Running, Site
 
 
 class BoundCommands:
-    """`Commands` of a site."""
-
     def __init__(self, site: Site) -> None:
         self._site = site
 

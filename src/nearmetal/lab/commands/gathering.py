@@ -32,7 +32,6 @@ def list_signals(number: signal.Signals) -> Sequence[signal.Signals]:
 _gathered: Final[set["asyncio.Future[Completed]"]] = set()
 """What still reads. asyncio keeps none itself, and complains when one is thrown away with a program that goes on."""
 
-
 _most: Final[ContextVar[int | None]] = ContextVar("most", default=None)
 _kept: Final[ContextVar[int | None]] = ContextVar("kept", default=None)
 

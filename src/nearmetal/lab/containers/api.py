@@ -26,7 +26,6 @@ _TIMEOUT = 60
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
 NOT_FOUND = 404
 _NOT_YET = (409, 500)
 """HTTP statuses: Docker's while a container is being removed, as after its own death, and Podman's while one is

@@ -26,8 +26,6 @@ Accounts = Mapping[int, tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class ThreadTotals:
-    """All threads together."""
-
     ran: float
     """Seconds on a CPU."""
     waited: float

@@ -3,28 +3,18 @@
 image = await build(Recipe(), Paths.default().cache, print)
 image.root       for a chroot
 image.tarball    for a container engine
-image.disk       for a virtual machine, with image.kernel and a seeded initial RAM disk (seed_initrd)
+image.disk       for a virtual machine, with image.kernel and a seeded initial RAM disk (initrd.seed_archive)
 """
 
-from .build import build
-from .image import Image, Process
-from .initrd import seed_initrd
-from .own import REMEDY, ImageSource, build_own, check
-from .recipe import Recipe
-from .store import hold, ls, newest, rm
-
-__all__ = [
-    "REMEDY",
-    "Image",
-    "ImageSource",
-    "Process",
-    "Recipe",
-    "build",
-    "build_own",
-    "check",
-    "hold",
-    "ls",
-    "newest",
-    "rm",
-    "seed_initrd",
-]
+from .build import build as build
+from .image import Image as Image
+from .image import Process as Process
+from .own import REMEDY as REMEDY
+from .own import ImageSource as ImageSource
+from .own import build_own as build_own
+from .own import check as check
+from .recipe import Recipe as Recipe
+from .store import hold as hold
+from .store import ls as ls
+from .store import newest as newest
+from .store import rm as rm

@@ -56,9 +56,6 @@ def holds_bundle(path: Path, remedy: str) -> bool:
         return members.has("manifest.json") or members.has("oci-layout")
 
 
-# ── What both forms have ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 class _Members:
     """Documents by name, of an archive or below a folder."""
 
@@ -147,9 +144,6 @@ def _bundle(document: Mapping[str, Any], members: list[str]) -> Bundle:
     digests = document["rootfs"]["diff_ids"]
     layers = tuple(Layer(name, _blob(digest)[-64:]) for name, digest in zip(members, digests, strict=True))
     return Bundle(layers, str(document["architecture"]), str(document.get("os", "linux")), document.get("config") or {})
-
-
-# ── A tar archive that may be anything ────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
 from nearmetal.model import DebianPackage
 
 from . import apt, tools
-from .recipe import FILES, Recipe
+from .recipe import ARCHITECTURE, FILES, Recipe
 
 KERNEL = "linux-image-amd64"
 """The generic kernel: the "cloud" one lacks e1000, e1000e, vmxnet3, 8139cp and 9p."""
@@ -43,7 +43,7 @@ async def debian(
         "--mode=root",
         "--format=directory",
         "--variant=minbase",
-        f"--architectures={recipe.architecture}",
+        f"--architectures={ARCHITECTURE}",
         f"--include={','.join(recipe.all_packages)}",
         # What is being made can be made again: the file system need not be flushed after each package.
         "--dpkgopt=force-unsafe-io",

@@ -15,7 +15,7 @@ from nearmetal.system import system_errors
 
 from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
 from .image import ROOTS_ALONE, SCHEMA, Image, read
-from .recipe import Modules, Recipe
+from .recipe import ARCHITECTURE, Modules, Recipe
 
 SPACE = 3 << 30
 """Bytes a build needs while it runs; the finished image takes about a third."""
@@ -32,7 +32,7 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
     Raises HostCannot where tools, rights, space or the network are missing, BadInput for packages Debian does not have.
     """
     make = partial(_build_in, recipe=recipe, progress=progress)
-    return await finish(store.folder_of(recipe, cache), make, progress)
+    return await finish(store.folder_of(recipe.name, recipe.key, cache), make, progress)
 
 
 async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress: Callable[[str], None]) -> Image:
@@ -103,7 +103,7 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
         image,
         digest=digest,
         suite=recipe.suite,
-        architecture=recipe.architecture,
+        architecture=ARCHITECTURE,
         kernel=release,
         packages={name: package.version for name, package in made_of.items()},
         debs={name: package.sha256 for name, package in made_of.items()},

@@ -49,7 +49,7 @@ class Image:
 
     @property
     def initrd(self) -> Path:
-        """The common part of the initial RAM disk; `seed_initrd` makes a machine's own from it."""
+        """The common part of the initial RAM disk; what `seed_archive` makes is a machine's own."""
         return self.folder / "initrd"
 
     @property

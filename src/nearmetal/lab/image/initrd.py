@@ -3,7 +3,6 @@
 What the kernel runs first, /init, is the probe: it comes with the seed, so that the image does not depend on it.
 """
 
-import asyncio
 import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,6 @@ from nearmetal.errors import BadInput
 from nearmetal.lab import probe
 
 from . import newc
-from .image import Image
 from .modules import Tree, listed
 from .recipe import Modules
 
@@ -36,20 +34,12 @@ def base(busybox: bytes, modules_folder: Path, tree: Tree, wanted: Modules) -> b
     )
 
 
-async def seed_initrd(image: Image, files: Mapping[str, tuple[bytes, int]], out: Path) -> Path:
-    """Write `out`: the image's initial RAM disk and after it the files, which the guest finds in /run/nearmetal.
+def seed_archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """The archive that has /init, and what that finds as /seed: it follows upon the image's initial RAM disk.
 
     `files` maps a path below /run/nearmetal to its content and permissions: keys, whatever belongs to one machine and
-    never to the image. The probe is there in any case. `out` is readable by its owner alone. Raises BadInput for a path
-    that leads outside.
+    never to the image. The probe is there in any case. BadInput for a path that leads outside.
     """
-    seed = seed_archive(files)
-    await asyncio.to_thread(_write, out, image.initrd.read_bytes(), seed)
-    return out
-
-
-def seed_archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """The archive that has /init, and what that finds as /seed."""
     below = {FIRST: (probe.content(), 0o755)}
     for name, content in files.items():
         path = PurePosixPath(name)
@@ -57,9 +47,3 @@ def seed_archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
             raise BadInput(f"{name!r} is no path below /run/nearmetal", remedy="give a relative path without '..'")
         below[f"seed/{path}"] = content
     return newc.archive(newc.with_folders(below))
-
-
-def _write(out: Path, *parts: bytes) -> None:
-    out.unlink(missing_ok=True)
-    out.touch(mode=0o600)
-    out.write_bytes(b"".join(parts))

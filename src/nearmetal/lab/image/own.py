@@ -25,7 +25,7 @@ from nearmetal.units import show_size
 from . import archive, disk, rootfs, tools, unpack_layers
 from .build import finish, pack, sha256, tools_environment, write_manifest
 from .image import Image, Process
-from .recipe import FILES, Recipe, check_files, check_name, hash_files
+from .recipe import ARCHITECTURE, FILES, Recipe, check_files, check_name, hash_files
 from .store import folder_of
 
 BUILDER = 1
@@ -115,7 +115,9 @@ def check(path: Path) -> str:
 
 async def build_own(source: ImageSource, cache: Path, progress: Callable[[str], None]) -> Image:
     """The image of a source: the cached one if it is whole, else made now. BadInput, HostCannot, ToolFailed."""
-    return await finish(folder_of(source, cache), partial(_make_in, source=source, progress=progress), progress)
+    return await finish(
+        folder_of(source.name, source.key, cache), partial(_make_in, source=source, progress=progress), progress
+    )
 
 
 async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], None]) -> None:
@@ -155,7 +157,7 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     write_manifest(
         image,
         digest=sha256(image.tarball),
-        architecture="amd64",
+        architecture=ARCHITECTURE,
         kernel=source.lab.manifest["kernel"],
         packages={},
         source={"kind": kind, "file": source.path.name, "lab": source.lab.digest},
@@ -221,9 +223,6 @@ def _name_user(process: Process, users: Mapping[str, list[str]], source: ImageSo
     return replace(process, user=found)
 
 
-# ── What is laid over it ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _write_ours(path: Path, source: ImageSource, directory: str) -> None:
     """The highest layer: folders that machines need, the lab's modules and first process, files of the user's."""
     lab, release = source.lab, source.lab.manifest["kernel"]
@@ -262,9 +261,6 @@ def _share(origin: Path, path: Path) -> None:
         os.link(origin, path)
     except OSError:
         shutil.copyfile(origin, path)
-
-
-# ── Unpacking ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _unpack(

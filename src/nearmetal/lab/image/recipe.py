@@ -15,6 +15,7 @@ from nearmetal.errors import BadInput
 BUILDER = 2
 """Raised when the builder's code changes what comes out of the same recipe and the same `files/`."""
 
+ARCHITECTURE = "amd64"
 PACKAGES = {
     "lighttpd": "the web server under test",
     "php-cgi": "its expensive page",
@@ -53,15 +54,11 @@ class Recipe:
     suite: str = "bookworm"
     packages: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-    architecture: str = "amd64"
 
     def __post_init__(self) -> None:
         check_name(self.name)
         if not _SUITE.fullmatch(self.suite):
             raise BadInput(f"{self.suite!r} is no Debian suite", remedy="name one like 'bookworm'")
-        if self.architecture != "amd64":
-            what = f"the lab image cannot be built for {self.architecture!r}"
-            raise BadInput(what, remedy="use the architecture 'amd64'")
         for package in self.packages:
             if not _PACKAGE.fullmatch(package):
                 what = f"{package!r} is no name of a Debian package"
@@ -80,7 +77,7 @@ class Recipe:
         The package archive's state is not in it: an image that was built stays valid when Debian publishes updates.
         """
         digest = hashlib.sha256()
-        facts = (str(BUILDER), self.name, self.suite, self.architecture, *self.all_packages)
+        facts = (str(BUILDER), self.name, self.suite, ARCHITECTURE, *self.all_packages)
         digest.update("\0".join(facts).encode())
         for path, file in tree(FILES):
             digest.update(f"\0{path}\0".encode() + hashlib.sha256(file.read_bytes()).digest())

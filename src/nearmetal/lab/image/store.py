@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.lock import lock_file, try_lock
@@ -20,17 +20,8 @@ UNFINISHED = ".unfinished-"
 _WAITING = "waiting for another build to end"
 
 
-class Made(Protocol):
-    """What an image is made from."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def key(self) -> str: ...
-
-
-def folder_of(made: Made, cache: Path) -> Path:
-    return images(cache) / f"{made.name}-{made.key[:16]}"
+def folder_of(name: str, key: str, cache: Path) -> Path:
+    return images(cache) / f"{name}-{key[:16]}"
 
 
 def images(cache: Path) -> Path:

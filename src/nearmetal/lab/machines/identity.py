@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -93,13 +94,18 @@ async def wait_end_of(pid: int) -> None:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
     with closing_descriptor(descriptor):
-        loop.add_reader(descriptor, over.set)
-        try:
-            await over.wait()
-        finally:
-            loop.remove_reader(descriptor)
+        await wait_readable(descriptor)
+
+
+async def wait_readable(file: int | socket.socket) -> None:
+    """Return when something can be read there; of the descriptor of a process (pidfd_open(2)), when that has ended."""
+    loop, can_read = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(file, can_read.set)
+    try:
+        await can_read.wait()
+    finally:
+        loop.remove_reader(file)
 
 
 async def _start_time(pid: int, site: Site) -> int | None:

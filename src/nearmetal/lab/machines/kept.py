@@ -114,11 +114,7 @@ def find(name: str) -> KeptMachine:
 
 def save(kept: KeptMachine) -> None:
     """Replace what is written down, at once and whole."""
-    files.replace_file(_file(kept.name), _written(kept))
-
-
-def _written(kept: KeptMachine) -> bytes:
-    return kept.model_dump_json().encode()
+    files.replace_file(_file(kept.name), kept.model_dump_json().encode())
 
 
 def forget(name: str) -> None:
@@ -134,7 +130,7 @@ def claimed(kept: KeptMachine, *, named: bool) -> Iterator[KeptMachine]:
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in count(1):
         candidate = kept if number == 1 else kept.model_copy(update={"name": f"{kept.name}-{number}"})
-        if files.claim_file(_file(candidate.name), _written(candidate)):
+        if files.claim_file(_file(candidate.name), candidate.model_dump_json().encode()):
             break
         if named:
             remedy = f"choose another --name, or end that one: nearmetal down {kept.name}"

@@ -22,5 +22,4 @@ def is_its_hosts(machine: Machine) -> bool:
 
 
 def keeps_cpus(machine: MachineSpec) -> bool:
-    """Whether a machine's kernel is to keep one of its CPUs free."""
     return any(word.startswith("isolcpus=") for word in machine.kernel_arguments)

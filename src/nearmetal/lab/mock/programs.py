@@ -19,8 +19,7 @@ from nearmetal.cpu_lists import show
 from nearmetal.lab import probe
 from nearmetal.lab.changes.ethtool import FEATURES
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN, arguments_in
-from nearmetal.lab.mock import load as mock_load
-from nearmetal.lab.mock import samples as mock_samples
+from nearmetal.lab.mock import probe_output
 from nearmetal.lab.mock.world import State, World, read, write
 from nearmetal.model import Completed
 
@@ -30,8 +29,6 @@ EVENTS_PER_SECOND = 1_000.0
 
 @dataclass(frozen=True)
 class Call:
-    """One command on one machine."""
-
     world: World
     state: State
     argv: list[str]
@@ -79,9 +76,6 @@ def noisy(state: State, what: str) -> float:
     digest = hashlib.sha256(f"{state['boot_id']} {what}".encode()).digest()
     uniform = (int.from_bytes(digest[:7]) + 0.5) / 2**56
     return float(speed * (1 + state.get("noise", 0.01) * NormalDist().inv_cdf(uniform)))
-
-
-# ── What every Unix has ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _true(call: Call) -> Completed:
@@ -196,9 +190,6 @@ async def _update_grub(call: Call) -> Completed:
     return Completed(status=0)
 
 
-# ── Servers and tools ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def serve(call: Call) -> Completed:
     """A server that was spawned: it goes on until it is stopped."""
     name = call.argv[0].rsplit("/", 1)[-1]
@@ -250,9 +241,6 @@ async def _sysbench(call: Call) -> Completed:
         f"    events (avg/stddev):           {speed * seconds:.4f}/0.00\n"
         f"    execution time (avg/stddev):   {seconds:.4f}/0.00\n\n"
     )
-
-
-# ── The probe ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _probe(call: Call) -> Completed:
@@ -333,11 +321,11 @@ async def _facts(call: Call) -> Completed:
 async def _sample(call: Call) -> Completed:
     """`sample --json --output FILE`: one interval, as long as it runs."""
     began = time.monotonic_ns()
-    _tell(call, mock_samples.header(began))
+    _tell(call, probe_output.sample_header(began))
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:  # SIGTERM, after which the probe tells of the interval that it broke off
-        _tell(call, mock_samples.whole(call.state, began, time.monotonic_ns()))
+        _tell(call, probe_output.sample_lines(call.state, began, time.monotonic_ns()))
     return Completed(status=0)
 
 
@@ -361,7 +349,7 @@ async def _load(call: Call) -> Completed:
     if server is not None:
         rate = 1 / (1 / (REQUESTS_PER_SECOND * noisy(server, call.state["name"] + url)) + server.get("delay", 0.0))
     done = (int(wanted) if wanted else round(rate * seconds)) if is_up else 0
-    return _said(json.dumps(mock_load.document(rate, done, seconds, is_up)))
+    return _said(json.dumps(probe_output.load_document(rate, done, seconds, is_up)))
 
 
 def _option(words: Sequence[str], name: str) -> str | None:

@@ -75,7 +75,7 @@ class World:
         state["placed"] = {}
         identity = f"{state['name']} {state['count']} {state['boots']}"
         state["boot_id"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
-        state["running_arguments"] = [*state["arguments"], *_configured(state)]
+        state["running_arguments"] = [*state["arguments"], *state.get("boot_loader", [])]
         self.save(state)
 
     def read(self, name: str) -> State | None:
@@ -136,9 +136,3 @@ def read(state: State, path: str) -> bytes | None:
     """A machine's file; None where it has none."""
     found = state["files"].get(path)
     return base64.b64decode(found["content"]) if found else None
-
-
-def _configured(state: State) -> list[str]:
-    """Kernel arguments that the pretended boot loader was told, by the drop-in file or by hand."""
-    arguments: list[str] = state.get("boot_loader", [])
-    return arguments

@@ -9,6 +9,7 @@ What shapes a wire is the kernel's netem, or tbf or htb for a rate alone, or, wh
 relay.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -188,8 +189,9 @@ class Link:
         values: dict[str, Any] = {"by": self.by, "switch": self._spec.switch}
         values |= {name: given for name, given in self._spec if name != "switch" and given not in (None, False)}
         for running in self._relays:
-            if (ended := await _ended(running)) is not None:
-                return Readback(values=values, ok=False, reason=f"the relay ended: {ended}")
+            with contextlib.suppress(TimedOut):
+                reason = f"the relay ended: {_last_words(await running.wait(0))}"
+                return Readback(values=values, ok=False, reason=reason)
         if self.by in _TRIED:
             shown = (await self._in_namespace("tc", "qdisc", "show")).decode()
             if shown.count(f"qdisc {self.by} ") < 2:
@@ -217,15 +219,6 @@ class Link:
             await running.stop()
         self._relays.clear()
         await remove(self.handle, self._site)
-
-
-async def _ended(running: Running) -> str | None:
-    """What a program said when it ended; None while it runs."""
-    try:
-        ended = await running.wait(0)
-    except TimedOut:
-        return None
-    return _last_words(ended)
 
 
 def _last_words(ended: Completed) -> str:

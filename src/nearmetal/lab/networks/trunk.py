@@ -66,8 +66,6 @@ def device(tunnel: Tunnel, name: str, identity: int, near: str, far: str) -> str
 
 @dataclass(frozen=True)
 class End:
-    """One side of a trunk."""
-
     site: Site
     address: str
     """By which the other side reaches it."""
@@ -106,9 +104,6 @@ async def _route(site: Site, address: str) -> dict[str, Any]:
     return dict(routes[0])
 
 
-# ── Before a run ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
     """Whether two sites can be joined, with the first reason why not."""
     what = f"a trunk from {servers.name} to {clients.name}"
@@ -131,9 +126,6 @@ async def kernel_has(tunnel: Tunnel, site: Site) -> bool:
     """Tried in a namespace that ends with the trial."""
     words = device(tunnel, "tried", 1, "127.0.0.1", "127.0.0.2").split()
     return (await site.exec(["unshare", "--net", "ip", *words])).status == 0
-
-
-# ── Laying it ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,6 @@ async def lacking(servers: Site, clients: Site) -> Finding:
 
 
 class Underlay:
-    """Machines that are joined so."""
-
     def __init__(self, mtu: int, links: Sequence[PlacedEnd]) -> None:
         self._mtu = mtu
         self._links = links

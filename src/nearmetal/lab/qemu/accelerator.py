@@ -45,10 +45,6 @@ class BootProof(Frozen):
     until: float | None = None
     """Seconds since the epoch to which it is believed; None: for as long as its circumstances are the same."""
 
-    @property
-    def is_fresh(self) -> bool:
-        return self.until is None or time.time() < self.until
-
 
 async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> BootProof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
@@ -67,8 +63,9 @@ async def proved(
     """As found out earlier since the site booted, or within the last hour if a guest only was late; else tried now."""
     known = _read(_file(cache, site), await _circumstances(image, site))
     name = await _name(accel, machine, program, site)
-    found = known.get(name)
-    return found if found and found.is_fresh else await proved_now(accel, image, cache, site, machine, program)
+    if (found := known.get(name)) and (found.until is None or time.time() < found.until):
+        return found
+    return await proved_now(accel, image, cache, site, machine, program)
 
 
 async def proved_now(
@@ -165,19 +162,16 @@ async def find_clock(machine: str, accel: str, site: Site) -> int | None:
 
 
 async def offered(site: Site, program: str = PROGRAM) -> list[str]:
-    """The accelerators that the site's QEMU was built with."""
     listed = await site.exec([program, "-accel", "help"])
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
 
 
-async def machine_types(site: Site, program: str = PROGRAM) -> list[str]:
-    """The machine types that the site's QEMU knows."""
+async def machine_types(site: Site, program: str) -> list[str]:
     listed = await site.exec([program, "-machine", "help"])
     return [line.split()[0] for line in listed.text.splitlines()[1:] if line.strip()]
 
 
-async def cpu_models(site: Site, program: str = PROGRAM) -> list[str]:
-    """The CPU models that the site's QEMU knows."""
+async def cpu_models(site: Site, program: str) -> list[str]:
     listed = await site.exec([program, "-cpu", "help"])
     return [words[1] for line in listed.text.splitlines() if len(words := line.split()) > 1 and words[0] == "x86"]
 
@@ -187,7 +181,6 @@ _versions: dict[tuple[str, str, str], str] = {}
 
 
 async def version(site: Site, program: str = PROGRAM) -> str:
-    """What a QEMU says of its version."""
     key = (site.name, site.boot_id, program)
     if key not in _versions:
         _versions[key] = (await site.exec([program, "--version"])).text.partition("\n")[0]

@@ -86,8 +86,6 @@ PRETENDED: Final[tuple[str, ...]] = ("erms", "fsrm")
 
 @dataclass(frozen=True)
 class GuestSpec:
-    """What one virtual machine is made of."""
-
     name: str
     machine: str
     accel: str

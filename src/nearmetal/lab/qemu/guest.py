@@ -1,6 +1,6 @@
 """A guest of QEMU's that runs: how it is reached, and what is known of it from outside.
 
-The lab's image has an agent in it; the user's own are reached otherwise (own_disk_machine.py). reaching.py tells which.
+The lab's image has an agent in it; the user's own are reached otherwise (own_disk_machine.py).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.stops import Stops
+from nearmetal.lab.machines.stillness import Stops
 from nearmetal.lab.networks import network
 from nearmetal.lab.reached import agent
 from nearmetal.lab.reached.answering import first_to_speak

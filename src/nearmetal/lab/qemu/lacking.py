@@ -51,7 +51,12 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
             f"no guest of the lab's image boots with less than {show_size(LEAST_MEMORY)}",
             f"set machine.memory to {show_size(LEAST_MEMORY)} or more",
         ),
-        _memory(machine.memory, free),
+        finding(
+            f"{machine.memory >> 20} MiB of memory",
+            machine.memory + _OVERHEAD <= free,
+            f"{free >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
+            "set machine.memory lower, or end something",
+        ),
         enough_cpus(machine.vcpus, len(available), ", and vCPUs that share one wait for each other"),
         finding(
             f"a {machine.disk_format} disk",
@@ -113,15 +118,6 @@ async def _more_arguments(board: str, machine: MachineSpec, site: Site) -> Findi
 def proving(spec: MachineSpec) -> str:
     """The image whose kernel is booted to see whether an accelerator works."""
     return Recipe().name if spec.brings_image else spec.image
-
-
-def _memory(wanted: int, available: int) -> Finding:
-    return finding(
-        f"{wanted >> 20} MiB of memory",
-        wanted + _OVERHEAD <= available,
-        f"{available >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
-        "set machine.memory lower, or end something",
-    )
 
 
 async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:

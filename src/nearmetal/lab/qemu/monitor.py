@@ -22,7 +22,6 @@ _GIVEN: Final = "memory"
 """What QEMU calls the file that it is given."""
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)\b")
 
-
 CACHES: Final = {
     "writeback": (True, False, False),
     "none": (True, True, False),
@@ -33,7 +32,6 @@ CACHES: Final = {
 """Cache mode to what it stands for: a write cache that the guest sees, around the host's page cache, flushes ignored
 (qemu-system-x86_64(1), -drive cache=)."""
 _CPU_TYPE: Final = "-x86_64-cpu"
-
 
 _PATIENCE = LIMITS.command
 """Seconds for an answer; a QEMU that was stopped gives none."""

@@ -42,9 +42,6 @@ _ROOTS: Mapping[str, str] = {
 """Type of a root partition to the architecture that it is for (the Discoverable Partitions Specification)."""
 
 
-# ── Whether it can be used ────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def findings(machine: MachineSpec, provision: Provision | None, site: Site) -> list[Finding]:
     """What keeps an image of the user's from being booted here; nothing where the machine is made of ours."""
     if not machine.brings_image:
@@ -167,9 +164,6 @@ def described(path: str) -> str:
 async def settled(machine: Machine) -> None:
     """Wait until cloud-init has come to its end, well or not: it would be measured otherwise."""
     await machine.exec(["cloud-init", "status", "--wait"], timeout=BOOT)
-
-
-# ── What cloud-init is told ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def seed(name: str, port: Port | None, keys: LabKeys) -> dict[str, bytes]:

@@ -135,9 +135,6 @@ def _list_lists(folder: Path) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
-# ── What it is ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _find(named: str, running: str) -> _Found:
     if named == HOST:
         file = Path(f"/boot/vmlinuz-{running}")
@@ -213,9 +210,6 @@ def _read_tree(found: _Found) -> Tree:
         return Tree({}, {}, frozenset())
     listed = re.sub(r"\.ko\.(xz|gz|zst)\b", ".ko", (found.modules / "modules.dep").read_text("utf-8"))
     return modules.parse(listed, (found.modules / "modules.builtin").read_text("utf-8"))
-
-
-# ── Making it ready ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _write(unpacked: _UnpackedKernel, image: Image, work: Path) -> None:

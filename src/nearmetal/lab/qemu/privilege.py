@@ -67,7 +67,6 @@ class Privilege:
 
     @property
     def arguments(self) -> list[str]:
-        """QEMU's."""
         return ["-sandbox", self.sandbox] if self.sandbox else []
 
     def find_difference(self, name: str, status: Mapping[str, str]) -> str | None:
@@ -85,7 +84,6 @@ LEAST: Final = Privilege()
 
 
 def read_status(text: str) -> dict[str, str]:
-    """The fields of a /proc/PID/status, by name."""
     return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
 
 

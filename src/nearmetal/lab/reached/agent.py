@@ -66,8 +66,6 @@ class AgentEndpoint:
 
 @dataclass(frozen=True)
 class Greeting:
-    """What a guest says first."""
-
     nonce: str
     boot_id: str
     arch: str

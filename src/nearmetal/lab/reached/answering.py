@@ -4,6 +4,8 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
+from nearmetal.lab.machines.identity import wait_readable
+
 Ready = Callable[[], Awaitable[bool]]
 
 AGAIN = 0.02
@@ -42,18 +44,12 @@ async def first_to_speak(host: str, port: int, ready: Ready) -> socket.socket:
 
 async def _attempt(host: str, port: int) -> socket.socket | None:
     """None when refused, or closed without a word."""
-    loop = asyncio.get_running_loop()
     connection = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:
-        await loop.sock_connect(connection, (host, port))
+        await asyncio.get_running_loop().sock_connect(connection, (host, port))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        spoken = asyncio.Event()
-        loop.add_reader(connection, spoken.set)
-        try:
-            await spoken.wait()
-        finally:
-            loop.remove_reader(connection)
+        await wait_readable(connection)
         if connection.recv(1, socket.MSG_PEEK):
             return connection
     except OSError:

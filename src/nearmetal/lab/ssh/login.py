@@ -139,7 +139,7 @@ async def _connect(
         remedy = f"ssh-copy-id {_by_hand(spec)}; or add the key to ssh-agent"
         raise HostCannot(f"it accepts none of your keys{asks}", where, remedy) from None
     except (asyncssh.Error, OSError, ValueError) as error:
-        if client.was_reached and not client.was_greeted:
+        if client.connection is not None and not client.was_greeted:
             said = f"what answers there is no SSH server, or turns us away before it says so ({_said(error)})"
             raise _unreachable(spec, where, said) from None
         # Only keys of the kinds that are known are asked for, and a server that has none of them just ends.
@@ -244,19 +244,16 @@ class _Client(asyncssh.SSHClient):
 
     was_asked = False
     shown: _UntrustedKey | None = None
-    _connection: asyncssh.SSHClientConnection | None = None
+    connection: asyncssh.SSHClientConnection | None = None
+    """Once it was reached."""
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        self._connection = conn
-
-    @property
-    def was_reached(self) -> bool:
-        return self._connection is not None
+        self.connection = conn
 
     @property
     def was_greeted(self) -> bool:
         """As an SSH server greets, with its version."""
-        return self._connection is not None and bool(self._connection.get_extra_info("server_version"))
+        return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
 
     def password_auth_requested(self) -> None:
         self.was_asked = True
@@ -283,14 +280,14 @@ def _find_way(spec: HostSpec, where: str) -> _Way:
 
 def _way_of_openssh(spec: HostSpec, where: str, settings: OpensshSettings) -> _Way:
     is_only = settings.first("identitiesonly") == "yes"
-    keys = _keys(spec, where, settings.identity_files, is_only)
+    keys = _keys(spec, where, settings.list_paths("identityfile"), is_only)
     given: dict[str, object] = {
         "username": settings.user,
         "port": settings.port,
         "proxy_command": settings.proxy_command or (),
         "host_key_alias": settings.first("hostkeyalias"),
         "family": {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(settings.first("addressfamily") or "", ()),
-        "client_certs": [str(file) for file in find_readable(settings.certificate_files)],
+        "client_certs": [str(file) for file in find_readable(settings.list_paths("certificatefile"))],
         **_choose_algorithms(settings),
     }
     if is_only:

@@ -53,22 +53,14 @@ class OpensshSettings:
     def user(self) -> str:
         return self.first("user") or getpass.getuser()
 
-    @property
-    def identity_files(self) -> list[Path]:
-        return self._list_paths("identityfile")
-
-    @property
-    def certificate_files(self) -> list[Path]:
-        return self._list_paths("certificatefile")
-
-    def _list_paths(self, option: str) -> list[Path]:
-        return [_to_path(self._expand(one)) for one in self.values.get(option, ())]
+    def list_paths(self, option: str) -> list[Path]:
+        return [Path(self._expand(one)).expanduser() for one in self.values.get(option, ())]
 
     @property
     def known_hosts_files(self) -> list[Path]:
         """The user's before the host's."""
         lines = [one for key in ("userknownhostsfile", "globalknownhostsfile") for one in self.values.get(key, ())]
-        return [_to_path(self._expand(name)) for line in lines for name in _split_names(line)]
+        return [Path(self._expand(name)).expanduser() for line in lines for name in _split_names(line)]
 
     @property
     def jumps(self) -> str:
@@ -170,11 +162,7 @@ def _split_names(line: str) -> list[str]:
     words, names = line.split(" "), []
     while words:
         ends = range(len(words), 1, -1)
-        end = next((end for end in ends if _to_path(" ".join(words[:end])).exists()), 1)
+        end = next((end for end in ends if Path(" ".join(words[:end])).expanduser().exists()), 1)
         names.append(" ".join(words[:end]))
         words = words[end:]
     return [name for name in names if name and name != "none"]
-
-
-def _to_path(name: str) -> Path:
-    return Path(name).expanduser()

@@ -102,8 +102,6 @@ class SshSite(SshCommands):
         """The address that the connection leads to, unless the study names another."""
         return self._address or str(self.connection.get_extra_info("peername")[0])
 
-    # ── Reach ────────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def _identify(self) -> None:
         try:
             async with asyncio.timeout(LIMITS.command):
@@ -216,8 +214,6 @@ class SshSite(SshCommands):
             here = await self._to_sockets.enter_async_context(self.socket(path))
             self._sockets[path] = (self.connection, here)
         return here
-
-    # ── Send ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _bring_probe(self) -> None:
         here = os.uname().machine

@@ -40,8 +40,6 @@ class MachineStatus:
 
 @dataclass(frozen=True)
 class VagrantLogin:
-    """How one logs in to a machine."""
-
     host: str
     port: int
     user: str

@@ -54,7 +54,6 @@ class VagrantError(HostCannot):
 
 
 def _typed(folder: str, *argv: str) -> str:
-    """What a person types."""
     return f"cd {shlex.quote(folder)} && {shlex.join([PROGRAM, *argv])}"
 
 

@@ -1,4 +1,4 @@
-"""How machines of vSphere's are found, lent and given back: what is asked of an `Api`, in which order."""
+"""How machines of vSphere's are found, lent and given back: what is asked of vSphere, in which order."""
 
 import asyncio
 import getpass
@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.vmware import vmware_machine as machines
-from nearmetal.lab.vmware.api import Api
 from nearmetal.lab.vmware.vmware_machine import Loan, Reconfiguration, VsphereMachine
+from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.study.text import did_you_mean
 
 ADDRESS = 300.0
@@ -24,7 +24,7 @@ def mark(name: str) -> str:
     return f"{name} ({getpass.getuser()} on {socket.gethostname()})"
 
 
-async def found(api: Api, name: str) -> VsphereMachine:
+async def found(api: Vsphere, name: str) -> VsphereMachine:
     """The machine of this name, which may have folders before it. HostCannot when there is none, or another one."""
     names = await api.names()
     called = [one for one, its in names.items() if machines.is_called(its, name)]
@@ -41,13 +41,13 @@ async def found(api: Api, name: str) -> VsphereMachine:
     return seen
 
 
-async def clone_of(api: Api, template: VsphereMachine, name: str, loan: Loan) -> VsphereMachine:
+async def clone_of(api: Vsphere, template: VsphereMachine, name: str, loan: Loan) -> VsphereMachine:
     """A clone, marked, off. Its card is still the template's."""
     change = machines.change(template.shape, loan.given, loan.mark).model_copy(update={"nic": ""})
     return await _must_see(api, await api.clone(template.reference, name, change))
 
 
-async def borrow(api: Api, seen: VsphereMachine, loan: Loan) -> VsphereMachine:
+async def borrow(api: Vsphere, seen: VsphereMachine, loan: Loan) -> VsphereMachine:
     """A machine of the user's, marked, off."""
     await api.configure(seen, Reconfiguration(mark=loan.mark))
     marked = await _must_see(api, seen.reference)
@@ -61,7 +61,7 @@ async def borrow(api: Api, seen: VsphereMachine, loan: Loan) -> VsphereMachine:
     return marked
 
 
-async def start(api: Api, machine: VsphereMachine, loan: Loan) -> None:
+async def start(api: Vsphere, machine: VsphereMachine, loan: Loan) -> None:
     """A machine that was configured as it was asked for. HostCannot when it is not so."""
     await api.start(machine.reference)
     differs = machines.differences((await _must_see(api, machine.reference)).shape, loan.given)
@@ -69,14 +69,14 @@ async def start(api: Api, machine: VsphereMachine, loan: Loan) -> None:
         raise HostCannot(f"it was not made as asked: {'; '.join(differs)}", machine.name)
 
 
-async def _must_see(api: Api, reference: str) -> VsphereMachine:
+async def _must_see(api: Vsphere, reference: str) -> VsphereMachine:
     seen = await api.seen(reference)
     if seen is None:
         raise HostCannot("somebody has removed the machine", reference)
     return seen
 
 
-async def told_address(api: Api, machine: VsphereMachine) -> str:
+async def told_address(api: Vsphere, machine: VsphereMachine) -> str:
     """What its tools tell, as soon as they do."""
     until = asyncio.get_running_loop().time() + ADDRESS
     while True:
@@ -95,7 +95,7 @@ async def told_address(api: Api, machine: VsphereMachine) -> str:
         await asyncio.sleep(_PAUSE)
 
 
-async def remove(api: Api, clone: VsphereMachine) -> None:
+async def remove(api: Vsphere, clone: VsphereMachine) -> None:
     await api.settled(clone.reference)
     if (now := await api.seen(clone.reference)) is not None:
         if now.power == "on":
@@ -103,7 +103,7 @@ async def remove(api: Api, clone: VsphereMachine) -> None:
         await api.remove(now.reference)
 
 
-async def give_back(api: Api, now: VsphereMachine, loan: Loan, leave: Callable[[], Awaitable[None]]) -> None:
+async def give_back(api: Vsphere, now: VsphereMachine, loan: Loan, leave: Callable[[], Awaitable[None]]) -> None:
     """As it was found; `leave` takes away what is ours in the guest, before it is stopped.
 
     HostCannot while it runs for somebody else, and once for what somebody else has changed.

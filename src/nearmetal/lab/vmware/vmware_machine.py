@@ -95,9 +95,6 @@ def differences(found: Shape, wanted: Shape) -> list[str]:
     ]
 
 
-# ── Which one it is ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def is_called(name: str, wanted: str) -> bool:
     """Whether this is a machine's name; vSphere tells some of a name's characters as it would in an address."""
     return wanted in (name, unquote(name))
@@ -107,9 +104,6 @@ def address_of(addresses: Sequence[str]) -> str | None:
     """The one to reach it by, of those that its tools tell: of IPv4 before IPv6. None while there is none."""
     usable = [one for one in map(ip_address, addresses) if not (one.is_link_local or one.is_loopback)]
     return next((str(one) for one in sorted(usable, key=lambda one: one.version)), None)
-
-
-# ── What speaks against it ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def wishes(spec: MachineSpec) -> Iterator[Finding]:
@@ -193,9 +187,6 @@ def _power(seen: VsphereMachine, wanted: Shape, provision: Provision) -> Finding
         return finding(name, False, "it is off", 'set provision = "boot": it is started, and stopped afterwards')
     differs = differences(seen.shape, wanted)
     return finding(name, provision == "restart" or not differs, f"it runs with {'; '.join(differs)}", _STOP)
-
-
-# ── What is put back ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Loan(Frozen):

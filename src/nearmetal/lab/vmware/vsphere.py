@@ -1,4 +1,4 @@
-"""The `Api` that is real: a session's calls, and what they mean."""
+"""What is asked of vSphere: a session's calls, and what they mean."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,11 @@ from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.session import PAUSE, Session
 from nearmetal.lab.vmware.vmware_machine import Power, Reconfiguration, VsphereMachine
 
+CONFIGURE = ("VirtualMachine.Config.CPUCount", "VirtualMachine.Config.Memory", "VirtualMachine.Config.AdvancedConfig")
+CARD = ("VirtualMachine.Config.AddRemoveDevice",)
+POWER = ("VirtualMachine.Interact.PowerOn", "VirtualMachine.Interact.PowerOff")
+CLONE = ("VirtualMachine.Provisioning.DeployTemplate",)
+"""Privileges, as vSphere calls them."""
 CLONING = 3600.0
 """Seconds that disks may take to be copied."""
 SHUTDOWN = 120.0
@@ -19,25 +24,33 @@ SHUTDOWN = 120.0
 
 
 class Vsphere:
+    """Each call may raise HostCannot with what vSphere said, Unreachable, and MachineLost when it lets nobody in again.
+
+    Machines go by the references in which vSphere calls them.
+    """
+
     def __init__(self, account: Account) -> None:
         self._session = Session(account)
 
-    # ── What there is ────────────────────────────────────────────────────────────────────────────────────────────
-
     async def can_clone(self) -> bool:
+        """A host of ESXi by itself cannot."""
         kind = await self._session.ask("tell what it is", lambda instance: instance.content.about.apiType)
         return bool(kind == "VirtualCenter")
 
     async def names(self) -> Mapping[str, str]:
+        """Of all machines, by their references."""
         return await self._session.ask("list its machines", _names)
 
     async def place(self, reference: str) -> str:
+        """The folders that a machine is in, with its name."""
+
         def look(instance: Any) -> str:
             return _place(instance, _machine(instance, reference))
 
         return await self._session.ask("tell where a machine is", look)
 
     async def seen(self, reference: str) -> VsphereMachine | None:
+        """None for one that is no more."""
         from pyVmomi import vmodl
 
         def look(instance: Any) -> VsphereMachine | None:
@@ -49,6 +62,7 @@ class Vsphere:
         return await self._session.ask("tell of a machine", look)
 
     async def denied(self, reference: str, privileges: Sequence[str]) -> list[str]:
+        """Those that we do not have on a machine."""
         from pyVmomi import vmodl
 
         def look(instance: Any) -> list[str]:
@@ -63,9 +77,9 @@ class Vsphere:
 
         return await self._session.ask("tell our privileges", look)
 
-    # ── What is done ─────────────────────────────────────────────────────────────────────────────────────────────
-
     async def clone(self, template: str, name: str, change: Reconfiguration) -> str:
+        """A machine beside the one it is made of, off; its reference."""
+
         def begin(instance: Any) -> Any:
             source = _machine(instance, template)
             spec = described.clone_spec(source, _pool(instance, source), change)
@@ -75,6 +89,8 @@ class Vsphere:
         return made
 
     async def configure(self, machine: VsphereMachine, change: Reconfiguration) -> None:
+        """Of one that is on nobody's loan, refused when somebody has changed it since it was seen."""
+
         def begin(instance: Any) -> Any:
             found = _machine(instance, machine.reference)
             version = None if machine.mark else machine.version
@@ -86,6 +102,7 @@ class Vsphere:
         await self._session.done("power a machine on", lambda instance: _machine(instance, reference).PowerOnVM_Task())
 
     async def stop(self, reference: str) -> None:
+        """By the guest itself where its tools can, else by its power."""
         from pyVmomi import vim
 
         def ask_guest(instance: Any) -> bool:
@@ -111,9 +128,11 @@ class Vsphere:
         return found.power if found else None
 
     async def remove(self, reference: str) -> None:
+        """With its disks."""
         await self._session.done("remove a machine", lambda instance: _machine(instance, reference).Destroy_Task())
 
     async def settled(self, reference: str) -> None:
+        """Return when nothing that was begun on a machine goes on any more."""
         from pyVmomi import vmodl
 
         def going_on(instance: Any) -> list[str]:
@@ -126,9 +145,6 @@ class Vsphere:
         for task in await self._session.ask("tell what goes on", going_on):
             with contextlib.suppress(HostCannot):  # how it ended is seen from the machine itself
                 await self._session.ended("end what it began", task, CLONING)
-
-
-# ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _machine(instance: Any, reference: str) -> Any:

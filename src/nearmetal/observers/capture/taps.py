@@ -124,8 +124,6 @@ class CaptureLimit:
 
 @dataclass
 class Tap:
-    """One tcpdump."""
-
     on: Commands
     launched: Sequence[str]
     """Words before tcpdump's own."""

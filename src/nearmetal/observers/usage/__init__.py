@@ -175,8 +175,6 @@ async def _measure_offset(of: Machine | Site) -> int:
 
 
 class UsageWatch:
-    """The samplers of a trial."""
-
     def __init__(self, interval: float, samplers: Sequence[_Sampler], host: Site) -> None:
         self._samplers = samplers
         self._interval = interval
@@ -249,19 +247,15 @@ async def _stop_sampler(sampler: _Sampler) -> tuple[bytes, str | None]:
         ended = await sampler.running.stop()
         stdout = ended.stdout
         if ended.status != 0:
-            problem = _describe_death(ended)
+            how = "was killed" if ended.status == _KILLED else f"ended with status {ended.status}"
+            said = f": {ended.complaint[-300:]}" if ended.complaint else ""
+            problem = f"the sampler {how} before the trial was over{said}"
     except (NearmetalError, OSError) as error:
         problem = f"the sampler was lost: {error}"
     try:
         return await sampler.fetch(stdout), problem
     except (NearmetalError, OSError) as error:
         return stdout, problem or f"its samples cannot be fetched: {error}"
-
-
-def _describe_death(ended: Completed) -> str:
-    said = ended.complaint[-300:]
-    how = "was killed" if ended.status == _KILLED else f"ended with status {ended.status}"
-    return f"the sampler {how} before the trial was over{': ' + said if said else ''}"
 
 
 plugin = UsageObserver

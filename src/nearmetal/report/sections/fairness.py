@@ -19,6 +19,9 @@ _LONG = 30
 _OPEN = 8
 """Facts that stand open; the others are a click away."""
 
+_PROCESSOR = ("model", "virtualization.hypervisor")
+"""Facts of group `cpu`: which processor a machine sees, and what emulates or shares it."""
+
 _WEIGHTY = ("clock", "kernel", "offloads", "network", "sysctls", "memory")
 """Groups whose facts move responses more often than those of other groups."""
 
@@ -43,15 +46,20 @@ def _render(report: ReportInput) -> Contents | None:
 
 
 def _rank_row(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
-    """What confounds a comparison first, then what may confound others, then the rest by its group."""
+    """What confounds a comparison first, then processors, then what may confound others, then the rest by its group.
+
+    What only some machines tell is the rest: a kernel that does not know a vulnerability lists no mitigation of it.
+    """
     client = "client: " if row.fact.startswith("client: ") else ""
     fact = row.fact.removeprefix(client)
+    if row.group == "cpu" and fact in _PROCESSOR:
+        return 1, _PROCESSOR.index(fact)
     known = next((one for one in CONFOUNDERS if one.group == row.group and _is_about(one, fact)), None)
     named = {name for contrast in report.analysis.contrasts for name in contrast.confounded_by}
     weight = _WEIGHTY.index(row.group) if row.group in _WEIGHTY else len(_WEIGHTY)
-    if known is None:
-        return 2, weight
-    return 0 if f"{client}{known.name}" in named else 1, weight
+    if known is None or len(set(row.values.values())) == 1:
+        return 3, weight
+    return 0 if f"{client}{known.name}" in named else 2, weight
 
 
 def _is_about(known: Confounder, fact: str) -> bool:

@@ -20,21 +20,14 @@ _NAMED = 6
 
 
 def _render(report: ReportInput) -> Contents:
-    counts = report.analysis.trials
     bad = [record for record in report.records if record.status is not TrialStatus.OK]
-    total = counts.ok + counts.invalid + counts.failed + counts.lost
-    lead = f"{counts.ok:,} of {figures.format_count(total, 'trial')} ended well"
-    lead += (
-        f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
-        if bad
-        else ", none was invalid, failed or lost."
-    )
+    warned = _make_warnings(report)
+    lead = f"{_judge_run(bool(warned.rows), report)} {_count_trials(bad, report)}"
     blocks: list[Block] = [
         Notice(words.strip_controls(warning.text), "warning") for warning in words.list_later(report.analysis)
     ]
     if bad:
         blocks.append(_make_troubles(bad, report))
-    warned = _make_warnings(report)
     if warned.rows:
         blocks.append(warned)
     panels = (*_over_blocks(report), *_over_positions(report))
@@ -50,6 +43,28 @@ def _render(report: ReportInput) -> Contents:
             )
         )
     return lead, blocks
+
+
+def _judge_run(has_warnings: bool, report: ReportInput) -> str:
+    """The heading's answer: what to hold against the figures, the weightiest first."""
+    first = dict.fromkeys(words.strip_controls(warning.code) for warning in words.list_first(report.analysis))
+    if report.analysis.trials.ok == 0:
+        return "No: no trial ended well."
+    if first:
+        named = f"{'warnings' if len(first) > 1 else 'warning'} {figures.join_listing(first)}"
+        return f"Only with care: the whole run has the {named}."
+    if has_warnings or words.list_later(report.analysis):
+        return "With some care: read the warnings below."
+    return "Yes, as far as the run itself can tell: it has no warning."
+
+
+def _count_trials(bad: Sequence[TrialRecord], report: ReportInput) -> str:
+    counts = report.analysis.trials
+    total = counts.ok + counts.invalid + counts.failed + counts.lost
+    ended = f"{counts.ok:,} of {figures.format_count(total, 'trial')} ended well"
+    if not bad:
+        return f"{ended}, none was invalid, failed or lost."
+    return f"{ended}; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost.{describe_use(bad)}"
 
 
 def describe_use(bad: Sequence[TrialRecord]) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 
 from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.model import Warned
 from nearmetal.report import charts, figures, words
 from nearmetal.report.answer import Answer, answer_contrasts
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Statement, Statements, Table, Value
@@ -135,7 +134,7 @@ def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Ite
     for contrast in contrasts:
         yield from words.list_failures(contrast, report.labels)
     warned = (
-        (place, _normalise_warning(warning))
+        (place, warning)
         for place, contrast in enumerate(contrasts)
         for warning in words.list_warned(contrast, report.analysis)
         if wording(warning.text) not in said
@@ -144,14 +143,6 @@ def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Ite
         about = dict.fromkeys(_name_contrast(contrasts[place], contrasts, report) for place in group.about)
         of_some = f"{figures.join_listing(about)}: " if len(set(group.about)) < len(contrasts) else ""
         yield f"{of_some}{words.strip_controls(group.text)}"
-
-
-def _normalise_warning(warning: Warned) -> Warned:
-    """The same words whichever response it is that moves."""
-    if warning.code != "confounded":
-        return warning
-    text = f"both sides also differ in what is known to move it: {warning.text.partition(': ')[2]}"
-    return warning.model_copy(update={"text": text})
 
 
 def _name_contrast(contrast: Contrast, others: Sequence[Contrast], report: ReportInput) -> str:

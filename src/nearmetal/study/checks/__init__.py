@@ -7,7 +7,6 @@ from nearmetal.model import Study
 from nearmetal.study.checks.comparison import check_aim, check_counterparts, check_reference, check_size
 from nearmetal.study.checks.factors import check_conditions, check_factors, check_names
 from nearmetal.study.checks.hosts import check_hosts
-from nearmetal.study.checks.kernels import check_sysctls
 from nearmetal.study.checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study.checks.places import check_environments
 from nearmetal.study.checks.services import check_services
@@ -21,6 +20,7 @@ from nearmetal.study.checks.treatments import (
     check_reality,
     check_servers,
     check_shapes,
+    check_sysctls,
 )
 from nearmetal.study.checks.workloads import check_loads, check_workload_parameters, check_workloads
 from nearmetal.study.text import StudyText

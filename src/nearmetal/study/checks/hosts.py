@@ -108,7 +108,6 @@ def _find_tagged(
 
 
 def _find_takers(hosts: Mapping[str, HostSpec], role: Role) -> Iterator[str]:
-    """Hosts that are said to be there for a role."""
     return (name for name, host in hosts.items() if role in host.roles)
 
 

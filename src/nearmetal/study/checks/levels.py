@@ -61,7 +61,6 @@ def check_levels(study: Study, where: StudyText) -> None:
 
 
 def _check_levels_of(name: str, factor: FactorSpec, aim: words.Target, study: Study, where: StudyText) -> None:
-    """All levels of a factor in one key that it sets."""
     placed: list[tuple[Level, Any]] = []
     for level in factor.levels:
         value = _set_level(name, aim, level, study, where)

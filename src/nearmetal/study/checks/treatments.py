@@ -6,13 +6,14 @@ from itertools import islice
 
 from nearmetal import cpu_lists, plugins
 from nearmetal.errors import BadInput
-from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, MachineSpec, Study
+from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, MachineSpec, Study, is_per_namespace
 from nearmetal.study import factors as words
 from nearmetal.study.asked import AskedTreatment, find_targets
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.resolve import Resolver, installed_names, resolve_environment
 from nearmetal.study.text import StudyText, show_value
 
+_NO_SYSCTL = "leave it out, or let servers and clients be guests; a factor can have a `when`"
 LOOKED_AT = 20_000
 """Treatments that are tried. What is beyond is found when the study is planned or run."""
 
@@ -212,6 +213,31 @@ def check_meaning(study: Study, where: StudyText) -> None:
             if aim == words.Target("link", "tunnel") and not _is_across(asked, described):
                 what = f"`{name}` is varied where servers and clients are on one host, and need no tunnel"
                 raise where.make_error(("factors", name), what, "place them on two hosts, or give the factor a `when`")
+
+
+def check_sysctls(study: Study, where: StudyText) -> None:
+    """Each sysctl can be set on servers and clients: none belongs to a kernel that its machine shares with others."""
+    aims = find_targets(study, installed_names())
+    factors = [(aim.key, name) for name, some in aims.items() for aim in some if aim.kind == "sysctl"]
+    if not factors and not study.kernel.sysctl:
+        return
+    described = Descriptions(study)
+    for treatment, asked in iterate_asked(study):
+        places: dict[str, KeyPath] = dict.fromkeys(study.kernel.sysctl, ("kernel", "sysctl"))
+        places |= {key: ("factors", name) for key, name in factors if name in treatment}
+        for role, level in (("server", asked.environment), ("client", asked.clients.environment)):
+            for name, path in places.items():
+                if problem := _find_sysctl_problem(name, described[level]):
+                    what = f"{name} cannot be set on the {role}, {show_value(level)}: {problem}"
+                    raise where.make_error(path, what, _NO_SYSCTL)
+
+
+def _find_sysctl_problem(name: str, machine: Description) -> str | None:
+    if machine.kernel == "emulated":
+        return "the program that imitates its kernel takes none"
+    if machine.kernel == "host" and not is_per_namespace(name):
+        return "it belongs to the kernel as a whole, which is that of the host"
+    return None
 
 
 def find_idle_keys(study: Study) -> list[str]:

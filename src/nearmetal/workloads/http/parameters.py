@@ -133,8 +133,6 @@ class HttpParameters(ServedParameters):
             )
         return self
 
-    # ── What follows from them ────────────────────────────────────────────────────────────────────────────────────
-
     @property
     def all_paths(self) -> tuple[str, ...]:
         """Every path that is asked for; none where a URL says it."""

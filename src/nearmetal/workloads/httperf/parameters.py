@@ -33,8 +33,6 @@ class HttperfParameters(ServedParameters):
             raise ValueError("`duration` and `connections` exclude each other: remove one")
         return self
 
-    # ── What follows from them ────────────────────────────────────────────────────────────────────────────────────
-
     @property
     def connection_rate(self) -> float:
         """Connections per second, which is what httperf is told."""

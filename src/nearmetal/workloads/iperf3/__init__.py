@@ -12,7 +12,6 @@ from nearmetal.workloads.iperf3 import responses as iperf3_responses
 from nearmetal.workloads.iperf3.output import find_failure, never_started, parse
 from nearmetal.workloads.iperf3.parameters import PORT, Iperf3Parameters
 
-"""Where the first client's server listens, and each further client's on the next: iperf3 serves one at a time."""
 READY = 30.0
 """Seconds within which a server has to answer."""
 POLL = 0.1
@@ -85,8 +84,6 @@ class Iperf3:
             artifacts={f"iperf3-{index}.json": one.stdout for index, one in enumerate(ended)},
             warnings=tuple(warnings),
         )
-
-    # ── What is run ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _make_server_command(self, server: Machine, index: int) -> list[str]:
         place = ["--bind", find_own_address(server), "--port", str(PORT + index)]

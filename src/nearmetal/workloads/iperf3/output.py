@@ -78,7 +78,6 @@ class _Start(Part):
     test_start: _TestStart
 
 
-# ── What is read of a document, by direction ──────────────────────────────────────────────────────────────────────────
 # Each end's own account of what it received is of the measured window alone. Of what the other end received, iperf3
 # 3.12 takes its own warm-up off: a sender has counted no loss in it, and other datagrams. Datagrams by interval do not
 # help: one that the warm-up ends in is not called omitted, and has those of all of it. (Its bytes are right.)

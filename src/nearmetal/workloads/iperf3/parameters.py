@@ -56,8 +56,6 @@ class Iperf3Parameters(Frozen):
             )
         return self
 
-    # ── What follows from them ────────────────────────────────────────────────────────────────────────────────────
-
     @property
     def interval(self) -> float:
         """Seconds between two reports."""
