@@ -132,8 +132,9 @@ def make_user(folder: Path, image: Image) -> LaptopUser:
     built.parent.mkdir(parents=True)
     # 1: a file changed meanwhile, as the image's own does when a machine is made of it.
     subprocess.run(["cp", "-a", str(image.folder), str(built)], check=True)
+    _give(home)
     for parent, folders, files in os.walk(home):
-        for name in (".", *folders, *files):
+        for name in (*folders, *files):
             _give(Path(parent, name))
     return LaptopUser(home)
 

@@ -100,3 +100,12 @@ def test_a_host_that_lacks_what_it_takes_refuses_and_says_what_helps(
     lacking = [one for one in planned["missing"] if one["what"] == "root"]
     assert [one["treatment"]["environment"] for one in lacking] == ["host", "qemu"]
     assert all(said in one["detail"] and remedy in one["remedy"] for one in lacking)
+
+
+def test_podmans_copy_of_an_image_goes_with_the_image(user: LaptopUser) -> None:
+    tried = user.run("doctor", "podman")
+    assert "ok  environment podman: a machine that runs a command" in tried.stdout
+    removed = user.run("image", "rm", "lab")
+    assert removed.returncode == 0, removed
+    assert "from the Podman service" in removed.stdout
+    assert list(user.home.glob(".cache/nearmetal/podman/storage/overlay/*/diff")) == []
